@@ -10,8 +10,7 @@ from tqdm import tqdm
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
-from ..rm.models.linear import linear
-from ..rm.types import Example, PreferencePair
+from ..rm.models.linear import CountedCompletions
 from .types import RANDOM, TFIDF
 
 FOLDS = 5
@@ -101,28 +100,28 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
     folds = min(FOLDS, len(set(groups)))
     if folds < 2:
         return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
+    first = np.cumsum([0, *(len(case.answers) for case in cases)])  # index of each case's first answer
+    counted = CountedCompletions([answer for case in cases for answer in case.answers])
     judged: list[Judgment | None] = [None] * len(cases)
     splits = GroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(cases)), groups=groups)
     for train, held_out in tqdm(splits, total=folds, desc=f"{TFIDF}: folds", disable=None, delay=1):
+        pairs = np.concatenate([first[index] + _pairs(cases[index]) for index in train])
+        rated = np.concatenate([np.arange(first[index], first[index + 1]) for index in held_out])
         try:
-            model = linear().fit([pair for index in train for pair in _pairs(cases[index])])
+            rewards = iter(counted.fit_and_rate(pairs, rated).tolist())
         except DataError as error:
             for index in held_out:
                 judged[index] = Judgment(cases[index].id, abstained=str(error))
             continue
         for index in held_out:
-            rewards = model.rate([Example(cases[index].prompt, answer) for answer in cases[index].answers])
-            judged[index] = Judgment(cases[index].id, scores=tuple(rewards[:, 0].tolist()))
+            judged[index] = Judgment(cases[index].id, scores=tuple(next(rewards) for _ in cases[index].answers))
     return judged  # type: ignore[return-value]
 
 
-def _pairs(case: Case) -> list[PreferencePair]:
+def _pairs(case: Case) -> np.ndarray:
+    """Return the pairs (right, wrong) of a case's responses, by index [B, 2]."""
     others = [index for index in range(len(case.answers)) if index not in case.best]
-    return [
-        PreferencePair(case.id, case.prompt, case.answers[best], case.answers[other])
-        for best in case.best
-        for other in others
-    ]
+    return np.array([(best, other) for best in case.best for other in others], int).reshape(-1, 2)
 
 
 def all_nulls(seed: int = 0) -> list[Null]:

@@ -16,7 +16,7 @@ CHUNK = 100
 
 
 class Estimate(NamedTuple):
-    """A figure with its 95 % interval, in the figure's own unit."""
+    """A figure with its interval, of 95 % unless stated, in the figure's own unit."""
 
     value: float
     low: float
@@ -30,12 +30,12 @@ class Estimate(NamedTuple):
         return value + unit if np.isnan(self.low) else f"{value}{unit} [{low}, {high}]"
 
 
-def t_interval(values: np.ndarray) -> Estimate:
-    """Return the mean over the seeds [S] that have a value, with Student's 95 % interval (NaN for a single seed)."""
+def t_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
+    """Return the mean over the seeds [S] that have a value, with Student's interval (NaN for a single seed)."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return Estimate(float(known[0]) if len(known) else np.nan, np.nan, np.nan)
-    half = stats.t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    half = stats.t.ppf((1 + level) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
     return Estimate(float(known.mean()), float(known.mean() - half), float(known.mean() + half))
 
 
@@ -220,17 +220,17 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def holm_levels(p: np.ndarray) -> np.ndarray:
+def holm_levels(p: np.ndarray, alpha: float = 1 - LEVEL) -> np.ndarray:
     """Return the confidence levels [T] at which Holm's method tests each of T hypotheses.
 
-    That is 1 - α / (T - k) for the hypothesis with k smaller p-values, α = 1 - `LEVEL`. Every hypothesis that Holm
+    That is 1 - α / (T - k) for the hypothesis with k smaller p-values. Every hypothesis that Holm
     rejects has an interval without 0 at its level; the intervals are not simultaneous.
 
     >>> holm_levels(np.array([0.01, 0.04])).round(3).tolist()
     [0.975, 0.95]
     """
     rank = np.argsort(np.argsort(p, kind="stable"), kind="stable")
-    return 1 - (1 - LEVEL) / (len(p) - rank)
+    return 1 - alpha / (len(p) - rank)
 
 
 def formatted_p(p: float) -> str:

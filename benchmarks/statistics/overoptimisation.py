@@ -19,6 +19,7 @@ from ...rm.errors import DataError
 from ..report import table
 from .cluster_bootstrap import Estimate, t_interval
 from .fronts import COLOURS, CONTROL
+from .gold_peaks import peak_columns
 
 Record = Mapping[str, Any]
 BEST_OF_N = "best of n"
@@ -102,11 +103,27 @@ class Matched(NamedTuple):
 def at_matched_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Matched]:
     """Return every arm's gains where its runs first reach each KL of the grid [G], since arms differ in speed."""
     matched = {}
-    for arm, runs in curves(records).items():
-        gold, proxy = (np.stack([at_kl(run.kl, getattr(run, name), grid) for run in runs.values()]) for name in REWARDS)
+    for arm, (gold, proxy) in gains_at_kl(records, grid).items():
         estimates = ([t_interval(values) for values in rewards.T] for rewards in (gold, proxy))
         matched[arm] = Matched(*estimates, seeds=(~np.isnan(gold)).sum(0))
     return matched
+
+
+class Gains(NamedTuple):
+    """An arm's gains by seed and KL [S, G]; NaN where a seed's run ended before."""
+
+    gold: np.ndarray
+    proxy: np.ndarray
+
+
+def gains_at_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Gains]:
+    """Return every arm's gains at the KLs of the grid [G], its seeds in ascending order."""
+    return {
+        arm: Gains(
+            *(np.stack([at_kl(runs[s].kl, getattr(runs[s], name), grid) for s in sorted(runs)]) for name in REWARDS)
+        )
+        for arm, runs in curves(records).items()
+    }
 
 
 def at_kl(kl: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -149,8 +166,7 @@ def hump(records: Iterable[Record]) -> dict[str, Hump]:
         gold, proxy = (
             np.stack([getattr(run, name)[np.isin(run.step, steps)] for run in runs.values()]) for name in REWARDS
         )
-        seeds = np.arange(len(gold))
-        peaks = [np.delete(gold, seed, 0).mean(0).argmax() for seed in seeds] if len(gold) > 1 else [gold[0].argmax()]
+        seeds, peaks = np.arange(len(gold)), peak_columns(gold)
         fall, rise = gold[seeds, peaks] - gold[:, -1], proxy[:, -1] - proxy[seeds, peaks]
         humps_by_arm[arm] = Hump(t_interval(fall), t_interval(rise))
     return humps_by_arm

@@ -21,7 +21,7 @@ from ..scorers import StoredScores
 from ..suites.pairs import Pairs, as_cases
 from ..suites.rewardbench import rewardbench
 from ..types import Log, Study
-from ._worker_processes import in_processes
+from ._runs.worker_processes import in_processes
 
 SOURCES = {
     "HH harmless": ["hh_rlhf/harmless_base_test.public.jsonl.gz"],

@@ -17,7 +17,7 @@ from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.training.encoding import encode_pairs
 from ...rm.training.trainer import ScalarTask
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
-from .garden import gold, labeller, pairs
+from .garden import NOISE, gold, labeller, pairs
 from .models import Fit, fit, tokenizer
 
 LONGEST = 32
@@ -48,6 +48,8 @@ class Teaching:
     votes: Literal["one", "many"] = "one"
     """Labels are one noisy vote (see `garden.labeller`), or the vote share at temperature 1 without label noise."""
     batch: int = 32
+    noise: float = NOISE
+    """Share of the votes that are flipped; with 0.5 labels are random."""
 
 
 GOOD = Teaching(pairs=20_000, steps=600, learning_rate=2e-3, votes="many")
@@ -62,7 +64,7 @@ def proxy(start: PreTrainedModel, teaching: Teaching, seed: int) -> ScalarReward
     Excessive flourish is so rare in its training pairs that its reward keeps rising where gold falls.
     """
     model = untaught(start, seed)
-    taught = pairs(teaching.pairs, seed)
+    taught = pairs(teaching.pairs, seed, noise=teaching.noise)
     if teaching.votes == "many":
         taught = [_voted(pair) for pair in taught]
     rows = encode_pairs(model.encoder, taught, OVERALL).rows
@@ -85,5 +87,14 @@ def _voted(pair: PreferencePair) -> PreferencePair:
 def gold_accuracy(model: RewardModel, first: Sequence[Example], second: Sequence[Example]) -> float:
     """Return the share of response pairs ordered as by gold; gold's ties are left out, the model's are errors."""
     truth, model_gaps = (model_.rate(first)[:, 0] - model_.rate(second)[:, 0] for model_ in (gold(), model))
+    return order_accuracy(model_gaps, truth)
+
+
+def order_accuracy(gaps: np.ndarray, truth: np.ndarray) -> float:
+    """Return the share of reward differences [M] with the sign of the true ones; true ties are left out.
+
+    >>> order_accuracy(np.array([1.0, 2.0, 0.0, 3.0]), np.array([1.0, -1.0, 1.0, 0.0])).__round__(3)
+    0.333
+    """
     decided = abs(truth) > 1e-9  # differences of rounding error are ties
-    return float(np.mean((model_gaps * truth > 0)[decided]))
+    return float(np.mean((gaps * truth > 0)[decided]))

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...types import Log, Study
-from .._job_cache import run_jobs
+from .._runs.job_cache import run_jobs
 from .claims import claims
 from .plan import POINTS, Plan, Results
 from .report import figure, text

@@ -23,7 +23,7 @@ from ...worlds.checks import demanded
 from ...worlds.simulated_judge import Biases, SimulatedJudge, rubric_of
 from ...worlds.simulated_teacher import SimulatedTeacher, Teacher
 from ...worlds.verifiable_prompts import Item, items, null_pairs, pairs
-from .._job_cache import Arrays, Job
+from .._runs.job_cache import Arrays, Job
 from .learnt_rubrics import LearntGenerator, as_shown
 
 TEACHER_ARMS = ("prompt only", "one step", "contrast")

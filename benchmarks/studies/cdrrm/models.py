@@ -11,7 +11,7 @@ from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides
 from ....judges.cdrrm.training import Training, train
 from ....judges.rubrics.rubric import Rubric
-from .._job_cache import Arrays, Job
+from .._runs.job_cache import Arrays, Job
 from .arms import Asked, Corpus, Nulls, Source
 
 LIBRARIES = ("torch", "transformers", "trl")

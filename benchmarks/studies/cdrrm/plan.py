@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...worlds.simulated_judge import Biases
-from .._job_cache import Arrays, Job
+from .._runs.job_cache import Arrays, Job
 from .arms import ARMS, BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Learnt, Nulls, Simulated, Source
 from .measures import Measures, doublings, measures
 from .models import LanguageModel, Reader

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...statistics.fronts import control_figure, front_figure
 from ...types import Log, Study
-from .._job_cache import Job, run_jobs
+from .._runs.job_cache import Job, run_jobs
 from ..uniarm.results import measure
 from .plan import FIRST_SEED, GROUPS, Plan
 from .report import Health, Results, figure_name, health, text

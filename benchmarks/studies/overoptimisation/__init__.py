@@ -24,8 +24,8 @@ from ...statistics.overoptimisation import (
 )
 from ...types import Criterion, Log, Study
 from ...worlds.guides import Base
-from .._job_cache import Arrays, Job, run_jobs
-from .._policy_runs import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
+from .._runs.job_cache import Arrays, Job, run_jobs
+from .._runs.policies import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
 
 GAIN, MOST_KL, EXPLAINED = 0.3, 10.0, 0.3
 ACCURACY = (0.62, 0.70)

@@ -11,8 +11,8 @@ from ...statistics.overoptimisation import Record, figure, percent_range
 from ...types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.policies import LONGEST
-from .._job_cache import Job, run_jobs
-from .._policy_runs import HELD_OUT, OWN_SAMPLES, Loop, Proxy
+from .._runs.job_cache import Job, run_jobs
+from .._runs.policies import HELD_OUT, OWN_SAMPLES, Loop, Proxy
 from .report import Claim, claims, claims_table, design_note, facts, facts_table, gold_table
 from .runs import EPOCHS, JUDGE, MEMBERS, PESSIMISM, SAMPLES, Arm, R2MRun
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...report import table
 from ...statistics.cluster_bootstrap import Estimate, percentile_interval, t_interval
+from ...statistics.gold_peaks import peak_columns
 from ...statistics.overoptimisation import Curve, Record, at_kl, curves
 
 GRID = np.array([3.0, 6.0, 10.0, 15.0, 20.0, 25.0])
@@ -91,9 +92,7 @@ def peak(records: Sequence[Record], arm: str) -> Peak:
     """Return each seed's gold at the KL where the other seeds' mean is highest, and the KL of the overall maximum."""
     gold = np.stack([at_kl(run.kl, run.gold, FINE) for run in curves(records)[arm].values()])
     gold = gold[:, ~np.isnan(gold).any(0)]
-    seeds = range(len(gold))
-    best_indices = [np.delete(gold, seed, 0).mean(0).argmax() if len(gold) > 1 else gold[0].argmax() for seed in seeds]
-    return Peak(t_interval(gold[seeds, best_indices]), float(FINE[gold.mean(0).argmax()]))
+    return Peak(t_interval(gold[np.arange(len(gold)), peak_columns(gold)]), float(FINE[gold.mean(0).argmax()]))
 
 
 # ---- differences ----

@@ -25,8 +25,8 @@ from ....rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, R
 from ...worlds import garden
 from ...worlds.models import Fit, fit, tokenizer
 from ...worlds.policies import WEAK, sample, untaught
-from .._job_cache import Arrays, Job
-from .._policy_runs import Loop, Proxy, split_prompts, weights, with_weights
+from .._runs.job_cache import Arrays, Job
+from .._runs.policies import Loop, Proxy, split_prompts, unseen_prompts, weights, with_weights
 
 MEMBERS, PESSIMISM = 4, 1.0
 JUDGE = 0.8
@@ -184,8 +184,7 @@ class _Judged:
     def __init__(self, source: Any, frozen: RewardModel, start: PreTrainedModel, seed: int):
         self.source, self.frozen = source, frozen
         self.encoder: Encoder = decoding_model(start, tokenizer()).encoder
-        unseen = split_prompts()[1]
-        self.samples = sample(start, [unseen[index % len(unseen)] for index in range(SAMPLES)], seed=500 + seed)
+        self.samples = sample(start, unseen_prompts(SAMPLES), seed=500 + seed)
         self.truth = garden.gold().rate(self.samples)[:, 0]
 
     def __call__(self, policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:

@@ -10,7 +10,7 @@ from ....rm.types import Example, PreferencePair
 from ...types import Log, Study
 from ...worlds.guides import Recipe
 from .. import human_preferences
-from .._job_cache import run_jobs
+from .._runs.job_cache import run_jobs
 from ..guide_recipes.plan import GENARM, PARM, UNIARM
 from .models import OBJECTIVES, Completions, TextBase, TextGuide, corpus, halves
 from .report import Measured, text

@@ -25,7 +25,7 @@ from ....rm.training.guide_diagnostics import GuideDiagnostics, base_context_sen
 from ....rm.types import OVERALL, Messages, PreferencePair, content_hash
 from ...worlds.guides import Recipe, copy_weights, train
 from ...worlds.models import pretrain
-from .._job_cache import Arrays, Job
+from .._runs.job_cache import Arrays, Job
 from ..human_preferences import SOURCES
 
 OBJECTIVES = ("helpful", "harmless")

@@ -5,15 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from ...report import table
 from ...statistics.cluster_bootstrap import t_interval
-from ...statistics.fronts import COLOURS, CONTROL
+from ...statistics.forest import Effect, forest
 from ...types import Log, Study
 from ...worlds.guides import Base
-from .._job_cache import run_jobs
+from .._runs.job_cache import run_jobs
 from .side_by_side import MEASURES, RECIPES, Budget, Comparison, Recipe, Side, compare, recipes
 
 TITLE = "Systems of policy improvement beside the plain loops that they extend"
@@ -165,23 +164,10 @@ def _measured(measure: str, comparisons: Mapping[str, Comparison]) -> list[str]:
 
 def figure(comparisons: Mapping[str, Comparison]) -> Figure:
     """Plot every effect with its interval and its seeds, a panel for each measure."""
-    by_measure = {
-        measure: [item for item in comparisons.items() if item[1].recipe.measure == measure] for measure in MEASURES
-    }
-    shown = {measure: group for measure, group in by_measure.items() if group}
-    drawing = Figure(figsize=(7.2, 0.9 + 0.9 * len(shown) + 0.3 * len(comparisons)), layout="constrained")
-    panels = drawing.subplots(len(shown), 1, squeeze=False, height_ratios=[len(group) + 1 for group in shown.values()])
-    for panel, (measure, group) in zip(panels[:, 0], shown.items(), strict=True):
-        for index, (_, comparison) in enumerate(group):
-            effect = comparison.effect
-            differences = comparison.system - comparison.plain
-            panel.plot(differences, np.full(len(differences), index), "o", color=CONTROL, markersize=3)
-            if np.isfinite(effect.low):
-                panel.plot([effect.low, effect.high], [index, index], color=COLOURS[0], linewidth=2)
-            panel.plot(effect.value, index, "D", color=COLOURS[0], markersize=5)
-        panel.axvline(0, color="#444444", linewidth=0.6)
-        panel.set_yticks(range(len(group)), [name for name, _ in group], fontsize=8)
-        panel.set_ylim(len(group) - 0.5, -0.5)
-        panel.set_xlabel(f"{MEASURES[measure]}: system minus plain", fontsize=8)
-        panel.tick_params(labelsize=8)
-    return drawing
+    panels: dict[str, list[Effect]] = {}
+    for measure, heading in MEASURES.items():
+        for name, comparison in comparisons.items():
+            if comparison.recipe.measure == measure:
+                effect = Effect(name, comparison.effect, comparison.system - comparison.plain)
+                panels.setdefault(f"{heading}: system minus plain", []).append(effect)
+    return forest(panels)

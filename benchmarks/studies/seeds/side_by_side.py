@@ -31,8 +31,8 @@ from ...worlds import garden
 from ...worlds.guides import Base
 from ...worlds.models import tokenizer
 from ...worlds.policies import BATCH_SIZE, LONGEST, gold_accuracy
-from .._job_cache import Arrays, Job
-from .._policy_runs import split_prompts
+from .._runs.job_cache import Arrays, Job
+from .._runs.policies import split_prompts, unseen_prompts
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MEASURES = {
@@ -161,8 +161,7 @@ class Side(Job):
         policy_folder = folder / "policy"  # supervised training writes the model to `folder` itself
         model_folder = policy_folder if policy_folder.is_dir() else folder
         trained = AutoModelForCausalLM.from_pretrained(model_folder, use_safetensors=True).eval()
-        unseen = split_prompts()[1]
-        prompts = [unseen[index % len(unseen)] for index in range(self.budget.asked)]
+        prompts = unseen_prompts(self.budget.asked)
         requests = [
             Request(prompt, seed=self.base.seed * 1_000_000 + index, max_new_tokens=LONGEST)
             for index, prompt in enumerate(prompts)

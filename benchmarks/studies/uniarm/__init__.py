@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ...statistics.fronts import Measured, control_figure, divergence_figure, front_figure, shuffled, weight_figure
 from ...types import Log, Study
 from ...worlds.guides.exact import Exact
-from .._job_cache import Job, run_jobs
+from .._runs.job_cache import Job, run_jobs
 from .plan import (
     TWO,
     WEIGHTS,

@@ -21,7 +21,7 @@ from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
 from ....rm.training.guide_diagnostics import CollapseMonitor
 from ....rm.types import OVERALL, PreferencePair, prompt_text
-from ...studies._job_cache import Arrays, Job
+from ...studies._runs.job_cache import Arrays, Job
 from .. import garden
 from ..meadow import meadow_rewards
 from ..models import Fit, fit, pretrain, tokenizer

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, TrainerCallback
 from ....rm.adapters.adapter import PreferenceAdapter
 from ....rm.data.preference_vectors import simplex_grid
 from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask
-from ...studies._job_cache import Arrays, Job
+from ...studies._runs.job_cache import Arrays, Job
 from .. import enumerable
 from . import Recipe, train
 

@@ -17,7 +17,7 @@ from ....rm.backbones.tokenization import pad
 from ....rm.data.preference_vectors import simplex_grid
 from ....rm.data.text_diversity import repetition
 from ....rm.types import Messages, prompt_text
-from ...studies._job_cache import Arrays, Job
+from ...studies._runs.job_cache import Arrays, Job
 from .. import garden
 from ..models import tokenizer
 from . import REWARDS, Base, Guide, copy_weights

@@ -6,7 +6,7 @@ import torch
 from rewardlab.apps.commands.study.run import run_study
 from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate
-from rewardlab.benchmarks.studies._job_cache import run_jobs
+from rewardlab.benchmarks.studies._runs.job_cache import run_jobs
 from rewardlab.benchmarks.studies.uniarm import plan, uniarm
 from rewardlab.benchmarks.studies.uniarm.report import direction
 from rewardlab.benchmarks.worlds.guides import Base, Guide, Recipe

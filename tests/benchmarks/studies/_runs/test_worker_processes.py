@@ -9,7 +9,7 @@ from multiprocessing import active_children
 
 import psutil
 import pytest
-from rewardlab.benchmarks.studies._worker_processes import in_processes
+from rewardlab.benchmarks.studies._runs.worker_processes import in_processes
 
 from tests.conftest import PATIENCE
 
@@ -46,7 +46,7 @@ def test_who_stops_asking_stops_what_is_under_way():
 def test_a_parent_that_is_killed_leaves_nobody_behind(script, sign):
     text = """
 import os, time
-from rewardlab.benchmarks.studies._worker_processes import in_processes
+from rewardlab.benchmarks.studies._runs.worker_processes import in_processes
 if __name__ == "__main__":
     for _ in in_processes(time.sleep, [0, 600, 600], 2):
         print("under way", flush=True)

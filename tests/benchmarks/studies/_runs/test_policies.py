@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.studies._policy_runs import logprobs, split_prompts
+from rewardlab.benchmarks.studies._runs.policies import logprobs, split_prompts
 from rewardlab.benchmarks.studies.overoptimisation import GOOD_ARMS, Results, criteria, overoptimisation
 from rewardlab.benchmarks.worlds import garden, policies
 from rewardlab.benchmarks.worlds.guides import Base

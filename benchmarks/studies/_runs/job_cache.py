@@ -17,10 +17,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...rm.errors import UNREADABLE, DataError
-from ...rm.types import content_hash
-from ..types import Log
-from ._worker_processes import in_processes
+from ....rm.errors import UNREADABLE, DataError
+from ....rm.types import content_hash
+from ...types import Log
+from .worker_processes import in_processes
 
 REVISION = 3  # to be raised when the code that trains or decodes changes a number
 Arrays = dict[str, np.ndarray]

@@ -12,25 +12,25 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
-from ...policy.composition.algorithm import Algorithm, Penalty
-from ...policy.decoding.language_models import decoding_model, prompts_of
-from ...policy.decoding.requests import DecodedCompletion, Request
-from ...policy.rewards.sources import RewardSources
-from ...policy.training.arguments import PolicyArguments
-from ...policy.training.critic import CriticArguments
-from ...policy.training.trainer import PolicyTrainer
-from ...rm.backbones.logprobs import completion_logprobs
-from ...rm.backbones.tokenization import pad
-from ...rm.models.scalar import ScalarRewardModel
-from ...rm.registry import load
-from ...rm.types import Example, Messages
-from ..statistics.overoptimisation import MEASURED, SPREADS, best_of_n_records
-from ..worlds import garden
-from ..worlds.garden_gold_reward import features
-from ..worlds.guides import Base
-from ..worlds.models import tokenizer
-from ..worlds.policies import GOOD, LONGEST, WEAK, answered, gold_accuracy, proxy, sample, untaught
-from ._job_cache import Arrays, Job
+from ....policy.composition.algorithm import Algorithm, Penalty
+from ....policy.decoding.language_models import decoding_model, prompts_of
+from ....policy.decoding.requests import DecodedCompletion, Request
+from ....policy.rewards.sources import RewardSources
+from ....policy.training.arguments import PolicyArguments
+from ....policy.training.critic import CriticArguments
+from ....policy.training.trainer import PolicyTrainer
+from ....rm.backbones.logprobs import completion_logprobs
+from ....rm.backbones.tokenization import pad
+from ....rm.models.scalar import ScalarRewardModel
+from ....rm.registry import load
+from ....rm.types import Example, Messages
+from ...statistics.overoptimisation import MEASURED, SPREADS, best_of_n_records
+from ...worlds import garden
+from ...worlds.garden_gold_reward import features
+from ...worlds.guides import Base
+from ...worlds.models import tokenizer
+from ...worlds.policies import GOOD, LONGEST, WEAK, answered, gold_accuracy, proxy, sample, untaught
+from .job_cache import Arrays, Job
 
 CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
 PROXIES = {"good": GOOD, "weak": WEAK}
@@ -190,8 +190,7 @@ class _Curve(TrainerCallback):
 
     def __init__(self, loop: Loop, start: PreTrainedModel, judged: Judged):
         self.loop, self.start, self.judged = loop, start, judged
-        unseen = split_prompts()[1]
-        self.prompts = [unseen[index % len(unseen)] for index in range(loop.asked)]
+        self.prompts = unseen_prompts(loop.asked)
         self.rows: list[dict[str, float]] = []
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -263,6 +262,12 @@ def split_prompts() -> tuple[list[Messages], list[Messages]]:
     """Return the training prompts (three openings of every question) and the unseen prompts (the fourth)."""
     prompts = garden.questions()
     return [prompt for index, prompt in enumerate(prompts) if index % 4], prompts[::4]
+
+
+def unseen_prompts(number: int) -> list[Messages]:
+    """Return that number of unseen prompts; they are repeated in turn."""
+    unseen = split_prompts()[1]
+    return [unseen[index % len(unseen)] for index in range(number)]
 
 
 def _rows(prompts: list[Messages]) -> Dataset:

@@ -1,0 +1,23 @@
+"""Design of studies: claims decided before the runs, number of seeds from a pilot, and the assessment of the claims."""
+
+from .assessment import Assessment, assess, assessment_facts, claims_figure, claims_table, study_facts
+from .claims import Claim, paired_differences, read_claims
+from .design import BUDGET, COMPLETIONS, Design, Pilot, design_markdown, plan_seeds
+
+__all__ = [
+    "BUDGET",
+    "COMPLETIONS",
+    "Assessment",
+    "Claim",
+    "Design",
+    "Pilot",
+    "assess",
+    "assessment_facts",
+    "claims_figure",
+    "claims_table",
+    "design_markdown",
+    "paired_differences",
+    "plan_seeds",
+    "read_claims",
+    "study_facts",
+]

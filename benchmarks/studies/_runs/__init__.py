@@ -1,0 +1,1 @@
+"""Runs of studies: jobs with a cache, worker processes, and policies trained in the garden world."""

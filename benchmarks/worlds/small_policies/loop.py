@@ -1,0 +1,230 @@
+"""Policy training of the worlds' small models by the same formulas as `PolicyTrainer`, without TRL."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+from transformers import PreTrainedModel
+
+from ....kernels.policy_loss import ClipRule
+from ....policy.composition.algorithm import Algorithm, Scored
+from ....policy.composition.rows import behind
+from ....policy.composition.token_losses import TokenLoss
+from ....policy.composition.token_objective import token_objective
+from ....policy.training.critic import CriticArguments, CriticLearner, Targets, critic_returns
+from ....policy.training.forward import CompletionBatch, Reading, at_completions, own_states
+from ....policy.training.replay_buffer import Batch, ReplayBuffer
+from ....policy.types import Cycle, Replay, Rewards, Rollout
+from ....rm.errors import UsageError
+from ....rm.types import Example, Messages
+from .sampling import LONGEST, Completions, sample_completions
+from .trunk import Layout, completion_logprobs, completion_readings, layout_of
+
+
+class Reward(Protocol):
+    """Maps completions to rewards [N]; NaN is missing."""
+
+    def __call__(self, completions: Completions) -> Tensor | np.ndarray:
+        """Return the rewards."""
+        ...
+
+
+class OnlineReward(Protocol):
+    """A reward model that reads the policy's states and learns after every cycle, such as `OnlineR2M`."""
+
+    def rate(self, examples: Sequence[Example], states: Sequence[Tensor]) -> np.ndarray:
+        """Return rewards [N, K] on the policy's states of the completions."""
+        ...
+
+    def learn(self, cycle: Cycle) -> dict[str, float]:
+        """Learn from the completions of a cycle and return metrics."""
+        ...
+
+
+@dataclass(frozen=True)
+class PolicyLoop:
+    """Settings of `train_policy`; a cycle is one batch of new completions."""
+
+    cycles: int = 100
+    prompts: int = 8
+    """Prompts of a cycle."""
+    group: int = 8
+    """Completions of a prompt."""
+    passes: int = 1
+    """Optimizer steps on the completions of a cycle."""
+    learning_rate: float = 5e-4
+    longest: int = LONGEST
+    """Largest number of tokens of a completion."""
+    max_grad_norm: float = 1.0
+
+
+class CycleReport(NamedTuple):
+    """What one cycle did."""
+
+    cycle: int
+    """Number of finished cycles: 0 before training."""
+    scored: Scored | None
+    metrics: dict[str, float]
+
+
+def train_policy(
+    policy: PreTrainedModel,
+    reward: Reward | OnlineReward,
+    algorithm: Algorithm,
+    loop: PolicyLoop,
+    prompts: Sequence[Messages],
+    *,
+    seed: int,
+    reference: PreTrainedModel | None = None,
+    critic: CriticArguments | None = None,
+    replay: Replay | None = None,
+) -> Iterator[CycleReport]:
+    """Train the policy in place and yield before the first cycle and after each, so that the caller can measure it.
+
+    Prompts are drawn without replacement, anew when all were drawn. AdamW without weight decay, constant learning
+    rate. `reference` is the policy of the KL penalty. A `replay` takes one more optimizer step in each cycle, before
+    those on the new completions, as in `PolicyTrainer`. Raises UsageError for a loss that compares completions, or an
+    entropy bonus, which this loop does not compute.
+    """
+    if not isinstance(algorithm.rule, ClipRule | TokenLoss) or algorithm.entropy:
+        raise UsageError(
+            "the worlds' fast loop trains on clip rules and losses of single tokens without an entropy bonus"
+        )
+    trainer = _Trainer(policy, reward, algorithm, loop, reference, critic, replay)
+    yield CycleReport(0, None, {})
+    drawn = _draws(len(prompts), seed)
+    for cycle in range(loop.cycles):
+        asked = [prompts[next(drawn)] for _ in range(loop.prompts)]
+        yield CycleReport(cycle + 1, *trainer.cycle(asked, seed=(seed + 1) * 1_000_003 + cycle))
+
+
+def _draws(number: int, seed: int) -> Iterator[int]:
+    generator = Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(number, generator=generator).tolist()
+
+
+class _Trainer:
+    """Policy, optimizer and everything that lasts from one cycle to the next."""
+
+    def __init__(
+        self,
+        policy: PreTrainedModel,
+        reward: Any,
+        algorithm: Algorithm,
+        loop: PolicyLoop,
+        reference: PreTrainedModel | None,
+        critic: CriticArguments | None,
+        replay: Replay | None,
+    ):
+        self.policy, self.reward, self.algorithm, self.loop, self.reference = policy, reward, algorithm, loop, reference
+        self.parameters = [weight for weight in policy.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=loop.learning_rate, weight_decay=0.0, fused=True)
+        self.learner = CriticLearner(policy.config.hidden_size, critic, torch.device("cpu")) if critic else None
+        self.replay = ReplayBuffer(replay, 1) if replay else None
+        self.reads_states = hasattr(reward, "learn")
+        self.last_states: Tensor | None = None
+
+    def cycle(self, asked: Sequence[Messages], seed: int) -> tuple[Scored, dict[str, float]]:
+        """Sample, rate and train once."""
+        prompts = [prompt for prompt in asked for _ in range(self.loop.group)]
+        completions = sample_completions(self.policy, prompts, seed=seed, longest=self.loop.longest)
+        rows = completions.rows
+        layout = layout_of(rows)
+        rollout, reading = self._rollout(completions, layout)
+        if self.reads_states:
+            assert reading is not None
+            values: Any = self.reward.rate(completions.examples, own_states(reading.states, rows))[:, 0]
+        else:
+            values = self.reward(completions)
+        rewards = Rewards(torch.as_tensor(np.asarray(values, dtype=np.float64))[:, None], ("reward",))
+        scored = self.algorithm(rewards, rollout)
+        batch = self._batch(rows, rollout, scored)
+        if self.replay:
+            self.replay.next_cycle(batch, scored, rollout)
+            self._step(self.replay.micro_batches[0])
+        for _ in range(self.loop.passes):
+            self._step(batch, layout)
+        metrics = {"reward": scored.total.nanmean().item()}
+        if self.reads_states:
+            assert self.last_states is not None
+            states = own_states(self.last_states, rows)
+            metrics |= self.reward.learn(Cycle(completions.examples, rollout, scored.total, states, scored.advantage))
+        return scored, metrics
+
+    @torch.no_grad()
+    def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, Reading | None]:
+        """Return the completions as formulas read them, and the policy's reading if something needs its states."""
+        rows = completions.rows
+        reads = self.algorithm.reads | {*getattr(self.replay and self.replay.replay, "reads", ())}
+        needed = self.learner or self.reads_states or reads & {"states", "entropy"}
+        reading = completion_readings(self.policy, rows, layout) if needed else None
+        values = after = None
+        if self.learner and reading is not None:
+            of_critic = self.learner.critic(at_completions(reading.states, rows))
+            values = of_critic[:, :-1] * rows.response
+            after = of_critic.gather(1, behind(rows.response)[:, None]).squeeze(1)
+        rollout = Rollout(
+            group=torch.arange(len(rows.start)) // self.loop.group,
+            response=rows.response,
+            finished=completions.finished,
+            logprobs=completions.logprob,
+            base=None if self.reference is None else completion_logprobs(self.reference, rows, layout),
+            values=values,
+            after=after,
+            entropy=None if reading is None else reading.entropy,
+            states=at_completions(reading.states, rows)[:, :-1] if reading is not None and "states" in reads else None,
+        )
+        return rollout, reading
+
+    def _batch(self, rows: CompletionBatch, rollout: Rollout, scored: Scored) -> Batch:
+        batch = rows._asdict() | {
+            "old": rollout.logprobs,
+            "advantages": scored.advantage.float(),
+            "weights": scored.weights.float(),
+            "row": torch.arange(len(rows.start)),
+        }
+        if rollout.base is not None:
+            batch["base"] = rollout.base
+        if self.learner:
+            returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
+            known = rollout.response & ~scored.total.isnan()[:, None]
+            batch |= {"values": rollout.values, "returns": returns, "known": known}
+        return batch
+
+    def _step(self, batch: Batch, layout: Layout | None = None) -> None:
+        """Take one optimizer step, unless no completion has a gradient: AdamW would still move the weights."""
+        penalty = self.algorithm.penalty
+        factor = 1 if penalty.beta and penalty.place == "loss" else batch["advantages"]
+        if not (factor * batch["weights"]).any():
+            return
+        rows = CompletionBatch(*(batch[name] for name in CompletionBatch._fields))
+        reading = completion_readings(self.policy, rows, layout) if self.learner or self.reads_states else None
+        logprob = reading.logprob if reading else completion_logprobs(self.policy, rows, layout)
+        loss = token_objective(
+            self.algorithm,
+            logprob,
+            batch["old"],
+            batch["advantages"],
+            batch["weights"],
+            rows.response,
+            base=batch.get("base"),
+        )
+        loss.total.backward()
+        nn.utils.clip_grad_norm_(self.parameters, self.loop.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.replay:
+            self.replay.record_clipped(batch["row"], loss.sums)
+        if reading:
+            self.last_states = reading.states.detach()
+        if self.learner and reading and batch["weights"].any():
+            self._learn_values(self.learner, reading, rows, batch)
+
+    def _learn_values(self, learner: CriticLearner, reading: Reading, rows: CompletionBatch, batch: Batch) -> None:
+        targets = Targets(batch["values"], batch["returns"], batch["known"], 1 / max(1, int(batch["known"].sum())))
+        learner.learn(at_completions(reading.states.detach(), rows), targets)
+        learner.step()
