@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 lanes gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -88,6 +88,12 @@ $(TRITON36)/ready: pyproject.toml
 test-triton36: $(TRITON36)/ready  ## The kernels' tests and their compilation with Triton 3.6, in an environment of its own
 	$(TRITON36)/bin/python -m pytest tests/kernels
 
+lanes: $(VENV)/dev  ## Other versions of our dependencies, each in its own environment; a table in benchmarks/results/lanes.md
+	$(BIN)/python -m tests.lanes
+
+lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane-peers
+	$(BIN)/python -m tests.lanes --heavy $*
+
 # Sittings at a machine with a GPU, at most ten minutes each; nothing is installed. Elsewhere than in .venv:
 # make gpu-s1 GPU_PYTHON=python3 RESULTS=/where/to
 GPU_PYTHON ?= $(BIN)/python
@@ -109,10 +115,9 @@ gpu-s3:  ## On a GPU: guided decoding (table D)
 gpu-s4:  ## On a GPU: policy loss, scan, feedback attention, row-modulated LoRA (table C)
 	timeout 590 $(SPEED) kernels --device cuda --tables C,lora --budget 420 --output $(RESULTS)/$(GPU)-losses.json
 
-screenshots: $(VENV)/dev  ## The inspector's pictures in docs/, of what the README's commands wrote to runs/
-	mkdir -p runs/studies
-	cp -r benchmarks/results/cdrrm benchmarks/results/r2m benchmarks/results/uniarm runs/studies/
-	$(BIN)/python docs/screenshots.py runs --model runs/uniarm runs/rm --arm runs/uniarm
+screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in runs/garden; those that are missing are made first
+	$(BIN)/python docs/screenshot_runs.py runs/garden
+	cd runs/garden && ../../$(BIN)/python ../../docs/screenshots.py . --model uniarm rm --arm uniarm
 
 docs: $(VENV)/dev  ## The documentation, to build/docs; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -j 2 docs build/docs
@@ -123,4 +128,4 @@ check: $(VENV)/dev  ## Style and types
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(TRITON36) build *.egg-info
+	rm -rf $(VENV) $(VLLM) $(TRITON36) .lanes build *.egg-info

@@ -9,8 +9,8 @@ from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.registry import ROOT
 
 from tests.apps.conftest import write
+from tests.test_house import IMPORTABLE
 from tests.test_house import ROOT as CHECKOUT
-from tests.test_house import SOURCES
 
 LISTENING = """
 import sys
@@ -40,8 +40,8 @@ assert not heard, heard
 
 
 def modules() -> list[str]:
-    """Every module of the package."""
-    found = [path.relative_to(CHECKOUT).with_suffix("") for path in SOURCES]
+    """Every module of the package but those for libraries that are not installed."""
+    found = [path.relative_to(CHECKOUT).with_suffix("") for path in IMPORTABLE]
     return [".".join([ROOT, *path.parts]).removesuffix(".__init__") for path in found if path.name != "__main__.py"]
 
 

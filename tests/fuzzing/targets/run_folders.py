@@ -8,13 +8,14 @@ import numpy as np
 from rewardlab.apps.commands.verify.run import run_verify
 from rewardlab.apps.commands.verify.settings import VerifyConfig
 from rewardlab.apps.inspector.run_list import open_root
-from rewardlab.apps.inspector.tabs.judgments import annotations
-from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.annotation import annotations
+from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
+from rewardlab.apps.inspector.tabs.judgments.client.rows_html import row_html
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds, grounds_html
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import read_settings
-from rewardlab.apps.inspector.tabs.judgments.queries import Filter, cells, open_run, outcomes, page, subsets
+from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, margin_scale, open_run, outcomes, subsets
 from rewardlab.apps.inspector.tabs.playground import decoded as answers
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, scores_html
 from rewardlab.apps.inspector.tabs.results.queries import lengths_of, margins_of
@@ -23,12 +24,12 @@ from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
 from rewardlab.apps.runs.summaries import read_report
-from rewardlab.benchmarks.studies._job_cache import read_arrays
+from rewardlab.benchmarks.studies._runs.job_cache import read_arrays
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
 from tests.fuzzing.target import Target
-from tests.fuzzing.targets.preferences import lines
+from tests.fuzzing.targets import preferences
 from tests.fuzzing.world import files
 
 DECODED = {
@@ -76,8 +77,8 @@ def run_folders() -> list[Target]:
         _in("rl", "steps.jsonl", _steps, JSON_LINES),
         _in("rl", "config.yaml", _steps, YAML),
         _in("rl", "rollouts/step-000002.parquet", _rollouts, PARQUET),
-        Target("runs/decode/answers.jsonl", "answers.jsonl", (lines([DECODED]),), _decoded, JSON_LINES),
-        Target("runs/annotations", "annotations/eval.jsonl", (lines([SAID]),), _annotations, JSON_LINES),
+        Target("runs/decode/answers.jsonl", "answers.jsonl", (preferences.lines([DECODED]),), _decoded, JSON_LINES),
+        Target("runs/annotations", "annotations/eval.jsonl", (preferences.lines([SAID]),), _annotations, JSON_LINES),
         Target("runs/cached.npz", "job.npz", (_arrays(),), read_arrays),
         Target("runs/exchange", "step.safetensors", (_exchanged(),), _exchange, SAFETENSORS),
     ]
@@ -96,11 +97,11 @@ def _look(path: Path) -> None:
     run = open_run(folder)
     for scorer in run.scorers:
         for outcome in ("all", "wrong"):
-            found = page(run, Filter(scorer.name, outcome), 0, 10, order="gap")
-            cells(found)
+            found = lines(run, Filter(scorer.name, outcome), 0, 10, order="gap")
+            [row_html(line, margin_scale(run, scorer.name)) for line in found]
         outcomes(run, Filter(scorer.name, search="newt"))
         for line in found:
-            item_html(item(run, scorer.name, line.case), diff=True)
+            case_html(item(run, scorer.name, line.case), diff=True)
         margins_of(folder, scorer.name)
         lengths_of(folder, scorer.name)
     subsets(run)
