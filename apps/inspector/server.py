@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from ..commands.inspect.settings import InspectConfig
 from ..serving.access import LOCAL, check_reach, free_port
 from .guard import Guard
-from .scripts import cloning
+from .scripts import cloning, joining
 from .site import build
 from .style import CSS, POLICY, THEME
 
@@ -53,7 +53,7 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         footer_links=[],
         theme=THEME,
         css=CSS,
-        head=POLICY + cloning.HEAD,
+        head=POLICY + cloning.HEAD + joining.HEAD,
     )
     return url
 

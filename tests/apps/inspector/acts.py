@@ -50,7 +50,14 @@ def outcomes(page: Any) -> set[str]:
 
 
 def again(visit: Any, page: Any, **options: Any) -> Any:
-    """A fresh browser at the address that this page has come to; to reload it would cut off what is under way."""
+    """A fresh browser at the address that this page has come to; to reload it would cut off what is under way.
+
+    The address names a case only once a reader has stayed at it.
+    """
+    page.wait_for_function("""() => {
+        const shown = document.querySelector("#case .case-name")?.textContent;
+        return !shown || shown === (new URLSearchParams(location.search).get("item") ?? shown);
+    }""")
     address, _, query = page.url.partition("?")
     return visit(address, f"?{query}", **options)
 

@@ -27,7 +27,9 @@ def alone(folder: Path, **options) -> gr.Blocks:
         given = [gr.Textbox(label=name) for name in ("run", "scorer", "case")]
         show = gr.Button("show")
         below = why.section(site)
-        show.click(sentences(below.update), given, below.components, **QUIET)
+        shown = gr.HTML(elem_id="shown")
+        told = show.click(sentences(below.update), given, below.components, **QUIET)
+        told.then(lambda *names: " ".join(names), given, shown, **QUIET)
     return page
 
 
@@ -49,6 +51,7 @@ def show(page, run: str, scorer: str, case: str) -> None:
     for label, value in (("run", run), ("scorer", scorer), ("case", case)):
         page.get_by_label(label, exact=True).fill(value)
     page.get_by_role("button", name="show").click()
+    page.locator("#shown", has_text=f"{run} {scorer} {case}").wait_for()
 
 
 def test_a_judges_grounds_are_shown_and_its_rubric_scores_the_item_again(pages, visit, tmp_path):

@@ -1,0 +1,46 @@
+"""No lost answers: Gradio can take the end of one stream of messages for the end of the next event's.
+
+Gradio's page asks for an event (`/queue/join`) and reads all answers from one stream (`/queue/data`), which the server
+ends when no event is left. An event that is asked for at that moment gets a stream of its own, unless the page learns
+that the event was accepted before it reads that the stream has ended: then it waits for ever.
+"""
+
+HEAD = """<script>{
+    const ask = window.fetch, told = new Set(), held = new Map();  // ids in the stream; id -> lets its event begin
+    let current = null;
+    const ended = request => {
+        if (current !== request) return;
+        current = null;
+        held.forEach(begin => begin());
+        held.clear();
+    };
+    const stream = async request => {
+        current = request;
+        request.signal.addEventListener("abort", () => ended(request));  // the page has read the end
+        const response = await ask(request), decoder = new TextDecoder();
+        let text = "";
+        const transform = (chunk, out) => {
+            out.enqueue(chunk);
+            text += decoder.decode(chunk, {stream: true});
+            for (const [, id] of text.matchAll(/"event_id":"(\\w+)"/g)) {
+                told.add(id);
+                held.get(id)?.();
+                held.delete(id);
+            }
+            text = text.slice(-100);
+        };
+        const watched = new TransformStream({transform, flush: () => ended(request)});
+        return new Response(response.body.pipeThrough(watched), response);
+    };
+    const join = async (...call) => {
+        const response = await ask(...call), {event_id: id} = await response.clone().json().catch(() => ({}));
+        if (id && current && !told.has(id)) await new Promise(begin => held.set(id, begin));
+        return response;
+    };
+    window.fetch = (...call) => {
+        const {pathname} = new URL(call[0].url ?? call[0], location);
+        if (pathname.endsWith("/queue/join")) return join(...call);
+        return pathname.endsWith("/queue/data") && call[0] instanceof Request ? stream(call[0]) : ask(...call);
+    };
+}</script>"""
+"""HTML: an accepted event begins when the stream has a message about it, or when the page has read the stream's end."""
