@@ -333,6 +333,7 @@ def test_a_blind_reader_sees_no_label_and_no_score(visit, served, tmp_path):
     oak = [index for index, one in enumerate(page.locator(ITEM).all(), 1) if "oak" in one.inner_text()]
     page.keyboard.press(str(*oak))
     expect_case(page, "a3")
+    page.locator("#annotation-progress", has_text="1 of 7 cases by you").wait_for()
     (line,) = (tmp_path / "annotations" / "eval.jsonl").read_text().splitlines()
     assert json.loads(line)["verdict"] == "agree" and json.loads(line)["blind"] is True
 
