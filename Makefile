@@ -121,6 +121,7 @@ screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in
 
 docs: $(VENV)/dev  ## The documentation, to build/docs; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -j 2 docs build/docs
+	grep -q -- --advantage build/docs/reference/command_line.html
 
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .

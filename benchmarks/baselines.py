@@ -16,7 +16,7 @@ from .types import RANDOM, TFIDF
 FOLDS = 5
 
 
-class Null:
+class Baseline:
     """A baseline: a scorer that is not a model."""
 
     role = "baseline"
@@ -38,33 +38,33 @@ def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], lis
     ]
 
 
-def longest() -> Null:
+def longest() -> Baseline:
     """Prefer the longest response; length in characters."""
-    return Null("longest", _each(lambda case, index: float(len(case.answers[index]))))
+    return Baseline("longest", _each(lambda case, index: float(len(case.answers[index]))))
 
 
-def shortest() -> Null:
+def shortest() -> Baseline:
     """Prefer the shortest response; length in characters."""
-    return Null("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
+    return Baseline("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
 
 
-def random_guess(seed: int = 0) -> Null:
+def random_guess(seed: int = 0) -> Baseline:
     """Score with a hash of seed, case id and index: the same in every run and for every order of cases."""
 
     def score(case: Case, index: int) -> float:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
-    return Null(RANDOM, _each(score))
+    return Baseline(RANDOM, _each(score))
 
 
-def majority() -> Null:
+def majority() -> Baseline:
     """Prefer the position that most often holds the right response (the first of equals), then the next such position.
 
     Positions are counted over the judged cases themselves, so the accuracy is at least that of chance: what it gains
     over chance is what the order of the responses reveals about the labels.
     """
-    return Null("majority", _by_place)
+    return Baseline("majority", _by_place)
 
 
 def _by_place(cases: Sequence[Case]) -> list[Judgment]:
@@ -86,13 +86,13 @@ def _right_places(cases: Sequence[Case]) -> Counter[int]:
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 
-def tfidf(seed: int = 0) -> Null:
+def tfidf(seed: int = 0) -> Baseline:
     """Score responses with a linear TF-IDF reward model that does not read the prompt, cross-fitted over five folds.
 
     Each fold is scored by a model fitted on the other four fifths of the suite's prompts. The accuracy measures how far
     the responses alone reveal the labels.
     """
-    return Null(TFIDF, lambda cases: _cross_fitted(cases, seed))
+    return Baseline(TFIDF, lambda cases: _cross_fitted(cases, seed))
 
 
 def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
@@ -124,13 +124,17 @@ def _pairs(case: Case) -> np.ndarray:
     return np.array([(best, other) for best in case.best for other in others], int).reshape(-1, 2)
 
 
-def all_nulls(seed: int = 0) -> list[Null]:
+def all_baselines(seed: int = 0) -> list[Baseline]:
     """Return the baselines that every table contains."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 
-def nulls_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Null]:
+def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
     """Return the chosen baselines of `types.BASELINES`; `majority` only if right responses vary in index."""
-    known = [*all_nulls(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
+    known = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
     names = {"tfidf": TFIDF}
-    return known if "all" in chosen else [null for null in known if null.name in [names.get(c, c) for c in chosen]]
+    return (
+        known
+        if "all" in chosen
+        else [baseline for baseline in known if baseline.name in [names.get(c, c) for c in chosen]]
+    )

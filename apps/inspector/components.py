@@ -41,8 +41,10 @@ EMPTY = {
 }
 """Kind of run -> a sentence for a folder without one, and commands."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
-DIMMED: dict[str, Any] = QUIET | {"show_progress": "minimal"}
-"""Of events of a reader that fill much of a tab: what is replaced is dimmed meanwhile."""
+EACH: dict[str, Any] = QUIET | {"trigger_mode": "multiple"}
+"""Of events that bring their own data: Gradio drops an event by default while the one before it is under way."""
+DIMMED: dict[str, Any] = QUIET | {"show_progress": "minimal", "trigger_mode": "always_last"}
+"""Of a reader's choices that fill much of a tab: what is replaced is dimmed meanwhile, and the last choice counts."""
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
 """Of events that ask a model: one at a time, and readers do not wait for them."""
 ALL = 1_000_000
@@ -168,7 +170,9 @@ def chooser(site: Site, *kinds: str, label: str = "Run", index: int = 0, **optio
 
     def look(chosen: str | None) -> Any:
         now = site.root.entries(*kinds)
-        return gr.Dropdown(_choices(now), value=_known(chosen, now, index))
+        known = _known(chosen, now, index)
+        value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
+        return gr.Dropdown(_choices(now), **value)
 
     dropdown.focus(look, dropdown, dropdown, **QUIET)
     return dropdown

@@ -126,7 +126,7 @@ class JudgeReward:
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
         self.answers += len(judgments)
         self.missing += judgments.count(None)
-        log(self.told())
+        log(self.status())
         return judgments
 
     def facts(self) -> dict[str, float]:
@@ -143,7 +143,7 @@ class JudgeReward:
         self.abstentions += sum(bool(judgment.abstained) for judgment in judged)
         return judged
 
-    def told(self) -> str:
+    def status(self) -> str:
         """Return the requests so far and their cost."""
         done = self.asked.account()
         return (

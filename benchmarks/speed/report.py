@@ -12,7 +12,7 @@ import numpy as np
 
 from ...judges.types import Case, Judgment
 from ...rm.types import user_turn
-from ..baselines import Null, longest, random_guess, shortest
+from ..baselines import Baseline, longest, random_guess, shortest
 from ..evaluate import evaluate
 from ..report import markdown
 from ..scorers import StoredScores
@@ -58,7 +58,7 @@ def timed(scorer: Scorer, seconds: dict[str, float]) -> Scorer:
         seconds[scorer.name] = time.perf_counter() - start
         return judged
 
-    timed_scorer = Null(scorer.name, judge)
+    timed_scorer = Baseline(scorer.name, judge)
     timed_scorer.role = scorer.role
     return timed_scorer
 

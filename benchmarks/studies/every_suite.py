@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ...judges.types import Case
 from ...rm.registry import load
 from ...rm.types import Example
-from ..baselines import nulls_for
+from ..baselines import baselines_for
 from ..evaluate import Evaluation, evaluate
 from ..report import COLOURS, table
 from ..types import Log, Report, Row, Study, Suite
@@ -59,7 +59,7 @@ def every_suite(
     for name, loaded in suites.items():
         log(f"aggregating {name}")
         models = [as_scorer(kind, loaded.cases, rewards[kind][name]) for kind in KINDS]
-        scorers = [*models, *nulls_for(loaded.cases, seed)]
+        scorers = [*models, *baselines_for(loaded.cases, seed)]
         evaluations[name] = evaluate(loaded.suite, loaded.cases, scorers, notes=loaded.notes, seed=seed)
     reports = {name: evaluation.report for name, evaluation in evaluations.items()}
     facts = {"pairs": len(pairs), "dropped": len(dropped), "models_found_in_the_cache": n_cached}

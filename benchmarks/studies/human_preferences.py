@@ -14,7 +14,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import RowReport, load_pairs, without_prompts
 from ...rm.types import Example, Messages, PreferencePair, content_hash
-from ..baselines import all_nulls
+from ..baselines import all_baselines
 from ..evaluate import Evaluation, evaluate
 from ..report import figure, markdown
 from ..scorers import StoredScores
@@ -95,8 +95,8 @@ def human_preferences(
     on_bench = [as_scorer(kind, bench, _rewards(jobs[kind][-1])) for kind in KINDS]
     ties = f"{undecided} pairs have equal scores, so no right answer, and are left out."
     evaluations = {
-        "held-out": evaluate(Pairs(), cases, [*held_out, *all_nulls(seed)], notes=[ties], seed=seed),
-        "rewardbench": evaluate(suite, bench, [*on_bench, *all_nulls(seed)], notes=notes, seed=seed),
+        "held-out": evaluate(Pairs(), cases, [*held_out, *all_baselines(seed)], notes=[ties], seed=seed),
+        "rewardbench": evaluate(suite, bench, [*on_bench, *all_baselines(seed)], notes=notes, seed=seed),
     }
     facts = {
         "pairs": len(pairs),

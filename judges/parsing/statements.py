@@ -91,7 +91,8 @@ FINAL = 2
 class Line(NamedTuple):
     """An explicit statement in a line."""
 
-    place: int
+    number: int
+    """Index of the line."""
     value: Value | Reason
     rank: int
     """0 where it calls itself preliminary, `FINAL` final, else 1."""
@@ -233,11 +234,11 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     last = explicit[-1]
     if any(not _overrides(last, line, lines) for line in explicit if line.value != last.value):
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(line.value) for line in explicit})))
-    if RETRACTION.search(last.rest) or any(map(TAKEN_BACK.match, lines[last.place + 1 :])):
+    if RETRACTION.search(last.rest) or any(map(TAKEN_BACK.match, lines[last.number + 1 :])):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     if isinstance(last.value, Reason):
         return NoVerdict(last.value)
-    parts = [[last.rest], lines[last.place + 1 :], *([lines[: last.place]] if last.rank < FINAL else [])]
+    parts = [[last.rest], lines[last.number + 1 :], *([lines[: last.number]] if last.rank < FINAL else [])]
     for concluded in (_concluded(part, grammar) for part in parts):
         if concluded is not None and concluded != last.value:
             return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
@@ -247,14 +248,14 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
 def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:
     """The clear statements; where there is none, an ambiguous one in the first or last line."""
     clear = [line for line in candidates if not line.ambiguous]
-    return clear or [line for line in candidates if line.place in (0, end)]
+    return clear or [line for line in candidates if line.number in (0, end)]
 
 
 def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
     """A later statement stands against another one only if it says that it is the final or a revised one."""
-    if last.place == earlier.place:
+    if last.number == earlier.number:
         return False
-    between = " ".join(lines[earlier.place + 1 : last.place + 1])
+    between = " ".join(lines[earlier.number + 1 : last.number + 1])
     return last.rank > earlier.rank or bool(REVISION.search(between))
 
 

@@ -37,7 +37,7 @@ class Block(NamedTuple):
     """Position of a block, and the number of rows yielded before it."""
 
     first: int
-    place: StreamPosition
+    position: StreamPosition
 
 
 class PairStream(IterableDataset):
@@ -45,7 +45,7 @@ class PairStream(IterableDataset):
 
     Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
     that is seeded with the seed, the epoch and the block's position. The state after any number of rows is therefore
-    small (`place_after`). Sources are files, or `hub-id[@revision][:split]`.
+    small (`position_after`). Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class PairStream(IterableDataset):
 
     # ---- state ----
 
-    def place_after(self, rows: int) -> dict[str, Any]:
+    def position_after(self, rows: int) -> dict[str, Any]:
         """Return the JSON-serializable state from which to resume after `rows` rows since the start of training."""
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
-        return {"rows": rows, "first": block.first, "place": block.place._asdict(), "of": self._made()}
+        return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._made()}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Set the state from which the next iteration starts."""
@@ -105,14 +105,14 @@ class PairStream(IterableDataset):
                 f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
                 "the seed and the block that the run was begun with"
             )
-        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), StreamPosition(**state["place"]))]
+        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), StreamPosition(**state["position"]))]
 
     def _made(self) -> dict[str, Any]:
         return {"sources": self.sources, "seed": self.seed, "block": self.block}
 
     def save(self, folder: Path, rows: int) -> None:
         """Save the state after `rows` rows in a checkpoint folder."""
-        (folder / FILE).write_text(json.dumps(self.place_after(rows)) + "\n", encoding="utf-8")
+        (folder / FILE).write_text(json.dumps(self.position_after(rows)) + "\n", encoding="utf-8")
 
     def load(self, folder: Path) -> None:
         """Load the state from a checkpoint folder."""

@@ -47,7 +47,8 @@ class PreferenceRow(NamedTuple):
     starts: tuple[int, int]
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
-    place: int
+    pair_index: int
+    """Index of the pair in the data, on which random draws depend."""
     tool_results: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
     """Index ranges of tool results in each sequence, which the assistant did not write."""
 
@@ -143,12 +144,12 @@ class PreferenceTask:
             "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
             "wins": torch.tensor([row.wins for row in rows]),
             "gaps": torch.tensor([row.gaps for row in rows]),
-            "place": torch.tensor([row.place for row in rows]),
+            "pair_index": torch.tensor([row.pair_index for row in rows]),
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""
-        wins, draws = inputs["wins"], self._draws(inputs["place"].tolist(), step)
+        wins, draws = inputs["wins"], self._draws(inputs["pair_index"].tolist(), step)
         alpha = torch.cat([self.sampler(1, draw) for draw in draws]).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
         gap = self.gap(model, inputs, alpha)

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.baselines import Null, all_nulls, longest, random_guess, shortest, tfidf
+from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
@@ -39,7 +39,7 @@ def stored(name: str, scores: list, role: str = "model"):
             for c, s in zip(cases, scores, strict=True)
         ]
 
-    scorer = Null(name, judge)
+    scorer = Baseline(name, judge)
     scorer.role = role
     return scorer
 
@@ -317,7 +317,7 @@ def test_a_model_that_only_likes_length_cannot_be_told_from_the_null():
     answers = [("x" * int(random.integers(5, 60)), "y" * int(random.integers(1, 50))) for _ in range(300)]
     cases = [case(str(i), answers=pair) for i, pair in enumerate(answers)]
     fake = stored("fake", [tuple(float(len(a)) for a in pair) for pair in answers])
-    report = evaluate(pairs(), cases, [fake, *all_nulls()]).report
+    report = evaluate(pairs(), cases, [fake, *all_baselines()]).report
     sentence = next(note for note in report.findings if note.startswith("overall: fake"))
     assert (
         "not significantly different from longest (+0.0 [+0.0, +0.0])" in sentence
@@ -341,7 +341,7 @@ def test_the_report_is_the_same_to_the_last_byte_and_has_every_row():
     cases = [case(str(i), answers=("x" * i, "y" * 5), subset="a|b") for i in range(1, 20)]
 
     def run():
-        return evaluate(pairs(), cases, all_nulls()).report
+        return evaluate(pairs(), cases, all_baselines()).report
 
     first, second = run(), run()
     assert first == second and markdown(first) == markdown(second)

@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.baselines import nulls_for
+from ....benchmarks.baselines import baselines_for
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
@@ -54,7 +54,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         evaluation = evaluate(
             suite,
             cases,
-            [*_resumable(models, work, here), *stored, *nulls_for(cases, config.seed, config.baselines)],
+            [*_resumable(models, work, here), *stored, *baselines_for(cases, config.seed, config.baselines)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,

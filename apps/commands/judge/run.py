@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.baselines import nulls_for
+from ....benchmarks.baselines import baselines_for
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
@@ -104,7 +104,7 @@ def judged(
     evaluation = evaluate(
         suite,
         cases,
-        [*judges, *nulls_for(cases, seed)],
+        [*judges, *baselines_for(cases, seed)],
         notes=notes,
         samples=samples,
         seed=seed,

@@ -17,9 +17,10 @@ HEAD = """<script>{
     const stream = async request => {
         current = request;
         request.signal.addEventListener("abort", () => ended(request));  // the page has read the end
-        const response = await ask(request), decoder = new TextDecoder();
+        const response = await ask(request).catch(error => {ended(request); throw error});
+        const decoder = new TextDecoder();
         let text = "";
-        const transform = (chunk, out) => {
+        const watched = new TransformStream({transform: (chunk, out) => {
             out.enqueue(chunk);
             text += decoder.decode(chunk, {stream: true});
             for (const [, id] of text.matchAll(/"event_id":"(\\w+)"/g)) {
@@ -28,9 +29,9 @@ HEAD = """<script>{
                 held.delete(id);
             }
             text = text.slice(-100);
-        };
-        const watched = new TransformStream({transform, flush: () => ended(request)});
-        return new Response(response.body.pipeThrough(watched), response);
+        }});
+        response.body.pipeTo(watched.writable).catch(() => {}).then(() => ended(request));
+        return new Response(watched.readable, response);
     };
     const join = async (...call) => {
         const response = await ask(...call), {event_id: id} = await response.clone().json().catch(() => ({}));

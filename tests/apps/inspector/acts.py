@@ -29,6 +29,26 @@ def choose(page: Any, label: str, option: str, within: str = "") -> None:
     page.get_by_role("option", name=option, exact=True).click()
 
 
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+
+
+def fill(page: Any, field: Any, text: str) -> None:
+    """Fill a field of a tab that was just opened: Gradio writes its first value a frame after it is there."""
+    for _ in range(10):
+        field.fill(text)
+        page.evaluate(FRAMES)
+        if field.input_value() == text:
+            return
+    raise AssertionError(f"the field does not keep {text!r}")
+
+
+def mark(page: Any) -> None:
+    """Press `m`, and wait until the bookmark is stored."""
+    before = page.evaluate("localStorage['rewardlab-marks']")
+    page.keyboard.press("m")
+    page.wait_for_function("before => localStorage['rewardlab-marks'] !== before", arg=before)
+
+
 def pick(page: Any, label: str) -> None:
     """Choose an outcome; its row is drawn anew with every answer, and a click that falls into that moment is lost."""
     from playwright.sync_api import TimeoutError

@@ -42,7 +42,7 @@ def test_axe_finds_no_serious_violation(visit, address, tab, theme):
         f"?tab={tab}&run={RUNS.get(tab, '')}&__theme={theme}",
         ready=READY.get(tab, "#tabs [role=tabpanel]:visible"),
     )
-    page.locator("#tabs [role=tab][aria-selected=true]").first.wait_for()
+    page.locator(f"#tabs [role=tab][data-tab-id={tab}][aria-selected=true]").first.wait_for()
     page.locator("[aria-label='Empty value']").first.wait_for(state="detached")  # a figure that is still to come
     found = Axe().run(page).response["violations"]
     serious = {

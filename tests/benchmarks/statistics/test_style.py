@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.baselines import all_nulls, longest, majority, nulls_for
+from rewardlab.benchmarks.baselines import all_baselines, baselines_for, longest, majority
 from rewardlab.benchmarks.statistics.style import (
     balanced_accuracy,
     markdown_marks,
@@ -148,6 +148,6 @@ def test_majority_is_left_out_where_places_tell_nothing():
     assert all("always is at position 2" in judged.abstained for judged in majority()(always))
     several = [Case("a", user_turn("q"), ("a", "b"), (0, 1))]
     assert "no case has one right" in majority()(several)[0].abstained
-    names = [null.name for null in all_nulls()]
-    assert [null.name for null in nulls_for(always)] == names and len(names) == 4
-    assert [null.name for null in nulls_for([*always, pair("z", "x", "y", 0)])] == [*names, "majority"]
+    names = [baseline.name for baseline in all_baselines()]
+    assert [baseline.name for baseline in baselines_for(always)] == names and len(names) == 4
+    assert [baseline.name for baseline in baselines_for([*always, pair("z", "x", "y", 0)])] == [*names, "majority"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.baselines import Null
+from rewardlab.benchmarks.baselines import Baseline
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites import auto_j, judgebench, llmbar, pandalm, rewardbench2, rm_bench, rmb
 from rewardlab.judges.types import Case, Judgment
@@ -31,7 +31,7 @@ def scored(suite, cases, scores):
     def judge(cases):
         return [Judgment(case.id, scores=tuple(map(float, s))) for case, s in zip(cases, scores, strict=True)]
 
-    return evaluate(suite, cases, [Null("stored", judge)], samples=20).report.rows[0]
+    return evaluate(suite, cases, [Baseline("stored", judge)], samples=20).report.rows[0]
 
 
 def fake(id: str, answers: int, best, subset: str, **rest) -> Case:

@@ -11,7 +11,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.benchmarks.baselines import Null, longest, nulls_for, tfidf
+from rewardlab.benchmarks.baselines import Baseline, baselines_for, longest, tfidf
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
@@ -92,10 +92,10 @@ def test_the_perfect_scorer_has_every_credit_and_the_reversed_one_none(known):
 def evaluated(known):
     """The report of a model whose score is the length, beside the baselines that need no fit."""
     suite, cases, notes = known
-    fake = Null("fake", longest().judge)
+    fake = Baseline("fake", longest().judge)
     fake.role = "model"
-    nulls = [null for null in nulls_for(cases) if null.name != tfidf().name]
-    return evaluate(suite, cases, [fake, *nulls], notes=notes, samples=50).report
+    baselines = [baseline for baseline in baselines_for(cases) if baseline.name != tfidf().name]
+    return evaluate(suite, cases, [fake, *baselines], notes=notes, samples=50).report
 
 
 def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(evaluated):
@@ -115,7 +115,7 @@ def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(eval
         assert "longest (+0.0 [+0.0, +0.0])" in equal and "longest" not in beaten, note
 
 
-def test_the_null_of_words_judges_every_suite(known):
+def test_the_baseline_of_words_judges_every_suite(known):
     suite, cases, _ = known
     some = cases[:: 1 + len(cases) // 100]  # a fit on best of 16 takes half a minute
     row = evaluate(suite, some, [tfidf()], samples=50).report.rows[0]

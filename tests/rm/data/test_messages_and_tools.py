@@ -169,7 +169,7 @@ def test_a_table_reads_as_json_lines_do_also_as_a_stream(tmp_path):
     assert load_pairs(table)[0] == expected
     for source in (lines, table):
         stream = PairStream([source], lambda pairs: pairs)
-        assert stream.read(stream._blocks[0].place)[0] == expected
+        assert stream.read(stream._blocks[0].position)[0] == expected
 
 
 def test_rated_answers_and_messages_keep_their_tools(tmp_path):

@@ -61,19 +61,19 @@ def test_an_epoch_has_every_row_once_and_the_next_another_order(sources):
 def test_a_stream_goes_on_exactly_wherever_it_was_left(sources, number):
     whole, left = list(islice(stream(sources), 60)), stream(sources)
     list(islice(left, number + 5))  # what is read ahead is not trained on
-    state = json.loads(json.dumps(left.place_after(number)))
+    state = json.loads(json.dumps(left.position_after(number)))
     again = stream(sources)
     again.go_on(state)
     found = iter(again)
     assert list(islice(found, 60 - number)) == whole[number:]
     third = stream(sources)
-    third.go_on(again.place_after(number + 4))
+    third.go_on(again.position_after(number + 4))
     assert list(islice(third, 10)) == whole[number + 4 : number + 14]
     assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
 
 
 def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
-    state = stream(sources).place_after(0)
+    state = stream(sources).position_after(0)
     with pytest.raises(DataError, match="the checkpoint's stream is of"):
         stream(sources[:1]).go_on(state)
     with pytest.raises(DataError, match="the checkpoint's stream is of"):

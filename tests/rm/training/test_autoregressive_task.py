@@ -49,7 +49,7 @@ def test_rows_hold_labels_by_objective_and_where_answers_begin(base):
     model = arm(base)
     row = rows_of(model)[3]
     chosen, _ = GARDEN[3].examples
-    assert row.chosen == model.encoder.encode(chosen).ids and row.place == 3
+    assert row.chosen == model.encoder.encode(chosen).ids and row.pair_index == 3
     assert row.chosen[: row.starts[0]] == row.rejected[: row.starts[1]]
     assert row.wins == (GARDEN[3].wins["helpful"], GARDEN[3].wins["harmless"])
 

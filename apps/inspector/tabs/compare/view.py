@@ -10,6 +10,7 @@ from .....rm.errors import UsageError
 from ....runs.summaries import read_heading
 from ...components import (
     DIMMED,
+    EACH,
     QUIET,
     Site,
     address,
@@ -31,7 +32,7 @@ from . import queries as views
 SIZE = 20
 NAMES = ("run", "scorer", "with", "other")
 WAIT = skeleton_html()
-STATISTICS: dict[str, Any] = QUIET | {"concurrency_id": "statistics"}
+STATISTICS: dict[str, Any] = EACH | {"concurrency_id": "statistics"}
 Values = list[Any]
 
 

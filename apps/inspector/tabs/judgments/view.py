@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import QUIET, Site, nothing_yet, opening, pick, run_list, scorers, sentences
+from ...components import EACH, QUIET, Site, nothing_yet, opening, pick, run_list, scorers, sentences
 from ...html import note_html
 from ...html import shown as shown_text
 from ...run_list import JUDGED
@@ -47,34 +47,38 @@ def tab(site: Site) -> None:
         return [name, *explained.update(run, scorer, name)]
 
     chosen, outputs = explained.components[0], [case, *explained.components]
-    cases.settled(sentences(settled), [controls.run, controls.scorer, chosen], outputs, **QUIET)
-    cases.marked(_marked, marks, marks, **QUIET)
+    cases.settled(sentences(settled), [controls.run, controls.scorer, chosen], outputs, **EACH)
+    cases.marked(_marked, marks, marks, **EACH)
 
 
 def _connect(
     site: Site, controls: Controls, shown: Shown, marks: gr.BrowserState, case: gr.State, report: gr.Markdown
 ) -> None:
     """Connect the controls, the address, and the clock of runs that are being written."""
-    typed = gr.State([""] * 4)
+    typed, read = gr.State([""] * 4), gr.State()  # the run that is shown
     others = [control for control in controls if control not in (controls.run, controls.outcome)]
     everything = [*others, report, typed, *shown]
 
     def arrive(query: dict[str, str], marks: Marks) -> list[Any]:
-        return [run_list(site, pick(site, query.get("run"), JUDGED), JUDGED), *_open(site, query, marks)]
+        run = pick(site, query.get("run"), JUDGED)
+        return [run_list(site, run, JUDGED), run, *_open(site, query, marks)]
 
-    def choose(run: str | None, marks: Marks) -> list[Any]:
-        return _open(site, {"run": run or ""}, marks)
+    def choose(run: str | None, read: str | None, marks: Marks) -> list[Any]:
+        if run == read:  # Gradio also calls this when the list is left: the filters stay
+            return [gr.skip() for _ in [read, *everything]]
+        return [run, *_open(site, {"run": run or ""}, marks)]
 
-    opening(site, "judgments", arrive, [marks], [controls.run, *everything])
-    controls.run.input(choose, [controls.run, marks], everything, **QUIET)
-    shown.timer.tick(_grown(site), [*controls, case, marks], [controls.run, *everything], **QUIET)
+    opening(site, "judgments", arrive, [marks], [controls.run, read, *everything])
+    options = QUIET | {"trigger_mode": "always_last"}
+    controls.run.input(choose, [controls.run, read, marks], [read, *everything], **options)
+    shown.timer.tick(_grown(site), [*controls, case, marks], [controls.run, read, *everything], **QUIET)
     texts = (controls.search, controls.margin, controls.gap, controls.length)
     for control in controls:
         if control is not controls.run and not isinstance(control, gr.Textbox):
-            control.input(_answer(site), [marks, *controls], list(shown), **QUIET, trigger_mode="always_last")
+            control.input(_answer(site), [marks, *controls], list(shown), **options)
     for control in texts:  # their `input` does not tell when they get empty
         inputs, outputs = [typed, marks, *controls], [typed, *shown]
-        control.change(_retyped(site), inputs, outputs, **QUIET, trigger_mode="always_last")
+        control.change(_retyped(site), inputs, outputs, **options)
 
 
 # ---- events ----
@@ -157,12 +161,25 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
 
     def grown(*values: Any) -> list[Any]:
         asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
-        run = pick(site, site.root.followed(asked.run, JUDGED), JUDGED)
+        followed = site.root.followed(asked.run, JUDGED)
+        run = pick(site, followed, JUDGED)
         query = {**asked._asdict(), "run": run, "only": ",".join(asked.only), "item": case}
         opened = _open(site, {name: value for name, value in query.items() if value}, marks)
-        return [run_list(site, run, JUDGED), *opened]
+        if site.root.followed(asked.run, JUDGED) != followed:  # it was finished meanwhile
+            return grown(*values)
+        if run == asked.run:
+            return [gr.skip(), gr.skip(), *_unchosen(opened)]
+        return [run_list(site, run, JUDGED), run, *opened]
 
     return sentences(grown)
+
+
+def _unchosen(opened: list[Any]) -> list[Any]:
+    """What `_open` returns, without the values of the controls: the reader may have changed them meanwhile."""
+    scorer, subset, *values, report, _typed, outcome, cases, timer = opened
+    lists = [gr.Dropdown(scorer.choices), gr.Dropdown(subset.choices)]
+    kept = [gr.skip() for _ in values]
+    return [*lists, *kept, report, gr.skip(), gr.Radio(outcome.choices), cases, timer]
 
 
 def _marked(marks: Marks, event: gr.EventData) -> Marks:

@@ -23,7 +23,7 @@ class Answers(NamedTuple):
     """The rows of a file by the prompt's id, in the file's order."""
 
     rows: Mapping[str, list[dict[str, Any]]]
-    told: str
+    note: str
     """A sentence on what was left out; empty where nothing was."""
 
     def prompt(self, id: str) -> str:

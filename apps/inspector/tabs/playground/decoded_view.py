@@ -96,7 +96,7 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
     rows = decoded.rows[id]
     answers = _decoded_completions(site, rows[:MOST_SHOWN], weight)
     left = f"{MOST_SHOWN} of {len(rows)} completions are shown." if len(rows) > MOST_SHOWN else ""
-    note = f"{decoded.told} {left}".strip()
+    note = f"{decoded.note} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
     question += f"{shown(decoded.prompt(id))}</div></div></div></div>"
     colours = guided.colours_of(answers)

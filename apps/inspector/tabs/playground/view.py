@@ -279,7 +279,8 @@ def _finished(site: Site, prompt: str, answers: list[guided.ShownCompletion], st
     titles = [answer.title for answer in answers]
     axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
     figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
-    yield [Decoded(answers, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
+    note = note_html(" ".join([status, *refused]))
+    yield [Decoded(answers, measured), note, gr.skip(), gr.skip(), figure, *axes]  # the reader may have recoloured them
 
 
 def _rewards(

@@ -30,7 +30,7 @@ class Rollout(NamedTuple):
     """One answer: its texts and facts, rewards by stage and component, advantages by stage, and numbers of tokens."""
 
     step: int
-    place: int
+    position: int
     group: int
     prompt: str
     answer: str
@@ -121,7 +121,7 @@ def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
         of_tokens = {"log π": policy, "log base": "base", "value": "values"}
         return Rollout(
             step=step,
-            place=index,
+            position=index,
             group=int(row["group"]),
             prompt=str(row["prompt"]),
             answer=str(row["answer"]),
@@ -208,7 +208,7 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
     versions = ", ".join(f"{name} {_version(value)}" for name, value in rollout.versions.items())
     return (
         f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
-        f'{rollout.place + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
+        f'{rollout.position + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
         f'<div class="body"><div class="text">{shown(rollout.prompt)}</div></div></div><div class="answers">'
         f'<div class="box answer"><div class="head">Completion</div><div class="body"><div class="text">'
         f"{shown(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"

@@ -24,12 +24,12 @@ class Section(NamedTuple):
 
     note: gr.HTML
     step: gr.Slider
-    place: gr.Number
+    position: gr.Number
     table: gr.Dataframe
     where: gr.Markdown
     answer: gr.HTML
     waterfall: gr.Plot
-    told: gr.HTML
+    status: gr.HTML
     colour: gr.Dropdown
     strip: gr.HTML
     events: Sequence[Any] = ()
@@ -43,7 +43,7 @@ class Section(NamedTuple):
 def section(site: Site, run: gr.Dropdown) -> Section:
     """Each event moves to a step and to the place of an answer in it."""
     made, turns = _components()
-    asked = [run, made.step, made.place, made.colour]
+    asked = [run, made.step, made.position, made.colour]
 
     def on(event: Callable[..., Any], step: Callable[[int, Any], int], **options: Any) -> Any:
         def move(event: gr.EventData, run: str | None, at: float, index: int, colour: str | None) -> Values:

@@ -44,14 +44,14 @@ class TrainingComponents(NamedTuple):
     own: gr.Plot
     teller: gr.Dropdown
     learner: tuple[gr.Plot, ...]
-    told: gr.HTML
+    status: gr.HTML
     timer: gr.Timer
 
     @property
     def outputs(self) -> Values:
         """In the order in which `_refresh` fills them."""
         first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.own]
-        return [*first, self.teller, *self.learner, self.told, self.timer]
+        return [*first, self.teller, *self.learner, self.status, self.timer]
 
 
 def tab(site: Site) -> None:
@@ -90,7 +90,9 @@ def tab(site: Site) -> None:
         event(lambda *values: _refresh(site, *values), asked, overview.outputs, **options)
     overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
     for event in (opened, changed, *below.events):
-        event.then(None, [run, below.step, below.place], None, js=address("training", "run", "step", "answer"), **QUIET)
+        event.then(
+            None, [run, below.step, below.position], None, js=address("training", "run", "step", "answer"), **QUIET
+        )
 
 
 def _components() -> TrainingComponents:

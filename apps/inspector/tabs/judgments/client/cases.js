@@ -174,11 +174,11 @@ const judge = async verdict => {
         byId("annotation-error").textContent = found.error;
         return;
     }
-    const {[key]: _, ...others} = drafts();
-    stored("drafts", others);
+    const {[key]: kept, ...others} = drafts();
+    if ((kept ?? "") === note) stored("drafts", others);  // the reader may have begun another note
     byId("annotation-progress").textContent = found.progress;
     if (!stale()) annotation(found);
-    if (wanted === at) outdated = true;  // what is on its way was asked for before it was stored
+    outdated = true;  // what is on its way was asked for before it was stored
 };
 
 // ---- what readers do ----
@@ -288,7 +288,11 @@ window.rewardlabCases = {
         watched.forEach(([name, act]) => document.removeEventListener(name, act));
         resized.disconnect();
     },
-    goTo: name => {load({case: name})},  // Back and Forward of the browser
+    goTo: name => {  // Back and Forward of the browser
+        clearTimeout(timer);
+        const at = [...names].find(([, known]) => known === name)?.[0];
+        at === undefined ? load({case: name}) : select(at);
+    },
 };
 watch("value", () => open(props.value));
 const begin = () => byId("case-bar") && byId("annotation") && list() ? open(props.value) : requestAnimationFrame(begin);

@@ -24,7 +24,7 @@ class Source(NamedTuple):
     rubric: Rubric | None
     score: str
     """How its marks became a number: one of `apps.commands.judge.settings.SCORES`."""
-    told: str = ""
+    note: str = ""
 
     @property
     def text(self) -> str:

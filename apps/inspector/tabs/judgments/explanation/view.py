@@ -106,7 +106,7 @@ def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     if not grounds_.criteria:
         return [shown, *_no_rubric()]
     source = source_of(folder, root, case)
-    note = note_html(source.told) if source.told else ""
+    note = note_html(source.note) if source.note else ""
     return [shown, gr.Accordion(visible=True), note, source.text, source.score, ""]
 
 
@@ -139,11 +139,19 @@ def _model(site: Site, chosen: gr.State) -> Asked:
     with gr.Row():
         sums, objectives = gr.Plot(visible=False, show_label=False), gr.Plot(visible=False, show_label=False)
     asked = Asked(gr.State(), objective, centre, shown, sums, objectives)
+    computed = gr.State()
 
-    def answer(chosen: Chosen | None, name: str | None) -> list[Any]:
-        return _explained(site, chosen, name)
+    def answer(chosen: Chosen | None, name: str | None) -> tuple[Chosen | None, list[Any]]:
+        return chosen, _explained(site, chosen, name)
 
-    explain.click(sentences(answer), [chosen, model], list(asked), **SLOW)
+    def show(chosen: Chosen | None, computed: tuple[Chosen | None, list[Any]] | None) -> list[Any]:
+        if computed is None or computed[0] != chosen:  # refused, or the reader has gone on to another case
+            return [gr.skip() for _ in asked]
+        return computed[1]
+
+    begun = explain.click(lambda: None, None, computed, **QUIET)  # after the events that choose the case
+    done = begun.then(sentences(answer), [chosen, model], computed, **SLOW, show_progress_on=shown)
+    done.then(show, [chosen, computed], list(asked), **QUIET)
     for event in (objective.input, centre.input):
         event(sentences(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
     return asked

@@ -25,7 +25,7 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.types import user_turn
 
-from tests.apps.inspector.acts import again, choose, expect_case, expect_cases, expect_place, outcomes, pick
+from tests.apps.inspector.acts import again, choose, expect_case, expect_cases, expect_place, mark, outcomes, pick
 from tests.apps.inspector.evaluations import write_evaluation
 from tests.apps.inspector.garden_models import save_linear
 from tests.apps.inspector.ponds import HOSTILE, MODEL, NULL, write_run
@@ -33,6 +33,7 @@ from tests.conftest import PATIENCE
 
 WRONG = tuple(f"{name}{copy}" for copy in ("", "-1", "-2", "-3") for name in ("a1", "a2", "a7"))
 ITEM = "#case .answer"
+NO_RUN = "text=There is no run '../../etc/passwd' here"  # a note that is gone after some seconds
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_keys_and_buttons_walk_and_bookmark(visit, address):
     page.locator("#cases").press("Home")
     for name in ("a1", "a2"):
         expect_case(page, name)
-        page.keyboard.press("m")
+        mark(page)
         page.get_by_role("button", name="★ Bookmarked").wait_for()
         page.keyboard.press("j")
         page.get_by_role("button", name="☆ Bookmark").wait_for()
@@ -169,8 +170,7 @@ def test_an_address_leads_back_to_what_was_shown(visit, address):
     assert page.get_by_label("a baseline is right too").is_checked()
     page = visit(address, "?run=eval&item=a4-1", ready=ITEM)  # as a flip of two runs links here: of any outcome
     expect_place(page, "11 of 28")
-    page = visit(address, "?run=../../etc/passwd&item=<img src=x onerror=window.hacked=1>", ready=ITEM)
-    page.get_by_text("There is no run '../../etc/passwd' here").first.wait_for()
+    page = visit(address, "?run=../../etc/passwd&item=<img src=x onerror=window.hacked=1>", ready=NO_RUN)
     expect_place(page, "1 of 28")
 
 
@@ -256,7 +256,8 @@ def test_a_draft_stays_with_its_case_and_the_name_is_remembered(browser, served,
     page.locator("#annotation-progress", has_text="1 of 7 cases by you").wait_for()
     page.keyboard.press("k")
     page.locator("#annotation-said", has_text="about a1").wait_for()
-    assert note.input_value() == "" and page.evaluate("localStorage['rewardlab-drafts']") == "{}"
+    page.wait_for_function("localStorage['rewardlab-drafts'] === '{}'")
+    page.wait_for_function("document.querySelector('#annotation-note').value === ''")
     context.close()
 
 
@@ -281,11 +282,9 @@ def test_an_explanation_stays_while_its_case_does(visit, served, tmp_path):
     page.wait_for_url("**scorer=*")
     page.get_by_role("button", name="Explain").click()
     page.locator("#why .heat").first.wait_for()
-    marks = page.evaluate("localStorage['rewardlab-marks']")
     with page.expect_request(lambda request: "queue/join" in request.url):
         page.keyboard.press("r")
-    page.keyboard.press("m")
-    page.wait_for_function("before => localStorage['rewardlab-marks'] !== before", arg=marks)
+    mark(page)
     assert page.locator("#why .heat").first.is_visible()
 
 
@@ -422,10 +421,28 @@ def site(tmp_path) -> Site:
 
 def test_the_case_stays_while_its_run_is_written_and_when_it_gets_its_name(site, tmp_path):
     growing = write_run(tmp_path / "later.partial")
-    for folder, run in ((growing, "later.partial"), (tmp_path / "later", "later")):
-        growing = growing.rename(folder)
-        chosen, *_, cases, timer = judgments._grown(site)(*asked("later.partial"), "a7", {})
-        assert chosen.value == run and cases["position"] == 2 and timer.active == (run == "later.partial")
+    look = judgments._grown(site)
+    run, _, scorer, *_, outcome, cases, timer = look(*asked("later.partial"), "a7", {})
+    assert cases["position"] == 2 and timer.active
+    assert run == gr.skip()  # and of the lists only the choices: the reader may have chosen others
+    assert all([*control.constructor_args] == ["choices"] for control in (scorer, outcome))
+    growing.rename(tmp_path / "later")
+    run, read, scorer, *_, cases, timer = look(*asked("later.partial"), "a7", {})
+    assert run.value == read == "later" and scorer.value == MODEL and cases["position"] == 2 and not timer.active
+
+
+def test_a_run_that_is_finished_while_it_is_read_again_is_followed(site, tmp_path, monkeypatch):
+    growing, opened = write_run(tmp_path / "later.partial"), judgments._open
+
+    def finish(*asked):
+        if growing.exists():
+            growing.rename(tmp_path / "later")
+        return opened(*asked)
+
+    monkeypatch.setattr(judgments, "_open", finish)
+    with pytest.warns(UserWarning, match="There is no run"):
+        run, *_, cases, _ = judgments._grown(site)(*asked("later.partial"), "a7", {})
+    assert run.value == "later" and cases["position"] == 2
 
 
 def test_the_script_gets_rows_cases_and_sentences(site, tmp_path):

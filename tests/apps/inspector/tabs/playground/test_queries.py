@@ -176,7 +176,7 @@ def write(path, *rows, end=""):
 
 def test_a_file_has_its_answers_by_prompt_and_its_last_line_may_be_growing(tmp_path):
     found = files.read_answers(write(tmp_path / "a.jsonl", row(), row(id="2"), row(), end='{"id": "3", "pre'))
-    assert {id: len(rows) for id, rows in found.rows.items()} == {"1": 2, "2": 1} and found.told == ""
+    assert {id: len(rows) for id, rows in found.rows.items()} == {"1": 2, "2": 1} and found.note == ""
     assert found.prompt("1") == "user: tell me" and found.prompt("9") == ""
 
 

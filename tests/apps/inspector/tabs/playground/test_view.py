@@ -7,10 +7,10 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.inspector.tabs.playground import view as playground
 
+from tests.apps.inspector.acts import fill
 from tests.apps.inspector.garden_models import NAMES, save_arm, save_base, save_linear
 from tests.conftest import PATIENCE
 
-PLOTLY = 120_000  # milliseconds until a busy machine has read it
 PROMPT = "tell me about bees"
 
 
@@ -80,7 +80,7 @@ def answers(page, selector: str = "#decoded") -> list[str]:
 
 def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit, address, world, guides, capsys):
     page = visit(address, "?tab=playground")
-    page.locator("#prompt textarea").fill(PROMPT)
+    fill(page, page.locator("#prompt textarea"), PROMPT)
     set_number(page, "Maximum tokens", 8)
     set_number(page, "Guidance weight", 3)
     set_number(page, "helpful", 1)
@@ -110,12 +110,12 @@ def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit
 
 def test_a_sweep_is_a_figure_and_its_axes_can_be_chosen(visit, address):
     page = visit(address, "?tab=playground")
-    page.locator("#prompt textarea").fill(PROMPT)
+    fill(page, page.locator("#prompt textarea"), PROMPT)
     set_number(page, "Maximum tokens", 4)
     page.get_by_text("Sweep", exact=True).first.click()
     press_until(page, page.locator("button", has_text="Sweep").last, "3 completions,", Steps=3)
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
-    page.locator("#sweep .js-plotly-plot").wait_for(timeout=PLOTLY)
+    page.locator("#sweep .js-plotly-plot").wait_for(timeout=PATIENCE * 1000)
     page.locator("#sweep", has_text="words · reward").wait_for()
     page.get_by_role("combobox", name="Up", exact=True).click()
     page.get_by_role("option", name="reward of helpful").click()
@@ -127,7 +127,7 @@ def test_a_prompt_that_cannot_be_answered_is_a_sentence(visit, address):
     press(page, "Decode")
     page.get_by_text("the prompt is empty").first.wait_for()
     assert answers(page) == [] and "Decoding" not in page.locator("#status").inner_text()
-    page.locator("#prompt textarea").fill("bees " * 300)
+    fill(page, page.locator("#prompt textarea"), "bees " * 300)
     press(page, "Decode")
     page.get_by_text("shorten it to 255 at most").first.wait_for(timeout=PATIENCE * 1000)
     assert answers(page) == []
@@ -136,15 +136,15 @@ def test_a_prompt_that_cannot_be_answered_is_a_sentence(visit, address):
 def test_missing_input_is_one_sentence_and_the_completions_stay(visit, address):
     """Defect 18: an empty prompt put pills with the word "Error" in place of the outputs."""
     page = visit(address, "?tab=playground")
-    page.locator("#prompt textarea").fill(PROMPT)
+    fill(page, page.locator("#prompt textarea"), PROMPT)
     set_number(page, "Maximum tokens", 4)
     press(page, "Decode")
     page.locator("#status", has_text="1 completion,").wait_for(timeout=PATIENCE * 1000)
     before = answers(page)
-    page.locator("#prompt textarea").fill(" ")
+    fill(page, page.locator("#prompt textarea"), " ")
     press(page, "Decode")
     page.get_by_text("the prompt is empty").wait_for()
-    page.locator("#prompt textarea").fill(PROMPT)
+    fill(page, page.locator("#prompt textarea"), PROMPT)
     set_number(page, "helpful", "")
     page.locator("#mixture", has_text="helpful 0.00 · harmless 1.00").wait_for()
     set_number(page, "Seed", -5)
@@ -164,10 +164,11 @@ def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, br
     quickly = playground._pieces
     monkeypatch.setattr(playground, "_pieces", slowly)  # 200 tokens take 100 seconds
     left = browser.new_page()
+    left.set_default_timeout(PATIENCE * 1000)
     left.goto(address + "?tab=playground")
     page = visit(address, "?tab=playground")
     for one in (left, page):
-        one.locator("#prompt textarea").fill(PROMPT)
+        fill(one, one.locator("#prompt textarea"), PROMPT)
         set_number(one, "Maximum tokens", 200)
         set_number(one, "Guidance weight", 0)
     press(left, "Decode")
@@ -196,7 +197,7 @@ def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
     title = page.locator("#file-answers .heat").nth(1).locator("i").first.get_attribute("title")
     assert "helpful " in title and "harmless " in title
     assert "⟨" not in page.locator("#file-answers").inner_text()
-    page.locator(".js-plotly-plot").first.wait_for(timeout=PLOTLY)
+    page.locator(".js-plotly-plot").first.wait_for(timeout=PATIENCE * 1000)
     (world / "runs" / "broken.jsonl").write_text('{"answer": 1, "tokens": 2, "base": 3}\n')
     page.get_by_role("combobox", name="File", exact=True).click()
     page.get_by_role("option", name="broken.jsonl").click()
@@ -219,7 +220,7 @@ def test_without_models_there_is_the_command(visit, served, world, tmp_path):
 def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, world):
     page = visit(served(world / "runs", arm=[str(world / "both")]), "?tab=playground", width=390, height=800)
     page.get_by_label("number input for helpful").wait_for()
-    page.locator("#prompt textarea").fill(PROMPT)
+    fill(page, page.locator("#prompt textarea"), PROMPT)
     set_number(page, "Maximum tokens", 3)
     press(page, "Decode")
     page.locator("#status", has_text="1 completion, 3 tokens").wait_for(timeout=PATIENCE * 1000)

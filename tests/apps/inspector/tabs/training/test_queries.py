@@ -230,7 +230,7 @@ def test_the_table_has_rewards_after_the_last_transform_and_the_mean_advantage(r
     assert table[0] == ["why?", "because it is", "1.000", "2", "3", "2.000", "1.000", "yes"]
     assert table[1][2:] == ["0.500", "0", "0", "0.500", "-0.750", "no"]
     assert table[2][2:] == ["missing", "0", "0", "missing", "0.000", "yes"]
-    assert [one.place for one in read_answers(run, 2, 1, 1)] == [1]
+    assert [answer.position for answer in read_answers(run, 2, 1, 1)] == [1]
 
 
 def test_an_answer_has_everything_that_was_kept_of_it(run):
@@ -342,7 +342,7 @@ def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     assert labels == ["2 × r2m", "missing_eos: r2m", "reward", "estimator", "whiten", "advantage"]
     logged_mean = np.mean([total(one, sources) for one in answers])
     assert logged_mean == pytest.approx(series(steps, "reward")[1][0], abs=1e-5)
-    one = read_answer(folder, 0, unfinished.place)
+    one = read_answer(folder, 0, unfinished.position)
     assert "".join(token_texts(folder, one.tokens)).split() == one.answer.split()
     assert [*token_series(one)][:2] == ["advantage: whiten", "advantage: estimate"]
     assert yaml.safe_load((folder / "config.yaml").read_text())["rollout_steps"] == 1

@@ -180,7 +180,7 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
     assert rescore.source_of(folder, root, "c1").rubric == from_toml(TEXT)
     assert from_toml(rescore.source_of(folder, root, "c1").text) == from_toml(TEXT)
     outside = rescore.source_of(folder, tmp_path, "c1")
-    assert outside.rubric is None and "lies outside the inspected folder" in outside.told
+    assert outside.rubric is None and "lies outside the inspected folder" in outside.note
     (tmp_path / "config.yaml").write_text("rubric: direct_answer\nscore: weighted\n")
     ours = rescore.source_of(tmp_path, tmp_path, "c1")
     assert ours.rubric is not None and ours.rubric.ids[0] == "answers" and ours.score == "weighted"
@@ -190,7 +190,7 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
 def test_a_rubric_with_a_name_that_no_file_has_is_told(folder, tmp_path, name):
     (tmp_path / "config.yaml").write_text(json.dumps({"rubric": name}))
     found = rescore.source_of(tmp_path, folder.parent, "c1")
-    assert found.rubric is None and found.told.endswith("lies outside the inspected folder; paste its text here.")
+    assert found.rubric is None and found.note.endswith("lies outside the inspected folder; paste its text here.")
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
@@ -199,13 +199,13 @@ def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
     )
     found = rescore.source_of(tmp_path, tmp_path, "c1").rubric
     assert found is not None and found.ids == ("p",)
-    assert rescore.source_of(tmp_path, tmp_path, "c2").told == "rubrics.jsonl has no rubric for 'c2'."
+    assert rescore.source_of(tmp_path, tmp_path, "c2").note == "rubrics.jsonl has no rubric for 'c2'."
     (tmp_path / "rubrics.jsonl").write_text("{half")
-    assert "rubrics.jsonl" in rescore.source_of(tmp_path, tmp_path, "c1").told
+    assert "rubrics.jsonl" in rescore.source_of(tmp_path, tmp_path, "c1").note
 
 
 @pytest.mark.parametrize("settings", ["", "[1]", "rubric: 3", "{half", "score: __class__"])
 def test_a_run_without_a_rubric_says_so(settings, tmp_path):
     (tmp_path / "config.yaml").write_text(settings)
     found = rescore.source_of(tmp_path, tmp_path, "c1")
-    assert found.rubric is None and found.score == "gated" and "names no rubric" in found.told and found.text == ""
+    assert found.rubric is None and found.score == "gated" and "names no rubric" in found.note and found.text == ""

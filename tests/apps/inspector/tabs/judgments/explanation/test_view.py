@@ -15,8 +15,7 @@ from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 
 from tests.apps.inspector.court import RUBRIC, TEXT, write_court
 from tests.apps.inspector.garden_models import save_arm, save_base, save_linear, write_eval
-
-PLOTLY = 120_000  # milliseconds until a busy machine has read it
+from tests.conftest import PATIENCE
 
 
 def alone(folder: Path, **options) -> gr.Blocks:
@@ -93,7 +92,7 @@ def test_a_model_explains_itself_token_by_token_or_by_its_sentences(pages, visit
     assert "add up to its reward" in page.locator("#why").inner_text()
     tokens = page.locator("#why .heat i")
     assert tokens.first.inner_text() == "ponds" and "sum -" in (tokens.last.get_attribute("title") or "")
-    page.locator(".js-plotly-plot").first.wait_for(timeout=PLOTLY)
+    page.locator(".js-plotly-plot").first.wait_for(timeout=PATIENCE * 1000)
     first = tokens.first.get_attribute("title")
     page.get_by_label("Objective").click()
     page.get_by_role("option", name="harmless").click()
