@@ -10,6 +10,7 @@ from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
 from .._design import Design, claims_table, design_markdown
 from .._design.assessment import Assessment
+from .pools import GROUP
 from .refits import FROZEN, GARDEN, HEAD, LABELS, MOVEMENT, OMEGA, SHARE, SIZES, STATES, STRENGTH, Arm
 
 Values = Mapping[str, Mapping[str, np.ndarray]]
@@ -140,5 +141,8 @@ def _limits() -> str:
         "- Two refits follow each other. What many refits do while the policy reacts is the question of the online "
         "study.\n"
         "- The labelled pair is the best and worst by the arm's own rewards. Other pairs with gold labels could teach "
-        "more."
+        "more.\n"
+        f"- `shuffled` gives each completion the states of the one before it in its group of {GROUP}. Over the pairs "
+        f"of a group the given sign and the completion's own then correlate by -1/{GROUP - 1}, which a refit on gold "
+        "labels can use: in `private` this is no clean negative control."
     )
