@@ -1,8 +1,10 @@
-"""No lost answers: Gradio can take the end of one stream of messages for the end of the next event's.
+"""No lost answers, and no event that overtakes another one.
 
 Gradio's page asks for an event (`/queue/join`) and reads all answers from one stream (`/queue/data`), which the server
 ends when no event is left. An event that is asked for at that moment gets a stream of its own, unless the page learns
-that the event was accepted before it reads that the stream has ended: then it waits for ever.
+that the event was accepted before it reads that the stream has ended: then it waits for ever. Two events that follow
+each other closely are asked for at once, and the later one may arrive first: the page then ends with the answer to the
+earlier one.
 """
 
 HEAD = """<script>{
@@ -33,8 +35,11 @@ HEAD = """<script>{
         response.body.pipeTo(watched.writable).catch(() => {}).then(() => ended(request));
         return new Response(watched.readable, response);
     };
+    let sent = Promise.resolve();
     const join = async (...call) => {
-        const response = await ask(...call), {event_id: id} = await response.clone().json().catch(() => ({}));
+        const accepted = sent.then(() => ask(...call));
+        sent = accepted.catch(() => {});
+        const response = await accepted, {event_id: id} = await response.clone().json().catch(() => ({}));
         if (id && current && !told.has(id)) await new Promise(begin => held.set(id, begin));
         return response;
     };
@@ -44,4 +49,7 @@ HEAD = """<script>{
         return pathname.endsWith("/queue/data") && call[0] instanceof Request ? stream(call[0]) : ask(...call);
     };
 }</script>"""
-"""HTML: an accepted event begins when the stream has a message about it, or when the page has read the stream's end."""
+"""HTML: an event is asked for once the one before it was accepted.
+
+It begins when the stream has a message about it, or when the page has read the stream's end.
+"""

@@ -1,7 +1,10 @@
-"""Events that are asked for while the stream of the events before ends."""
+"""Events that are asked for while the stream of the events before ends, or just after another one."""
+
+from functools import partial
 
 import gradio as gr
 import pytest
+from rewardlab.apps.inspector.components import QUIET
 from rewardlab.apps.inspector.scripts import joining
 
 from tests.conftest import PATIENCE
@@ -21,15 +24,36 @@ LATE = """{
     };
 }"""
 """The end of a stream arrives late, and `ending` is called meanwhile."""
+SLOW = """{
+    const ask = window.fetch;
+    let first = true;
+    window.fetch = async (...call) => {
+        const late = first && String(call[0].url ?? call[0]).includes("/queue/join");
+        if (late) first = false;
+        if (late) await new Promise(go => setTimeout(go, 300));
+        return ask(...call);
+    };
+}"""
+"""The first event is on its way for longer than the next one."""
 ASK = "() => {window.ending = () => {window.ending = null; document.querySelector('#b').click()}}"
 
 
 @pytest.fixture(scope="module")
-def address():
+def done() -> list[str]:
+    """Events in the order in which they were handled."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def address(done):
+    def handle(name: str) -> str:
+        done.append(name)
+        return f"{name} is done"
+
     with gr.Blocks(analytics_enabled=False) as page:
         for name in "ab":
             said = gr.HTML(elem_id=f"said-{name}")
-            gr.Button(name, elem_id=name).click(lambda name=name: f"{name} is done", None, said, show_progress="hidden")
+            gr.Button(name, elem_id=name).click(partial(handle, name), None, said, **QUIET)
     options = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "run_history": False}
     yield page.launch(head=joining.HEAD, **options)[1]
     page.close(verbose=False)
@@ -45,4 +69,18 @@ def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answe
     page.locator("#a").click()
     page.locator("#said-a", has_text="a is done").wait_for()
     page.locator("#said-b", has_text="b is done").wait_for()
+    page.close()
+
+
+def test_events_are_handled_in_the_order_in_which_they_were_asked_for(browser, address, done):
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.add_init_script(SLOW)
+    page.goto(address)
+    page.locator("#b").wait_for()
+    done.clear()
+    page.evaluate("['a', 'b'].forEach(name => document.getElementById(name).click())")
+    page.locator("#said-b", has_text="b is done").wait_for()
+    page.locator("#said-a", has_text="a is done").wait_for()
+    assert done == ["a", "b"]
     page.close()
