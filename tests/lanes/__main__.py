@@ -75,7 +75,7 @@ def overlay(name: str, lane: dict[str, Any], folder: Path) -> Outcome:
     if installed.returncode:
         return Outcome(name, {}, note=f"not installed: {_last(installed.stderr)}")
     path = os.pathsep.join(filter(None, [str(target), os.environ.get("PYTHONPATH")]))
-    return tested(name, lane, sys.executable, folder, {"PYTHONPATH": path})
+    return run_tests(name, lane, sys.executable, folder, {"PYTHONPATH": path})
 
 
 def venv(name: str, lane: dict[str, Any], folder: Path) -> Outcome:
@@ -87,7 +87,7 @@ def venv(name: str, lane: dict[str, Any], folder: Path) -> Outcome:
         installed = pip("install", "--quiet", "--no-deps", "--editable", ".", python=str(python))
     if installed.returncode:
         return Outcome(name, {}, note=f"not installed: {_last(installed.stderr)}")
-    return tested(name, lane, str(python), folder, {})
+    return run_tests(name, lane, str(python), folder, {})
 
 
 def resolve(name: str, lane: dict[str, Any], folder: Path) -> Outcome:
@@ -103,7 +103,7 @@ def resolve(name: str, lane: dict[str, Any], folder: Path) -> Outcome:
     return Outcome(name, wanted, note=f"not run here: {lane['why_not']}; {len(chosen)} packages resolve")
 
 
-def tested(name: str, lane: dict[str, Any], python: str, folder: Path, environment: dict[str, str]) -> Outcome:
+def run_tests(name: str, lane: dict[str, Any], python: str, folder: Path, environment: dict[str, str]) -> Outcome:
     """Run a lane's tests, and count them from pytest's JUnit file."""
     junit = folder / f"{name}.xml"
     junit.unlink(missing_ok=True)

@@ -86,6 +86,7 @@ def test_a_list_closes_when_the_focus_moves_on(visit, address):
         page.wait_for_function("document.querySelectorAll('ul[role=listbox]').length <= 1")
     page.locator("#annotation-note").focus()
     page.wait_for_function("document.querySelectorAll('ul[role=listbox]').length === 0")
+    assert page.evaluate("document.activeElement.id") == "annotation-note"
 
 
 def test_a_list_has_all_runs(visit, served, tmp_path):

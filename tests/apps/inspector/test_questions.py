@@ -83,3 +83,4 @@ def test_did_reinforcement_learning_over_optimise(visitor):
 def test_why_a_score(visitor):
     visitor.click(row(visitor.page, RUBRIC).get_by_role("link", name=re.compile(r"^[0-9.]+ ?\[")).first)
     visitor.page.locator("#grounds mark", has_text="An oak").first.wait_for()
+    assert visitor.page.locator("#grounds .reply").count() == 2

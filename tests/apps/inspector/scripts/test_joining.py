@@ -59,16 +59,18 @@ def address(done):
     page.close(verbose=False)
 
 
-def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answered(browser, address):
+def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answered(browser, address, done):
     page = browser.new_page()
     page.set_default_timeout(PATIENCE * 1000)
     page.add_init_script(LATE)
     page.goto(address)
     page.locator("#b").wait_for()
+    done.clear()
     page.evaluate(ASK)
     page.locator("#a").click()
     page.locator("#said-a", has_text="a is done").wait_for()
     page.locator("#said-b", has_text="b is done").wait_for()
+    assert done == ["a", "b"] and page.evaluate("window.ending") is None  # asked for at the end of the stream
     page.close()
 
 

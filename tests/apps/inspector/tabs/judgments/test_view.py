@@ -272,6 +272,7 @@ def test_a_button_that_is_pressed_while_a_case_is_loaded_counts(visit, served, t
     page.get_by_role("button", name="Word diff").click()
     going.set()
     page.locator("#case ins", has_text="oak").wait_for()
+    assert page.locator("#case-diff").get_attribute("aria-pressed") == "true"
 
 
 def test_an_explanation_stays_while_its_case_does(visit, served, tmp_path):
@@ -482,6 +483,7 @@ def test_a_run_of_a_list_of_runs_is_looked_up_once(site, tmp_path, monkeypatch):
 def test_a_folder_without_runs_says_how_to_make_one(visit, served, tmp_path):
     page = visit(served(tmp_path), "?tab=judgments", ready="#case .note")
     page.locator("#case .command", has_text=f"--output {tmp_path}/eval").wait_for()
+    assert "No run with judgments is here yet" in page.locator("#case").inner_text()
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ def test_a_damaged_run_is_not_where_a_reader_lands(visit, address):
         page.get_by_role("tab", name=tab, exact=True).click()
         page.locator(ready).first.wait_for()
         page.wait_for_url("**run=alpha*")
+        assert "is damaged" not in page.locator("#tabs [role=tabpanel]:visible").first.inner_text()
 
 
 def test_a_running_evaluation_is_shown_as_running_and_is_no_study(visit, address):
