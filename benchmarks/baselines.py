@@ -101,14 +101,14 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
     if folds < 2:
         return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
     first = np.cumsum([0, *(len(case.answers) for case in cases)])  # index of each case's first answer
-    counted = CountedCompletions([answer for case in cases for answer in case.answers])
+    pairs = [first[index] + _pairs(case) for index, case in enumerate(cases)]
+    counted = CountedCompletions([answer for case in cases for answer in case.answers], np.concatenate(pairs))
     judged: list[Judgment | None] = [None] * len(cases)
     splits = GroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(cases)), groups=groups)
     for train, held_out in tqdm(splits, total=folds, desc=f"{TFIDF}: folds", disable=None, delay=1):
-        pairs = np.concatenate([first[index] + _pairs(cases[index]) for index in train])
         rated = np.concatenate([np.arange(first[index], first[index + 1]) for index in held_out])
         try:
-            rewards = iter(counted.fit_and_rate(pairs, rated).tolist())
+            rewards = iter(counted.fit_and_rate(np.concatenate([pairs[index] for index in train]), rated).tolist())
         except DataError as error:
             for index in held_out:
                 judged[index] = Judgment(cases[index].id, abstained=str(error))

@@ -12,7 +12,7 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
 from .statistics.areas import OVERALL, area_members, figures_by_area, is_section
 from .statistics.cluster_bootstrap import INTERVALS, Draws, cell_sums, cluster_draws, percentile_interval
-from .statistics.style import style_facts
+from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
 RANDOM_ALIKE = "random with the same ties"
@@ -79,7 +79,18 @@ def evaluate(
         judgments[scorer.name] = _judge(scorer, cases)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
-    rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout, interval) for scorer in scorers]
+    marks = pair_marks(cases)
+    rows = [
+        _row(
+            scorer,
+            judgments[scorer.name],
+            figures[scorer.name],
+            style_facts(cases, judgments[scorer.name], marks),
+            layout,
+            interval,
+        )
+        for scorer in scorers
+    ]
     baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
     complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
@@ -141,9 +152,9 @@ def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
 
 def _row(
     scorer: Scorer,
-    cases: Sequence[Case],
     judgments: Sequence[Judgment],
     figures: Figures,
+    style: StyleFacts,
     layout: Layout,
     method: str,
 ) -> Row:
@@ -164,7 +175,7 @@ def _row(
         scored=len(scored),
         ties=sum(len(set(scores)) < len(scores) for scores in scored),
         unscored=len(judgments) - len(scored),
-        style=style_facts(cases, judgments)._asdict(),
+        style=style._asdict(),
     )
 
 

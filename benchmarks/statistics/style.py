@@ -88,28 +88,36 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
     return Slopes(*(next(slopes) if column.any() else np.nan for column in (length, markdown)))
 
 
-def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFacts:
+def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
+    """Return the Markdown marks of both responses of every case with two, one right; () for other cases."""
+    return [
+        tuple(map(markdown_marks, case.answers)) if len(case.answers) == 2 and len(case.best) == 1 else ()
+        for case in cases
+    ]
+
+
+def style_facts(
+    cases: Sequence[Case], judgments: Sequence[Judgment], marks: Sequence[tuple[int, ...]] | None = None
+) -> StyleFacts:
     """Compute the style facts over cases with two responses, one right; abstentions are left out, a tie is wrong.
 
-    Length is in characters. Each difference is right response minus wrong response.
+    Length is in characters; `marks` are those of `pair_marks`, counted once for several
+    scorers. Each difference is right response minus wrong response.
     """
-    pairs = [
-        (case, judged)
-        for case, judged in zip(cases, judgments, strict=True)
-        if len(case.answers) == 2 and len(case.best) == 1 and not judged.abstained
-    ]
+    marks = pair_marks(cases) if marks is None else marks
+    rows = [row for row in zip(cases, judgments, marks, strict=True) if row[2] and not row[1].abstained]
 
     def sides(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
         table = np.array(values, float).reshape(-1, 2)
-        best = np.array([case.best[0] for case, _ in pairs], int)
-        rows = np.arange(len(pairs))
-        return table[rows, best], table[rows, 1 - best]
+        best = np.array([case.best[0] for case, _, _ in rows], int)
+        index = np.arange(len(rows))
+        return table[index, best], table[index, 1 - best]
 
-    lengths = sides([[len(answer) for answer in case.answers] for case, _ in pairs])
-    marks = sides([[markdown_marks(answer) for answer in case.answers] for case, _ in pairs])
-    right, wrong = sides([judged.scores for _, judged in pairs])
+    lengths = sides([[len(answer) for answer in case.answers] for case, _, _ in rows])
+    right_marks, wrong_marks = sides([of_case for _, _, of_case in rows])
+    right, wrong = sides([judged.scores for _, judged, _ in rows])
     won = right > wrong
-    slopes = style_slopes(right - wrong, _doublings(*lengths), _doublings(*(1 + side for side in marks)))
+    slopes = style_slopes(right - wrong, _doublings(*lengths), _doublings(1 + right_marks, 1 + wrong_marks))
     matched = matched_accuracy(won, *lengths)
     return StyleFacts(
         matched=matched.accuracy,
@@ -117,7 +125,7 @@ def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFa
         balanced=balanced_accuracy(won, *lengths),
         length_slope=slopes.length,
         markdown_slope=slopes.markdown,
-        pairs=len(pairs),
+        pairs=len(rows),
     )
 
 

@@ -8,13 +8,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
-from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
 from ..types import OVERALL, Example, PreferencePair
 from ._pairwise_logistic import pairwise_logistic
+from ._word_counts import gram_counts
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
 GRAMS, LEAST_DOCUMENTS = (1, 2), 2
@@ -60,25 +61,27 @@ class LinearRewardModel:
 class CountedCompletions:
     """Completions whose words are counted once, for linear reward models that are fitted on several parts of them."""
 
-    def __init__(self, completions: Sequence[str]):
+    def __init__(self, completions: Sequence[str], pairs: np.ndarray):
+        """Count words; `pairs` [B, 2] are all pairs of indices (chosen, rejected) that may be fitted."""
         unique = {completion: row for row, completion in enumerate(dict.fromkeys(completions))}
         self._row = np.array([unique[completion] for completion in completions])
         self._lengths = _log_lengths(list(unique))
-        try:
-            self._counts = sparse.csr_matrix(CountVectorizer(ngram_range=GRAMS, dtype=np.float64).fit_transform(unique))
-        except ValueError:  # no completion has a word
-            self._counts = sparse.csr_matrix((len(unique), 0))
-        self._counts.sort_indices()  # the order in which `linear()` adds
+        self._counts = gram_counts(list(unique), self._uses(pairs), LEAST_DOCUMENTS)
 
     def fit_and_rate(self, pairs: np.ndarray, rated: np.ndarray, *, C: float = 0.3) -> np.ndarray:
-        """Fit on pairs [B, 2] of indices (chosen, rejected); return the rewards [N] of the completions `rated`.
+        """Fit on some of the pairs; return the rewards [N] of the completions `rated`.
 
         Equal to `linear().fit(pairs, C=C).rate(rated)`.
         """
-        rows = self._row[pairs]
-        features = self._features(np.bincount(rows.ravel(), minlength=len(self._lengths)))
-        weights = pairwise_logistic(features[rows[:, 0]] - features[rows[:, 1]], np.ones(len(rows)), C=C)
-        return features[self._row[rated]] @ weights
+        features = self._features(self._uses(pairs))
+        rated_features, (chosen, rejected) = features[self._row[rated]], self._row[pairs].T
+        differences = features[chosen] - features[rejected]
+        del features
+        return rated_features @ pairwise_logistic(differences, np.ones(len(pairs)), C=C)
+
+    def _uses(self, pairs: np.ndarray) -> np.ndarray:
+        """Return how often each distinct completion is in the pairs."""
+        return np.bincount(self._row[pairs].ravel(), minlength=len(self._lengths))
 
     def _features(self, uses: np.ndarray) -> sparse.csr_matrix:
         """TF-IDF and length of every completion; vocabulary and idf are of those used, each as often as it is."""
@@ -89,7 +92,7 @@ class CountedCompletions:
             raise _no_words(int(uses.sum()) // 2)
         transformer = TfidfTransformer(sublinear_tf=True)
         transformer.idf_ = np.log((1 + uses.sum()) / (1 + documents[known])) + 1
-        return _with_length(transformer.transform(counts[:, known]), self._lengths)
+        return _with_length(transformer.transform(counts[:, known], copy=False), self._lengths)
 
 
 def _log_lengths(completions: Sequence[str]) -> np.ndarray:

@@ -62,13 +62,14 @@ def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself():
     fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])
     expected = fitted.rate([Example(user_turn("q"), completions[index]) for index in rated])[:, 0]
     assert set(fitted.vectorizer.vocabulary_) == {"kind", "river", "kind river", "rude", "cloud", "rude cloud", "stone"}
-    assert CountedCompletions(completions).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
+    assert CountedCompletions(completions, pairs).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("completions", [["", "!"], ["stone", "river"]])
 def test_counted_completions_without_a_common_word_are_refused(completions):
     with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
-        CountedCompletions(completions).fit_and_rate(np.array([[0, 1]]), np.array([0]))
+        pairs = np.array([[0, 1]])
+        CountedCompletions(completions, pairs).fit_and_rate(pairs, np.array([0]))
 
 
 def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
