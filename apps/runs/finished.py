@@ -108,7 +108,7 @@ def open_suite(name: str) -> Suite:
 
 
 def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
-    """Return section -> its subsets; none for a suite that is not known here, or has more subsets than any of ours."""
+    """Return section -> its subsets; none for a suite that is unknown, or has unknown subsets."""
     if len(subsets) > MOST_SUBSETS:
         return {}
     try:

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the suites and print a line for each."""
     parser = argument_parser(__doc__)
     parser.add_argument("--suites", nargs="+", choices=[*SUITES], default=[*SUITES])
-    parser.add_argument("--rows", type=int, help="only so many rows of each suite")
+    parser.add_argument("--rows", type=int, help="at most this many rows of each suite")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args(arguments)
     results: dict[str, list[dict[str, float]]] = {suite: [] for suite in options.suites}

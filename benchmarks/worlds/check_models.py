@@ -95,7 +95,7 @@ def causal_lm(words: PreTrainedTokenizerFast, seed: int = 0) -> PreTrainedModel:
 def lessons(n: int, seed: int) -> list[Record]:
     """Generate true conversations on reading: the demands of a prompt, which of two texts meets one, how texts differ.
 
-    They stand in for the knowledge of a pretrained model, and contain no preferences, rubrics or better responses.
+    They replace the knowledge of a pretrained model, and contain no preferences, rubrics or better responses.
     """
     rng = Random(f"check lessons {seed}")
     return [rng.choices((_demands, _comparison, _contrast), (2, 3, 5))[0](rng) for _ in range(n)]

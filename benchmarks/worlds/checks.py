@@ -15,14 +15,14 @@ class Check:
     """The criterion of a rule: a property that responses must have, or must not have."""
     demands: tuple[str, str]
     sentences: tuple[str, str]
-    """Sentences that `found` detects."""
-    found: Callable[[str], bool]
+    """Sentences that `detects` accepts."""
+    detects: Callable[[str], bool]
     forbids: bool = False
     """Whether a response passes if it lacks the property."""
 
     def passes(self, text: str) -> bool:
         """Return whether the text has the property, or lacks it if the check forbids it."""
-        return self.found(text) != self.forbids
+        return self.detects(text) != self.forbids
 
 
 def _word(word: str) -> Callable[[str], bool]:

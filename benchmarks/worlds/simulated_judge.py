@@ -70,7 +70,7 @@ class Stated(NamedTuple):
 
     def met(self, answer: str) -> bool:
         """Return whether a response has what the rule demands, or lacks what it forbids."""
-        return CRITERIA[self.criterion].found(answer) != self.forbids
+        return CRITERIA[self.criterion].detects(answer) != self.forbids
 
 
 def stated_rules(rubric: str) -> list[Stated]:

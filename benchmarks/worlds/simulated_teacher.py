@@ -123,7 +123,7 @@ def _statuses(diagnosis: Mapping[str, Any]) -> dict[str, bool]:
 
 def _finding(check: Check, prompt: str, answer: str, passes: bool) -> dict[str, Any]:
     sentences = [sentence.strip() for sentence in SENTENCE.findall(answer) if sentence.strip()]
-    shown = next((sentence for sentence in sentences if check.found(sentence)), sentences[0])
+    shown = next((sentence for sentence in sentences if check.detects(sentence)), sentences[0])
     says = "has" if passes != check.forbids else "lacks"
     return {
         "criterion": _stated(check),

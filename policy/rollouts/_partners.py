@@ -107,7 +107,7 @@ class Side:
         self.own: list[list[int]] = [[] for _ in prompts]
         """1 for tokens that the agent generated, 0 for tokens of the other's turns."""
 
-    def speak(self, seeds: Sequence[int]) -> list[str]:
+    def generate(self, seeds: Sequence[int]) -> list[str]:
         """Generate the agent's next turn in every conversation, as a continuation of exactly its tokens."""
         asked = [
             Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)

@@ -45,7 +45,7 @@ def dacr(
 
         def turn(number: int) -> tuple[list[str], list[str]]:
             first, second = (
-                side.speak([derived(seed, step, 6 * index + 2 * number + which) for index in range(len(asked))])
+                side.generate([derived(seed, step, 6 * index + 2 * number + which) for index in range(len(asked))])
                 for which, side in enumerate(sides)
             )
             return first, second

@@ -71,7 +71,7 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: S
 
 
 def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Describe scores that are a linear function of ours; empty if they are not."""
+    """Describe scores that are a linear function of our scores; empty if they are not."""
     if len(ours) < 4 or np.ptp(ours[:, 0]) == 0:
         return ""
     shifts = (theirs - ours).mean(0)

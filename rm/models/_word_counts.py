@@ -22,10 +22,10 @@ def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.cs
     index = np.searchsorted(distinct, grams).astype(np.int32)
     del grams
     known = np.bincount(index, weights=np.repeat(uses, lengths), minlength=len(distinct)) >= least
-    kept = known[index]
-    columns = (np.cumsum(known, dtype=np.int32) - 1)[index[kept]]
-    ends = np.concatenate([[0], np.cumsum(kept)])[np.cumsum([0, *lengths])]
-    return sparse.csr_matrix((counts[kept].astype(np.float64), columns, ends), shape=(len(texts), int(known.sum())))
+    counted = known[index]
+    columns = (np.cumsum(known, dtype=np.int32) - 1)[index[counted]]
+    ends = np.concatenate([[0], np.cumsum(counted)])[np.cumsum([0, *lengths])]
+    return sparse.csr_matrix((counts[counted].astype(np.float64), columns, ends), shape=(len(texts), int(known.sum())))
 
 
 def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:

@@ -93,7 +93,7 @@ class Embedder:
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
-    """Return a hash of the encoder's weights and vocabulary, which tells apart different models of the same name."""
+    """Return a hash of the encoder's weights and vocabulary, which distinguishes models of the same name."""
     digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())

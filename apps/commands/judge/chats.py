@@ -137,7 +137,7 @@ class Asked:
 
 
 @contextmanager
-def kept(
+def with_stored_replies(
     chats: Mapping[str, Chat], folder: Path, config: ChatConfig, names: Mapping[str, str], on_fault: str
 ) -> Iterator[dict[str, Asked]]:
     """The chats by their short `names`, with replies kept in a folder while the block lasts.

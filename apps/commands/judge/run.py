@@ -17,7 +17,7 @@ from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import data_hash, log, log_report, run_folder, trust, write_manifest
 from .audit import audit_judges, names_of, probes
-from .chats import REPLIES, dry_run_chats, facts_of, kept, open_chats, short_names, tell_estimate
+from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
 from .settings import ChatConfig, JudgeConfig
@@ -49,7 +49,7 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
     ) as work:
-        with kept(opened, work, chats, names, config.on_fault) as asked:
+        with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
             judges = open_judges(config.kind, config.together, asked, given)
             if config.audit:
                 facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}

@@ -19,7 +19,7 @@ from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import log, log_report, write_manifest, write_rows
-from ..judge.chats import MOST, dry_run_chats, facts_of, kept, tell_estimate
+from ..judge.chats import MOST, dry_run_chats, facts_of, tell_estimate, with_stored_replies
 from ..judge.records import CaseFile, account, write_judgments
 from ..judge.run import judged
 from ..judge.settings import ChatConfig
@@ -48,7 +48,7 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
-        with kept(opened, work, chats, roles.names, config.on_fault) as asked:
+        with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
             outcomes = _generated(asked[roles.writer], pairs)
             facts = {"cases": len(pairs), **_account(outcomes)}
             if config.judge:

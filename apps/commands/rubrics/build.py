@@ -16,7 +16,7 @@ from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, dry_run_chats, facts_of, kept, tell_estimate
+from ..judge.chats import Asked, dry_run_chats, facts_of, tell_estimate, with_stored_replies
 from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
@@ -48,7 +48,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         return {"pairs": len(shown), **estimated}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
-        with kept(opened, work, chats, roles.names, config.on_fault) as asked:
+        with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
             outcomes = made(shown, asked, roles, bar)
             good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
             taught = judge_records(asked[roles.writer], good)

@@ -93,8 +93,8 @@ def prepare_scalar(
     task.check(encoding.rows)
     counts = label_counts(encoding.rows, names)
     for name, count in counts.items():
-        said = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
-        log(f"data: {said}, {count['unlabelled']} rows without")
+        labels = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
+        log(f"data: {labels}, {count['unlabelled']} rows without")
     more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long)
     return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.completions else more)
 

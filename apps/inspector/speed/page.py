@@ -119,7 +119,7 @@ def _filter(page: Any, outcomes: list[str]) -> float:
 
 
 def _search(page: Any, texts: list[str]) -> float:
-    """Type the next text, which nobody searched before."""
+    """Type the next text, which was not searched before."""
     text = texts.pop(0)
     return _until_the_place_changes(page, lambda: page.get_by_label("Search").fill(text))
 

@@ -1,4 +1,4 @@
-"""Scorers for inspect_ai: a judge of ours, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
+"""Scorers for inspect_ai: one of our judges, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ ID = "rewardlab"
 
 
 class RewardServerEnv(BaseTextEnv):
-    """The reward of the policy's completion; `missing` and `objective` may stand in a row's `reward_spec`."""
+    """The reward of the policy's completion; `missing` and `objective` may be in a row's `reward_spec`."""
 
     def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None):
         super().__init__()

@@ -127,8 +127,8 @@ def build_study(plan: Plan, cache: Path) -> Study:
     claims = read_claims("overoptimisation_atlas")
     design = Design(claims, PILOT, PILOT_SEEDS, plan.seeds, completions, SECONDS, planned_seeds=PLANNED_SEEDS)
     records, accuracies = records_by_level(plan, cache), accuracies_by_level(plan, cache)
-    found = values(records, {level: np.array(by_kind[HELD_OUT]) for level, by_kind in accuracies.items()})
-    assessments = assess(design, paired_differences(claims, found))
+    measured = values(records, {level: np.array(by_kind[HELD_OUT]) for level, by_kind in accuracies.items()})
+    assessments = assess(design, paired_differences(claims, measured))
     figures = {
         "atlas": atlas_figure(records, accuracies),
         "peaks": peaks_figure(records, accuracies),

@@ -135,14 +135,14 @@ def layout_of(rows: CompletionBatch) -> Layout:
     real = prompts >= 0
     in_completion = rows.attention & (columns >= rows.start[:, None])
     lengths = in_completion.sum(1)
-    own = torch.arange(int(lengths.max())) < lengths[:, None]
+    in_row = torch.arange(int(lengths.max())) < lengths[:, None]
     T, n_prompt = int(real.sum() + lengths.sum()), int(real.sum())
-    starts = rows.start[:, None] + torch.arange(own.shape[1])
+    starts = rows.start[:, None] + torch.arange(in_row.shape[1])
     return Layout(
         torch.cat([prompts[real], rows.tokens[in_completion]]),
-        torch.cat([torch.arange(P).expand_as(real)[real], starts[own]]),
+        torch.cat([torch.arange(P).expand_as(real)[real], starts[in_row]]),
         torch.full(real.shape, T).masked_scatter(real, torch.arange(n_prompt)),
-        torch.full((N, own.shape[1]), T).masked_scatter(own, torch.arange(n_prompt, T)),
+        torch.full((N, in_row.shape[1]), T).masked_scatter(in_row, torch.arange(n_prompt, T)),
         prompt_of,
     )
 
@@ -245,7 +245,7 @@ def proxy_tokens(model: ScalarRewardModel, rows: CompletionBatch) -> Float[Tenso
 def _as_text(rows: CompletionBatch, special: Int[Tensor, " _"], end: int) -> CompletionBatch:
     """Drop the special tokens of completions, which their texts lack, and let every row end with the end of text."""
     in_completion = torch.arange(rows.tokens.shape[1]) >= rows.start[:, None]
-    kept = rows.attention & ~(in_completion & torch.isin(rows.tokens, special))
-    ended = torch.ones(len(kept), 1, dtype=torch.bool)
-    tokens = torch.cat([rows.tokens, torch.full((len(kept), 1), end)], 1)
-    return rows._replace(**right_padded(tokens, torch.cat([kept, ended], 1))._asdict())
+    attention = rows.attention & ~(in_completion & torch.isin(rows.tokens, special))
+    ended = torch.ones(len(attention), 1, dtype=torch.bool)
+    tokens = torch.cat([rows.tokens, torch.full((len(attention), 1), end)], 1)
+    return rows._replace(**right_padded(tokens, torch.cat([attention, ended], 1))._asdict())

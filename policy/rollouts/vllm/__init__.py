@@ -64,14 +64,14 @@ class _Rollouts:
         """Step of the served policy."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        server, step, training = self._kept(trainer), trainer.state.global_step, trainer.model.training
+        server, step, training = self._running_server(trainer), trainer.state.global_step, trainer.model.training
         old = step - self.step >= (self.every if training else 1)
         if not server.up or old:
             self._restart(server, trainer)
         trainer._note("rollouts/lag", step - self.step)
         return server_rollouts(server.url)(prompts, trainer)
 
-    def _kept(self, trainer: Any) -> KeptServer:
+    def _running_server(self, trainer: Any) -> KeptServer:
         if self.server is None:
             run = trainer.run_folder
             self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED

@@ -42,12 +42,12 @@ ITEMS = items(60, seed=0)
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_sentence_is_found_by_its_own_check_alone(name):
     for sentence in CHECKS[name].sentences:
-        assert [other for other, check in CHECKS.items() if check.found(sentence)] == [name]
+        assert [other for other, check in CHECKS.items() if check.detects(sentence)] == [name]
 
 
 def test_sentences_that_mean_nothing_are_found_by_no_check():
     for sentence in (*NEUTRAL, *PADDING, HEADING):
-        assert not [name for name, check in CHECKS.items() if check.found(sentence)]
+        assert not [name for name, check in CHECKS.items() if check.detects(sentence)]
 
 
 def test_every_phrase_demands_one_check():
@@ -100,7 +100,7 @@ def test_a_text_has_what_it_was_asked_for():
     for seed in range(20):
         names = frozenset(Random(seed).sample([*CHECKS], 5))
         text = render(write(Random(seed), names), STYLES[seed % 3])
-        assert {name for name, one in CHECKS.items() if one.found(text)} == names
+        assert {name for name, one in CHECKS.items() if one.detects(text)} == names
 
 
 def test_seeds_and_splits_keep_prompts_apart():

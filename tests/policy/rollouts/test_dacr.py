@@ -156,7 +156,7 @@ def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, c
     words.chat_template = template
     who, prompt = decoding_model(base, words), user_turn("tell me about bees")
     side = Side(who, [prompt], max_new_tokens=4 if cut else 40)
-    (answer,) = side.speak(
+    (answer,) = side.generate(
         [next(seed for seed in range(50) if ends(Side(who, [prompt], max_new_tokens=40), seed, words))]
     )
     before = [*side.tokens[0]]
@@ -172,7 +172,7 @@ def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, c
 
 def ends(side: Side, seed: int, words) -> bool:
     """Whether an answer of more than four tokens ends by itself."""
-    side.speak([seed])
+    side.generate([seed])
     return len(side.tokens[0]) > 4 and side.tokens[0][-1] == words.eos_token_id
 
 

@@ -178,8 +178,8 @@ def _unchosen(opened: list[Any]) -> list[Any]:
     """What `_open` returns, without the values of the controls: the reader may have changed them meanwhile."""
     scorer, subset, *values, report, _typed, outcome, cases, timer = opened
     lists = [gr.Dropdown(scorer.choices), gr.Dropdown(subset.choices)]
-    kept = [gr.skip() for _ in values]
-    return [*lists, *kept, report, gr.skip(), gr.Radio(outcome.choices), cases, timer]
+    unchanged = [gr.skip() for _ in values]
+    return [*lists, *unchanged, report, gr.skip(), gr.Radio(outcome.choices), cases, timer]
 
 
 def _marked(marks: Marks, event: gr.EventData) -> Marks:

@@ -99,7 +99,7 @@ class Overview(NamedTuple):
 
 
 def overview(root: Root) -> Overview:
-    """Return what the overview lists; every run stands in one of its parts."""
+    """Return what the overview lists; every run is in one of its parts."""
     standings: dict[tuple[str, str, int], list[Standing]] = {}
     trainings, jobs, unreadable = [], [], []
     others: dict[str, int] = {}

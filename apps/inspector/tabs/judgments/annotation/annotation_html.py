@@ -40,12 +40,12 @@ def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
 def progress(annotations: Sequence[Annotation], reader: str, total: int) -> str:
     """Return a line on a run's annotations: how many cases are done, by how many readers, and their agreement."""
     latest = {(annotation.case, annotation.who): annotation for annotation in annotations}
-    readers = sorted({who for _, who in latest})
+    annotators = sorted({who for _, who in latest})
     mine = sum(who == reader for _, who in latest)
     parts = [f"{mine:,} of {total:,} cases by you"] if reader else []
-    if readers:
+    if annotators:
         cases = len({case for case, _ in latest})
-        parts.append(f"{cases:,} by {len(readers):,} {'reader' if len(readers) == 1 else 'readers'}")
+        parts.append(f"{cases:,} by {len(annotators):,} {'reader' if len(annotators) == 1 else 'readers'}")
     verdicts = {key: annotation.verdict for key, annotation in latest.items()}
     return "; ".join([*parts, *agreement(verdicts)])
 

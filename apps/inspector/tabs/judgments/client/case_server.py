@@ -92,8 +92,8 @@ def _case(view: View, request: Request) -> Response:
     name = request.get("case")
     if name is None:
         position = _position(request["position"])
-        found = views.lines(view.run, view.filter, position, 1, order=view.order)
-        name = found[0].case if found else None
+        lines = views.lines(view.run, view.filter, position, 1, order=view.order)
+        name = lines[0].case if lines else None
     else:
         position = views.position(view.run, view.filter, str(name), order=view.order) or 0
     if name is None:
@@ -107,8 +107,8 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
     """The question about a case, what readers answered, and how far this reader is."""
     known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
     question, options = choices(shown, blind=view.blind)
-    own = [annotation for annotation in annotations.of(shown, known) if annotation.who == reader]
-    visible = known if not view.blind else own
+    own_annotations = [annotation for annotation in annotations.of(shown, known) if annotation.who == reader]
+    visible = known if not view.blind else own_annotations
     total = sum(views.subsets(view.run).values())
     return {
         "question": question,
