@@ -97,12 +97,13 @@ lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane
 # Sittings at a machine with a GPU, at most ten minutes each; nothing is installed. Elsewhere than in .venv:
 # make gpu-s1 GPU_PYTHON=python3 RESULTS=/where/to
 GPU_PYTHON ?= $(BIN)/python
+GPU_WORKERS ?= 8  # processes that compile kernels
 RESULTS ?= benchmarks/results
 GPU = $(shell nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr 'A-Z ' 'a-z-')
 SPEED = $(GPU_PYTHON) -m rewardlab.apps.cli bench
 
 gpu-s1:  ## On a GPU: every kernel against PyTorch, then guided sampling (table A)
-	timeout 290 $(GPU_PYTHON) -m pytest -q -m gpu tests/kernels; tests=$$?; \
+	timeout 290 $(GPU_PYTHON) -m pytest -q -m gpu -n $(GPU_WORKERS) tests/kernels; tests=$$?; \
 	timeout 300 $(SPEED) kernels --device cuda --tables A --budget 270 --output $(RESULTS)/$(GPU)-sampling.json \
 	    && exit $$tests
 

@@ -102,7 +102,18 @@ def _wants_gradient(tensor: Tensor | None) -> bool:
 def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
     """Rows that have their logits at a time."""
     number = LINEAR_LOGPROB_CHUNK["cuda" if hidden.is_cuda else "cpu"] if chunk is None else chunk
-    return max(1, number // len(weight))
+    return even_rows(len(hidden), max(1, number // len(weight)))
+
+
+def even_rows(rows: int, most: int) -> int:
+    """Rows of a chunk: the fewest chunks of at most `most` rows, of even size, in whole tiles of 128 if that fits.
+
+    >>> even_rows(8192, 1766), even_rows(8192, 100), even_rows(200, 150)
+    (1664, 100, 128)
+    """
+    even = math.ceil(rows / math.ceil(rows / most)) if rows else 1
+    tiles = 128 * math.ceil(even / 128)
+    return tiles if tiles <= most else even
 
 
 def _check(hidden: Tensor, weight: Tensor, temperature: float, softcap: float | None, chunk: int | None) -> None:

@@ -92,6 +92,7 @@ def fused(
     out = torch.empty(2, rows, device=hidden.device)
     target = target.contiguous()
     _launch_with_scratch(
+        hidden.device,
         score,
         (row_tiles, number),
         **{"hidden": hidden, "hidden_step": hidden.stride(0), "weight": weight, "weight_step": weight.stride(0)},
@@ -178,15 +179,15 @@ def _processors(hidden: Tensor) -> int:
     return PROCESSORS.get(capability(hidden), 2)
 
 
-def _launch_with_scratch(*positional: Any, **named: Any) -> None:
+def _launch_with_scratch(device: torch.device, *positional: Any, **named: Any) -> None:
     """Descriptors made in a kernel need memory from an allocator, which is set for this start alone."""
+
+    def scratch(size: int, alignment: int, stream: int | None) -> Tensor:
+        return torch.empty(size, dtype=torch.int8, device=device)
+
     context = copy_context()
-    context.run(triton.set_allocator, _scratch)
+    context.run(triton.set_allocator, scratch)
     context.run(launch, *positional, **named)
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> Tensor:
-    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 # ---- what the kernels share ----

@@ -289,7 +289,7 @@ def test_the_gradient_of_a_loss_is_handed_out_once():
 
 
 def test_a_loss_that_reduces_is_told_so():
-    with pytest.raises(ValueError, match=r"loss returns a value for each of 4 rows, got the shape \(\)"):
+    with pytest.raises(ValueError, match=r"loss returns a value for each of 3 rows, got the shape \(\)"):
         linear_loss(**example(CASE, torch.float32), loss=lambda logprob, entropy, rows: logprob.mean())
 
 

@@ -44,7 +44,20 @@ TITLES = {
     "C": "C. Policy loss with gradient, scan, feedback attention",
     "lora": "Row-modulated LoRA, N rows of which the second half is adapted, beside the layer it belongs to",
 }
-COLUMNS = ("case", "way", "ms", "p10", "p90", "rounds", "graph ms", "of copy", "of product", "error", "peak MB")
+COLUMNS = (
+    "case",
+    "way",
+    "ms",
+    "p10",
+    "p90",
+    "rounds",
+    "graph ms",
+    "of copy",
+    "of product",
+    "error",
+    "peak MB",
+    "with inputs MB",
+)
 REASONS = ("not run", "failed", "graph not run", "graph failed")
 TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
     "A": sampling,

@@ -13,11 +13,13 @@ from ..head import Batch, made_at_once, truth
 from .timing import (
     BUDGET,
     COMPILING,
+    CUDA_ONLY,
     Bench,
     Case,
     Row,
     Trial,
     Variant,
+    compiled,
     from_package,
     implementations,
     kernel_backend,
@@ -37,13 +39,10 @@ class WithoutEntropy(Batch):
 
 
 def output_head(bench: Bench) -> Iterator[Case]:
-    """Yield the cases of tables B1, B2 and B3."""
+    """Yield the cases of tables B2, B1 and B3."""
     for index, tokens in enumerate(bench.size.tokens):
         inputs_of_case = cache(partial(inputs, bench, tokens))
         title = "N={}, D={}, V={}".format(tokens, *bench.size.head)
-        yield Case("B1", title, bench.timed(partial(scoring, bench, inputs_of_case)))
-        if not index:
-            yield Case("B3", title, partial(ratios, bench, inputs_of_case))
         true = cache(
             lambda batch_class, inputs_of_case=inputs_of_case: [
                 gradient.float() for gradient in truth(batch_class(*inputs_of_case()))
@@ -52,6 +51,9 @@ def output_head(bench: Bench) -> Iterator[Case]:
         for frozen in (False, True):
             of_head = f"{title}, {'frozen' if frozen else 'trained'} head"
             yield Case("B2", of_head, bench.timed(partial(training, bench, inputs_of_case, true, frozen)))
+        yield Case("B1", title, bench.timed(partial(scoring, bench, inputs_of_case)))
+        if not index:
+            yield Case("B3", title, partial(ratios, bench, inputs_of_case))
 
 
 def inputs(bench: Bench, tokens: int) -> Batch:
@@ -191,6 +193,9 @@ def peers(batch: Batch, bench: Bench, error: Callable[[Any], float]) -> dict[str
         else:
             variant = Variant(stepped(batch, partial(loss_of, score=score)), counted=package == "torch")
         variants[name] = from_package(package, variant, bench)
+    on_logits = compiled(partial(by_logits, dtype=torch.float32))
+    by_compiler = Variant(stepped(batch, partial(loss_of, score=on_logits)), patience=COMPILING)
+    variants["torch.compile on logits"] = by_compiler if bench.cuda else CUDA_ONLY
     by_liger = Variant(stepped(alone, liger), error=error, patience=COMPILING * bench.cuda)
     return variants | {"Liger": from_package("liger_kernel", by_liger, bench)}
 
@@ -209,9 +214,10 @@ def stepped(given: Batch, loss: Callable[[Any], Tensor]) -> Callable[[], tuple[T
     """Return a function that runs the loss forward and backward and returns the gradients of hidden states and head."""
 
     def run() -> tuple[Tensor | None, Tensor | None]:
-        given.hidden.grad = given.weight.grad = None
-        loss(given).backward()
-        return given.hidden.grad, given.weight.grad
+        # no gradient stays in the leaves, where it would be memory that is allocated before the next run
+        leaves = [given.hidden, given.weight] if given.weight.requires_grad else [given.hidden]
+        of_hidden, *of_weight = torch.autograd.grad(loss(given), leaves)
+        return of_hidden, of_weight[0] if of_weight else None
 
     return run
 

@@ -57,8 +57,8 @@ def sampler(bench: Bench, rows: int, guides: int, limits: Mapping[str, Any], fla
     variants = implementations(lambda: partial(guided_sampler, *given, **options, **limit), bench, graph=True)
     if not bench.cuda:
         variants["torch.compile"] = CUDA_ONLY
-    elif guides != bench.size.guides[0]:
-        variants["torch.compile"] = f"compiled for {bench.size.guides[0]} guides only"
+    elif (guides, rows) != (bench.size.guides[0], bench.size.rows[0]) or "top_k" in limits or flat:
+        variants["torch.compile"] = f"compiled for N={bench.size.rows[0]}, uncut and top-p, only"
     else:
         compiled_sampler = partial(compiled(straightforward), *given, TEMPERATURE, **limits)
         variants["torch.compile"] = Variant(compiled_sampler, patience=COMPILING)

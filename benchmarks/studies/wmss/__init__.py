@@ -19,6 +19,8 @@ SATURATION = (200, 400, 800)
 """Steps of fine-tuning that the pilot compares; the middle one is used."""
 SECONDS_PER_SEED = 280.0
 """CPU-seconds, measured in the pilot."""
+SEEDS: int | None = 20
+"""Seeds that are run, the first of those planned; None for all. Finished jobs are read from the cache."""
 PLAIN = "cross-entropy"
 ARMS: dict[str, Arm] = {
     PLAIN: Arm(cooled=True),
@@ -77,7 +79,7 @@ def wmss(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = Non
         pilot = Pilot(plan, (1000, 1001), (1, 2), cache, workers, log)
         return study_of(plan, pilot.design(seed).dry_run(seed, rows), pilot)
     pilot = Pilot(Plan(), PILOT, SATURATION, cache, workers, log)
-    return study_of(Plan(), pilot.design(seed), pilot)
+    return study_of(Plan(), pilot.design(seed).first(SEEDS), pilot)
 
 
 @dataclass(frozen=True)
