@@ -140,6 +140,26 @@ def completion_turns(completion: str) -> Messages:
     return completion.turns if isinstance(completion, Completion) else (Message(role="assistant", content=completion),)
 
 
+class Steps(str):
+    """A completion whose steps are given; as a `str` it is the steps joined by a separator, by default a blank line.
+
+    Process reward models score the given steps; everything else reads the text. Equal texts are equal.
+    """
+
+    steps: tuple[str, ...]
+    separator: str
+
+    def __new__(cls, steps: Iterable[str], separator: str = "\n\n") -> "Steps":
+        """Join the steps and store them with the text."""
+        given = tuple(steps)
+        self = super().__new__(cls, separator.join(given))
+        self.steps, self.separator = given, separator
+        return self
+
+    def __getnewargs__(self) -> tuple[tuple[str, ...], str]:
+        return self.steps, self.separator
+
+
 def completion_json(completion: str) -> str | list[Message]:
     """Return a completion as JSON, for files and content hashes: its text, or a list of all its messages."""
     return list(completion.turns) if isinstance(completion, Completion) else completion

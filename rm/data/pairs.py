@@ -214,7 +214,7 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
     prompt, chosen, rejected = split_conversations(
         values.get("prompt"), column(values, "chosen"), column(values, "rejected")
     )
-    _check_filled(prompt, allow_blank, chosen=chosen, rejected=rejected)
+    check_filled(prompt, allow_blank, chosen=chosen, rejected=rejected)
     prompt = with_columns(prompt, values)
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
@@ -255,7 +255,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
     else:
         name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
         example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
-    _check_filled(example.prompt, completion=example.completion)
+    check_filled(example.prompt, completion=example.completion)
     example = Example(with_columns(example.prompt, values), example.completion)
     return [(str(values.get("id", content_hash([example.prompt, completion_json(example.completion)]))), example)]
 
@@ -319,7 +319,8 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
     return {OVERALL: 0.5}
 
 
-def _check_filled(prompt: Messages, allow_blank: bool = False, **completions: str) -> None:
+def check_filled(prompt: Messages, allow_blank: bool = False, **completions: str) -> None:
+    """Raise `ValueError` for an empty prompt or completion, and for text that cannot be written as UTF-8."""
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
     for name, text in completions.items():

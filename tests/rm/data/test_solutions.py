@@ -1,0 +1,146 @@
+"""Solutions with labelled steps: each format by hand, and what is refused."""
+
+import copy
+import json
+import math
+import pickle
+
+import pytest
+from rewardlab.rm.data.solutions import Solution, load_solutions, parse_first_error, parse_solutions
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import Steps, user_turn
+
+NAN = math.nan
+SHEPHERD = {
+    "input": "Two eggs - and three? Step 1: 2 + 3 = 5 ки\nStep 2: 5 - 1 = 3 ки\nStep 3: The answer is: 3 ки",
+    "label": "Two eggs - and three? Step 1: 2 + 3 = 5 +\nStep 2: 5 - 1 = 3 -\nStep 3: The answer is: 3 -",
+    "task": "GSM8K",
+}
+
+
+def candidate(text, rating):
+    return {"text": text, "rating": rating, "flagged": None}
+
+
+PRM800K = {
+    "labeler": "a",
+    "question": {"problem": "How many?", "ground_truth_answer": "4"},
+    "label": {
+        "steps": [
+            {"completions": [candidate("I count.", 0)], "human_completion": None, "chosen_completion": 0},
+            {
+                "completions": [candidate("There are 5.", -1), candidate("There are 3.", -1)],
+                "human_completion": {"text": "There are 4.", "rating": None, "source": "human", "flagged": False},
+                "chosen_completion": None,
+            },
+            {
+                "completions": [candidate("So 4.", None), candidate("So 5.", -1), candidate("So, 4.", 1)],
+                "human_completion": None,
+                "chosen_completion": None,
+            },
+        ],
+        "finish_reason": "found_error",
+    },
+}
+
+
+def labels_of(row, **options):
+    return [(solution.steps, solution.labels) for solution in parse_solutions(row, **options)]
+
+
+def same(labels, expected):
+    return labels == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_format_of_trl():
+    row = {"prompt": "Which is larger?", "completions": ["11 beats 8.", "So 9.8."], "labels": [True, False]}
+    (solution,) = parse_solutions(row | {"id": 7})
+    assert solution == Solution("7", user_turn("Which is larger?"), ("11 beats 8.", "So 9.8."), (1.0, 0.0))
+
+
+def test_soft_labels_and_unlabelled_steps_in_our_format():
+    (solution,) = parse_solutions({"prompt": "q", "steps": ["a", "b", "c"], "labels": [0.25, None, NAN]})
+    assert same(solution.labels, (0.25, NAN, NAN)) and solution.example("\n").completion == "a\nb\nc"
+
+
+def test_math_shepherd_reads_signs_only_at_the_tags():
+    ((steps, labels),) = labels_of(SHEPHERD)
+    assert steps == ("Step 1: 2 + 3 = 5", "Step 2: 5 - 1 = 3", "Step 3: The answer is: 3")
+    assert labels == (1.0, 0.0, 0.0)
+    assert parse_solutions(SHEPHERD)[0].prompt == user_turn("Two eggs - and three?")
+
+
+def test_prm800k_gives_the_chosen_steps_and_every_alternative_once():
+    chosen, *others = labels_of(PRM800K)
+    assert chosen == (("I count.", "There are 4."), (1.0, 1.0))
+    assert [steps for steps, _ in others] == [
+        ("I count.", "There are 5."),
+        ("I count.", "There are 3."),
+        ("I count.", "There are 4.", "So 5."),
+        ("I count.", "There are 4.", "So, 4."),
+    ]  # the alternative without a rating is none
+    assert same(others[0][1], (NAN, 0.0)) and same(others[3][1], (NAN, NAN, 1.0))
+    names = [solution.id for solution in parse_solutions(PRM800K | {"id": "x"})]
+    assert names == ["x", "x/1", "x/2", "x/3", "x/4"]
+
+
+@pytest.mark.parametrize(("neutral", "label"), [(0.5, 0.5), (0.0, 0.0), (NAN, NAN)])
+def test_the_label_of_neutral_steps_is_a_setting(neutral, label):
+    assert same(labels_of(PRM800K, neutral=neutral)[0][1], (label, 1.0))
+
+
+@pytest.mark.parametrize(("label", "labels"), [(-1, (1, 1, 1)), (0, (0, NAN, NAN)), (1, (1, 0, NAN)), (2, (1, 1, 0))])
+def test_processbench_labels_up_to_the_first_error(label, labels):
+    row = {"id": "gsm8k-0", "problem": "q", "steps": ["a", "b", "c"], "label": label}
+    solution, first = parse_first_error(row)
+    assert same(solution.labels, labels) and first == label and solution.id == "gsm8k-0"
+
+
+PLAIN = {"prompt": "q", "steps": ["a", "b"], "labels": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (PLAIN | {"labels": [1]}, "labels do not fit the steps: 2 steps and labels 1"),
+        (PLAIN | {"labels": "10"}, "labels do not fit the steps: 2 steps and labels '10'"),
+        (PLAIN | {"labels": [1, -1]}, r"a label is true, false, null or a number in \[0, 1\]: -1"),
+        (PLAIN | {"labels": [None, None]}, "no step is labelled"),
+        (PLAIN | {"steps": ["a", " "]}, "empty completion: 'step 2'"),
+        (PLAIN | {"steps": [], "labels": []}, "no steps"),
+        (PLAIN | {"steps": "ab"}, "'steps' is a single text"),
+        ({"prompt": "q", "labels": [1]}, "no column 'steps'"),
+        (SHEPHERD | {"input": "no tag"}, "no tag 'ки' ends the last step"),
+        (SHEPHERD | {"label": SHEPHERD["label"].replace("= 3 -", "= 3 ?")}, "they differ at step 2"),
+        ({"input": "q 2 ки", "label": "q 2 +"}, "no 'Step 1:' after the question"),
+        ({"problem": "q", "steps": ["a"], "label": 1}, "one of -1 to 0 is expected, got 1"),
+        ({"problem": "q", "steps": ["a"], "label": True}, "one of -1 to 0 is expected, got True"),
+        (PRM800K | {"label": {"steps": [{"completions": [candidate("a", 2)]}]}}, "step 1 has 2"),
+        (PRM800K | {"label": {"steps": [{"completions": [candidate("a", None)]}]}}, "no step has a rating"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named_with_its_reason(row, sentence, tmp_path):
+    path = tmp_path / "steps.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (PLAIN, row)))
+    with pytest.raises(DataError, match=f"steps.jsonl:2: .*{sentence}"):
+        load_solutions(str(path))
+    solutions, report = load_solutions(str(path), on_bad_row="skip")
+    assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1
+
+
+def test_all_formats_in_one_call_and_unused_columns_are_counted(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps(SHEPHERD) + "\n" + json.dumps(PRM800K) + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps(PLAIN) + "\n")
+    solutions, report = load_solutions([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
+    assert len(solutions) == 1 + 5 + 1 and report.ignored["task"] == 1
+
+
+def test_a_neutral_label_outside_the_range_is_refused():
+    with pytest.raises(UsageError, match=r"lies in \[0, 1\]"):
+        load_solutions("a.jsonl", neutral=2.0)
+
+
+def test_steps_are_text_that_keeps_its_steps():
+    steps = Steps(["a", "b"], "\n")
+    for other in (copy.deepcopy(steps), pickle.loads(pickle.dumps(steps))):
+        assert other == "a\nb" == steps and other.steps == ("a", "b") and isinstance(other, Steps)
