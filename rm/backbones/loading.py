@@ -17,6 +17,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -149,11 +150,13 @@ def small_config(
     )
 
 
-def classifier_from_config(config: Any, objectives: tuple[str, ...], seed: int) -> PreTrainedModel:
-    """Create a sequence classifier with random weights."""
+def classifier_from_config(
+    config: Any, objectives: tuple[str, ...], seed: int, *, per_token: bool = False
+) -> PreTrainedModel:
+    """Create a classifier of sequences, or of their tokens, with random weights."""
     torch.manual_seed(seed)
-    _name_labels(config, objectives)
-    return AutoModelForSequenceClassification.from_config(config)
+    name_labels(config, objectives, per_token)
+    return _classifier_class(per_token).from_config(config)
 
 
 def load_classifier(
@@ -161,12 +164,14 @@ def load_classifier(
     objectives: tuple[str, ...],
     *,
     fresh_head: bool,
+    per_token: bool = False,
     dtype: str = "float32",
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Load a backbone as a sequence classifier with K = len(objectives) outputs; return it and its new tensors.
 
+    With `per_token` it is a token classifier, which has K outputs at every token.
     With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
     at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
     Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
@@ -177,9 +182,9 @@ def load_classifier(
         config = load_config(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
-        _name_labels(config, objectives)
+        name_labels(config, objectives, per_token)
         return _from_pretrained(
-            AutoModelForSequenceClassification, source, dtype, trust_remote_code=trust_remote_code, config=config
+            _classifier_class(per_token), source, dtype, trust_remote_code=trust_remote_code, config=config
         )
 
     model, absent = _or_data_error(load, source, "reward model")
@@ -294,11 +299,20 @@ def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
         ) from error
 
 
-def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
+def _classifier_class(per_token: bool) -> Any:
+    return AutoModelForTokenClassification if per_token else AutoModelForSequenceClassification
+
+
+def name_labels(config: Any, objectives: tuple[str, ...], per_token: bool = False) -> None:
+    """Set the outputs of a classifier's config.
+
+    By the type of problem, vLLM activates the outputs of a token classifier by a sigmoid each, as we do, and leaves
+    those of a sequence classifier as they are.
+    """
     config.num_labels = len(objectives)
     config.id2label = dict(enumerate(objectives))
     config.label2id = {name: index for index, name in enumerate(objectives)}
-    config.problem_type = "regression"
+    config.problem_type = "multi_label_classification" if per_token else "regression"
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, source: str) -> None:
@@ -370,6 +384,14 @@ def sequence_scores(
         return model(input_ids=tokens, attention_mask=attention.long()).logits
     last = attention.sum(dim=1) - 1
     return head_outputs(model, tokens, attention)[torch.arange(len(tokens), device=tokens.device), last]
+
+
+def token_outputs(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N L K"]:
+    """Return a token classifier's outputs; padding is moved to the right first, and its outputs mean nothing."""
+    tokens, attention = right_padded(tokens, attention)
+    return model(input_ids=tokens, attention_mask=attention.long()).logits
 
 
 def head_outputs(

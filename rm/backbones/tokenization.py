@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..contract.scoring_contract import ScoringContract
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
 from .unrendered_parts import has_parts, left_out, lost, write_out
@@ -71,6 +71,18 @@ def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     except Exception as error:  # Jinja's errors, and anything that the template itself raises
         raise DataError(f"the chat template of '{tokenizer.name_or_path}' does not render a reply: {error}") from error
     return not text.rstrip().endswith("answer")
+
+
+def single_token_id(tokenizer: Any, token: str, setting: str) -> int:
+    """Return the id of a token that is given as text or as in the vocabulary; raise `UsageError` naming the setting."""
+    ids = tokenizer(token, add_special_tokens=False).input_ids
+    if len(ids) == 1:
+        return ids[0]
+    if token in tokenizer.get_vocab():
+        return tokenizer.convert_tokens_to_ids(token)
+    raise UsageError(
+        f"--{setting} {token}: {len(ids)} tokens of this tokenizer, and one is needed; give it as in its vocabulary"
+    )
 
 
 def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:

@@ -146,7 +146,7 @@ def other_precision(model: Any) -> dict[str, Way]:
 
 
 def _has_tokens(model: Any) -> bool:
-    return hasattr(model, "encoder") and hasattr(model, "score")
+    return hasattr(model, "encoder") and (hasattr(model, "score") or hasattr(model, "padded_rewards"))
 
 
 def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
@@ -175,7 +175,10 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
             moves = (~attention).sum(1)
             positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
             tokens, attention = tokens.gather(1, positions), attention.gather(1, positions)
-        rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
+        if hasattr(model, "padded_rewards"):  # of a process reward model, which reads several tokens of a row
+            rewards.append(model.padded_rewards(examples[start : start + BATCH_SIZE], tokens, attention))
+        else:
+            rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
     return np.concatenate(rewards)
 
 

@@ -48,6 +48,12 @@ class ScoringContract:
     """Nats added to the log-probability of every token of such a reward."""
     token_baseline: Literal["base"] | None = None
     """`base`: from every token's log-probability its expectation under the base model is subtracted."""
+    step_separator: str | None = None
+    """Text between the steps of a completion, for kinds that score steps."""
+    step_token: str | None = None
+    """Token that such a kind reads in place of every separator."""
+    aggregate: Literal["min", "product", "last", "mean"] | None = None
+    """Combination of the steps' scores to one reward."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
 
@@ -75,21 +81,28 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 def _check(contract: ScoringContract) -> None:
     """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
     texts = (contract.kind, contract.date_string, *contract.objectives)
-    optional = (contract.tokenizer, contract.template, contract.backbone)
+    optional = (contract.tokenizer, contract.template, contract.backbone, contract.step_separator, contract.step_token)
     length = contract.max_length
     right = {
         "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
-        "tokenizer, template, backbone": all(value is None or isinstance(value, str) for value in optional),
+        "tokenizer, template, backbone, step_separator, step_token": all(
+            value is None or isinstance(value, str) for value in optional
+        ),
         "dtype": contract.dtype in DTYPES,
         "bos, eos": {contract.bos, contract.eos} <= {"template", "once", None},
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
+        "aggregate": contract.aggregate in ("min", "product", "last", "mean", None),
         "token_baseline": contract.token_baseline in ("base", None),
         "beta, token_offset": all(map(_finite_or_none, (contract.beta, contract.token_offset))),
     }
     if wrong := [name for name, holds in right.items() if not holds]:
         raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
+
+
+def _text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _finite_or_none(value: object) -> bool:

@@ -1,9 +1,8 @@
 """Scalar reward model: any Hugging Face decoder or encoder backbone with a linear head on the sequence."""
 
-import copy
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -29,11 +28,11 @@ from ..backbones.loading import (
 )
 from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
 from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
-from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, pad
+from ..backbones.tokenization import Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import DataError, UsageError
-from ..training.sharded_weights import gathered_state
 from ..types import Example
+from ._saved_classifier import SavedClassifier
 
 OBJECTIVES = ("reward",)
 CPU_TOKENS = 4096
@@ -41,13 +40,8 @@ _TURN = RLock()  # packed attention is switched on in the model itself, so calls
 Row = tuple[int, ...]
 
 
-class ScalarRewardModel:
+class ScalarRewardModel(SavedClassifier[Encoder]):
     """A sequence classifier, its encoder and its contract: r(x, y) = w · h_last, one row per sequence."""
-
-    def __init__(self, model: Any, encoder: Encoder):
-        self.model = model
-        self.encoder = encoder
-        self.contract = encoder.contract
 
     def score(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N K"]:
         """Rewards of tokenised sequences, padded on either side; differentiable."""
@@ -83,33 +77,6 @@ class ScalarRewardModel:
             some = [long[position] for position in indices]
             batch = pad(some)
             yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
-
-    def save(self, folder: Path) -> None:
-        """Save the weights as Transformers (or PEFT) does, the tokenizer, and the contract."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with self._pad_for_others():
-            self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
-        self._cut_for_others().save_pretrained(folder)
-        self.contract.save(folder)
-
-    def _cut_for_others(self) -> PreTrainedTokenizerBase:
-        """Return a tokenizer that truncates as the contract does when other software uses it."""
-        tokenizer = copy.deepcopy(self.encoder.tokenizer)
-        tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
-        tokenizer.model_max_length = self.contract.max_length or tokenizer.model_max_length
-        return tokenizer
-
-    @contextmanager
-    def _pad_for_others(self):
-        """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
-        tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
-        pad_id = config.pad_token_id
-        if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
-            config.pad_token_id = None
-        try:
-            yield
-        finally:
-            config.pad_token_id = pad_id
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

@@ -198,15 +198,15 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None for batches that also have rated completions, whose loss is two means."""
-        return None if "second" in inputs else len(inputs["wins"])
+        """Return the number of pairs; None for batches whose loss is no mean over pairs: of scores, or of steps."""
+        return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         """Return loss, outputs and labels of an evaluation batch."""
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             loss, outputs = self.task.evaluate(model, inputs)
-        return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
+        return loss.detach(), outputs.detach(), inputs["stated" if "stated" in inputs else "wins"]
 
     def evaluate(self, *args, **kwargs):
         """Evaluate with the average of the weights, if there is one."""

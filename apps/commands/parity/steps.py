@@ -9,12 +9,12 @@ from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from ....rm.backbones.hub import parse_source
 from ....rm.backbones.loading import load_tokenizer
-from ....rm.backbones.tokenization import Encoder, describe_tokenizer
+from ....rm.backbones.tokenization import Encoder, describe_tokenizer, single_token_id
 from ....rm.backbones.value_heads import refuse_pickles
 from ....rm.contract.parity import Parity
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.contract.step_scores import StepOutputs, compare_steps, step_positions
-from ....rm.errors import DataError, UsageError
+from ....rm.errors import DataError
 from ....rm.types import Example
 from ...runs.run_folder import trust
 from .model_server import batches
@@ -28,8 +28,8 @@ class StepModel:
     def __init__(self, config: ParityConfig):
         options = trust(config)
         self.tokenizer = load_tokenizer(config.model, **options)
-        self.step_id = _token_id(self.tokenizer, config.step_token or "", "step_token")
-        self.label_ids = [_token_id(self.tokenizer, label, "step_labels") for label in config.step_labels]
+        self.step_id = single_token_id(self.tokenizer, config.step_token or "", "step_token")
+        self.label_ids = [single_token_id(self.tokenizer, label, "step_labels") for label in config.step_labels]
         auto = AutoModelForCausalLM if self.label_ids else AutoModelForTokenClassification
         self.model = _load(auto, config.model, options)
         labels = config.step_labels or [*self.model.config.id2label.values()]
@@ -97,14 +97,3 @@ def _load(auto: Any, source: str, options: dict[str, Any]) -> Any:
             "the labels that a causal language model predicts with --step_labels"
         )
     return model.eval()
-
-
-def _token_id(tokenizer: Any, token: str, setting: str) -> int:
-    ids = tokenizer(token, add_special_tokens=False).input_ids
-    if len(ids) == 1:
-        return ids[0]
-    if token in tokenizer.get_vocab():
-        return tokenizer.convert_tokens_to_ids(token)
-    raise UsageError(
-        f"--{setting} {token}: {len(ids)} tokens of this tokenizer, and one is needed; give it as in its vocabulary"
-    )

@@ -1,0 +1,90 @@
+"""Encoder of prompts and steps for process reward models, with the token at which each step is scored."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+from ..contract.scoring_contract import ScoringContract
+from ..errors import DataError
+from ..types import Example, Message, Messages, Steps, prompt_text
+from .tokenization import Encoded, Encoder, single_token_id
+
+COMPLETION = "completion"
+
+
+class EncodedSteps(NamedTuple):
+    """Token ids after truncation, the number of tokens before it, and the index of the token that ends each step."""
+
+    ids: list[int]
+    length: int
+    ends: tuple[int, ...]
+    """Before truncation: a step with an end at `len(ids)` or later was cut off."""
+
+
+def split_steps(completion: str, separator: str) -> tuple[str, ...]:
+    """Return the given steps of a completion, or its parts between the separators; blank parts are no steps.
+
+    >>> split_steps("2 + 2 = 4\\n\\n\\n\\nSo 4.", "\\n\\n")
+    ('2 + 2 = 4', 'So 4.')
+    """
+    if isinstance(completion, Steps):
+        return completion.steps
+    return tuple(step for step in completion.split(separator) if step.strip())
+
+
+class StepEncoder(Encoder):
+    """Encodes what the chat template writes before a completion, and behind it every step with its end.
+
+    A step ends with the contract's step token, or else with the separator. The parts are tokenised one by one, so that
+    the tokens up to a step's end depend on nothing that follows. What the template writes behind a completion is left
+    out. Truncation cuts the last steps.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
+        super().__init__(tokenizer, contract)
+        if not contract.step_separator:
+            raise DataError("the contract has no separator of steps, so it is not that of a process reward model")
+        self.separator = contract.step_separator
+        if contract.step_token is None:
+            self.end = self._ids([self.separator])[0]
+        else:
+            self.end = [single_token_id(tokenizer, contract.step_token, "step_token")]
+
+    def encode_steps(self, examples: Sequence[Example]) -> list[EncodedSteps]:
+        """Return token ids and the ends of all steps; completions without given steps are split at the separator."""
+        steps = [split_steps(example.completion, self.separator) for example in examples]
+        distinct = [*{step for some in steps for step in some}]
+        step_ids = dict(zip(distinct, self._ids(distinct), strict=True))
+        head_ids = {prompt_text(example.prompt): example.prompt for example in examples}
+        heads = dict(zip(head_ids, self._ids([*map(self.head, head_ids.values())]), strict=True))
+        return [
+            self._joined(self._begin(heads[prompt_text(example.prompt)]), [step_ids[step] for step in some])
+            for example, some in zip(examples, steps, strict=True)
+        ]
+
+    def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Return the token ids of `encode_steps`."""
+        return [Encoded(encoded.ids, encoded.length) for encoded in self.encode_steps(examples)]
+
+    def head(self, prompt: Messages) -> str:
+        """Return the rendered text before a completion, which does not depend on it."""
+        before = self.render_turns(prompt, add_generation_prompt=True)
+        text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
+        start = text.find(COMPLETION, len(before))
+        if not text.startswith(before) or start < 0:
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
+                "renders no completion behind it; give one that does with --chat_template FILE"
+            )
+        return text[:start]
+
+    def _joined(self, head: Sequence[int], steps: Sequence[Sequence[int]]) -> EncodedSteps:
+        ids, ends = [*head], []
+        for step in steps:
+            ids += [*step, *self.end]
+            ends.append(len(ids) - 1)
+        return EncodedSteps(self.truncated(ids), len(ids), tuple(ends))
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []

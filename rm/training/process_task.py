@@ -1,0 +1,117 @@
+"""Training task of process reward models: binary cross-entropy where steps end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+from transformers import EvalPrediction
+
+from ..backbones.loading import token_outputs
+from ..backbones.step_encoding import StepEncoder
+from ..backbones.tokenization import pad
+from ..data.solutions import Solution
+from ..errors import DataError
+from .encoding import Encoding, OnLong
+
+NAN = float("nan")
+
+
+class SolutionRow(NamedTuple):
+    """A tokenised solution, with the token index and the label of every step that is left after truncation."""
+
+    ids: list[int]
+    ends: tuple[int, ...]
+    labels: tuple[float, ...]
+
+
+def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_long: OnLong = "truncate") -> Encoding:
+    """Tokenise labelled solutions, in order; the counts of the result are of solutions instead of pairs.
+
+    Under `truncate` the last steps of a long solution are cut off, and it is dropped if no labelled step is left.
+    """
+    encoded = encoder.encode_steps([solution.example(encoder.separator) for solution in solutions])
+    limit, over, unlabelled = encoder.contract.max_length, 0, 0
+    rows = []
+    for solution, (ids, length, ends) in zip(solutions, encoded, strict=True):
+        too_long = length > len(ids)
+        over += too_long
+        if too_long and on_long == "refuse":
+            raise DataError(
+                f"solution '{solution.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set "
+                "--on_long truncate or skip"
+            )
+        if too_long and on_long == "skip":
+            continue
+        left = sum(end < len(ids) for end in ends)
+        if np.isnan(solution.labels[:left]).all():
+            unlabelled += 1
+        else:
+            rows.append(SolutionRow(ids, ends[:left], solution.labels[:left]))
+    if not rows:
+        raise DataError(
+            f"none of {len(solutions)} solutions is left to train on: {over} over {limit} tokens, {unlabelled} without "
+            "a labelled step within them; raise --max_length"
+        )
+    return Encoding(rows, len(solutions), limit, max(some.length for some in encoded), over, 0, unlabelled)
+
+
+class ProcessTask:
+    """L = Σ_{n,t labelled} -y log σ(z) - (1 - y) log σ(-z) over the number of labelled steps, in nats
+
+    z is the model's output where step t of solution n ends, y in [0, 1] its label. Uesato et al. 2022
+    (arXiv:2211.14275), Lightman et al. 2023 (arXiv:2305.20050); soft labels as in Math-Shepherd (arXiv:2312.08935).
+    """
+
+    def collate(self, rows: Sequence[SolutionRow]) -> dict[str, Tensor]:
+        """Collate rows; steps that a solution does not have are unlabelled."""
+        batch = pad([row.ids for row in rows])
+        steps = max(len(row.ends) for row in rows)
+        ends = torch.zeros(len(rows), steps, dtype=torch.long)
+        stated = torch.full((len(rows), steps), NAN)
+        for index, row in enumerate(rows):
+            ends[index, : len(row.ends)] = torch.tensor(row.ends)
+            stated[index, : len(row.ends)] = torch.tensor(row.labels)
+        return {"tokens": batch.tokens, "attention": batch.attention, "ends": ends, "stated": stated}
+
+    def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the mean loss, and logits of the steps [B, S]."""
+        outputs = token_outputs(model, inputs["tokens"], inputs["attention"])[..., 0].float()
+        logits, labels = outputs.gather(1, inputs["ends"]), inputs["stated"]
+        known = ~labels.isnan()
+        return binary_cross_entropy_with_logits(logits[known], labels[known]), logits
+
+    evaluate = loss
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Compute the shares of labelled steps, and of first errors, that a threshold of 1/2 finds.
+
+        A solution's first error is the first labelled step that is more likely wrong than correct, or none.
+        """
+        logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
+        known = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
+        decided, wrong = known & (labels != 0.5), known & (labels < 0.5)
+        found = known & (logits < 0)
+        return {
+            "accuracy": float((found == wrong)[decided].mean()) if decided.any() else NAN,
+            "first_error_accuracy": float((_first(found) == _first(wrong)).mean()),
+        }
+
+    def rate_factor(self, name: str) -> float:
+        """Return 1: all parameters have the trainer's learning rate."""
+        return 1.0
+
+    def save(self, folder: Path) -> None:
+        """Save nothing: the Trainer saves all weights."""
+
+    def load(self, folder: Path) -> None:
+        """Load nothing; see `save`."""
+
+
+def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
+    """Return the index of the first mark of each row, -1 where there is none."""
+    return np.where(marks.any(axis=1), marks.argmax(axis=1), -1)
