@@ -50,13 +50,14 @@ def named(reference: str) -> Any:
 
 VERBS = {
     "train": Verb(
-        "Train a reward model: scalar or autoregressive (any Hugging Face backbone), linear or embedding.",
+        "Train a reward model: scalar, process or autoregressive (any Hugging Face backbone), linear or embedding.",
         TrainConfig,
         "commands.train.run:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
         arguments=(
             ".commands.train.settings:GuideConfig",
             ".commands.train.several_settings:SeveralConfig",
+            ".commands.train.process_settings:ProcessConfig",
             "..rm.training.trainer:RewardArguments",
         ),
     ),

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from ..types import Example, PreferencePair
 from .pairs import OnBadRow, RowReport, collect, column, is_number, parse_examples, parse_pair
+from .solutions import Solution
 
 
 class ScoredCompletion(NamedTuple):
@@ -16,10 +17,11 @@ class ScoredCompletion(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Preference pairs and scored completions of a data set."""
+    """Preference pairs and scored completions of a data set, or its solutions with labelled steps."""
 
     pairs: list[PreferencePair]
     completions: list[ScoredCompletion]
+    solutions: Sequence[Solution] = ()
 
 
 def load_judged(

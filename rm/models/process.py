@@ -168,8 +168,10 @@ def process(
         model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
         if len(objectives) == 2 and contract is None:
             model = _single_output(model)
-        if lora is not None and new:
-            _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
+        if lora is not None:  # PEFT would adapt the head of a token classifier with all-linear
+            trunk = f"{model.base_model_prefix}."
+            head = [name for name, _ in model.named_parameters() if not name.startswith(trunk)]
+            _keep_whole(lora, [*(key.removeprefix(trunk) for key in new), *head])
     check_vocabulary(tokenizer, model, source)
     contract = contract or _new_contract(model, tokenizer, asked, max_length=max_length, dtype=dtype)
     return _assembled(model, tokenizer, contract, lora=lora, device=device)

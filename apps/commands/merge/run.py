@@ -39,7 +39,7 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
     return {"model": config.output, "kind": plain.contract.kind, **facts}
 
 
-def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> ScalarRewardModel:
+def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     if config.preference:
         raise UsageError(f"{config.model} follows no preference, got {config.preference}; leave --preference out")
     adapted = isinstance(getattr(model, "model", None), PeftModel)
@@ -52,7 +52,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> ScalarRewardMo
     else:
         write_golden(model, edge_cases(model, []), work)
     plain = with_weights(model, folded(model.model) if adapted else model.model)
-    if getattr(decoder_head(plain.model), "bias", None) is not None:
+    if isinstance(plain, ScalarRewardModel) and getattr(decoder_head(plain.model), "bias", None) is not None:
         log(
             "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
             "leaves it out, and its scores are lower by it"

@@ -10,6 +10,7 @@ from typing import Any
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
 from ....rm.data.scored_rows import Judged, load_judged
+from ....rm.data.solutions import load_solutions
 from ....rm.data.streaming import PairStream, StreamPosition
 from ....rm.errors import UsageError
 from ....rm.registry import load
@@ -22,16 +23,22 @@ from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, wri
 from ...runs.stop_training import train_until_asked
 from .ensembles import make_boosted, make_ensemble
 from .guides import prepare_guide
+from .process import prepare_process, shown_solutions
+from .process_settings import ProcessConfig
 from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig
 from .several_settings import SeveralConfig
 
 FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
-BY_GRADIENT = ("scalar", "multi_head", "autoregressive")
+BY_GRADIENT = ("scalar", "process", "multi_head", "autoregressive")
 
 
 def train(
-    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+    config: TrainConfig,
+    guide: GuideConfig,
+    several: SeveralConfig,
+    steps: ProcessConfig,
+    arguments: RewardArguments,
 ) -> dict[str, Any]:
     """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
     output = config.output or arguments.output_dir
@@ -42,6 +49,7 @@ def train(
         raise UsageError(f"a {config.kind} reward model is trained by one process; leave --processes out")
     names = objectives_of(config, guide)
     several.validate(config.kind, len(names))
+    steps.validate(config.kind)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
@@ -53,11 +61,11 @@ def train(
     if config.stream:
         check_stream(config, guide, several, arguments)
     started = time.time()
-    recipe = _recipe(config, guide, several, arguments)
+    recipe = _recipe(config, guide, several, steps, arguments)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
-        data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide)
-        held, held_rows = _load(config.eval_data, config, guide)
+        data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide, steps)
+        held, held_rows = _load(config.eval_data, config, guide, steps)
         if config.on_bad_row == "refuse":
             refuse_bad_rows(rows + held_rows)
         log_rows("data", rows)
@@ -67,14 +75,19 @@ def train(
             facts = _run(prepared, config, arguments, work, here)
             model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
             facts |= more
+        elif config.kind == "process":
+            prepared = prepare_process(config, steps, arguments, data, held)
+            model, facts = prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
         elif config.kind == "autoregressive":
             prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
             model, facts = prepared.model, _run(prepared, config, arguments, work, here)
         else:
             model, facts = _train_head(config, names[0], data.pairs)
-        summary = {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()}
+        numbers = {"solutions": len(data.solutions)} if config.kind == "process" else {"pairs": len(data.pairs)}
+        summary = {"model": output, "kind": config.kind, **numbers, "contract": model.contract.hash()}
         summary |= {"processes": here.world} if here.world > 1 else {}
-        _save(model, shown(data)[: config.golden], work, here)
+        golden = shown(data)[: config.golden] or shown_solutions(model, data.solutions, config.golden)
+        _save(model, golden, work, here)
         if not here.leads:
             return summary | {"rank": here.rank}
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
@@ -86,7 +99,7 @@ def train(
         }
         sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
-    shared = ("train_", "eval_loss", "eval_accuracy", "weights")
+    shared = ("train_", "eval_loss", "eval_accuracy", "eval_first_error", "weights")
     return summary | {name: value for name, value in facts.items() if name.startswith(shared)}
 
 
@@ -99,7 +112,11 @@ def _save(model: Any, examples: list[Example], work: Path, here: Process) -> Non
 
 
 def _recipe(
-    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+    config: TrainConfig,
+    guide: GuideConfig,
+    several: SeveralConfig,
+    steps: ProcessConfig,
+    arguments: RewardArguments,
 ) -> dict[str, Any]:
     """Return the settings that determine the result, which must be the same when resuming."""
     settings = {
@@ -107,7 +124,7 @@ def _recipe(
         for name, value in asdict(config).items()
         if name not in ("resume", "overwrite", "output", "processes")
     }
-    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed()
+    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed() | steps.changed()
     settings |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
     changed = {
@@ -125,13 +142,18 @@ def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
     return (name, path) if sign and name in guide.objectives else (None, text)
 
 
-def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+def _load(
+    sources: list[str], config: TrainConfig, guide: GuideConfig, steps: ProcessConfig
+) -> tuple[Judged, RowReport]:
     """What all sources say; pairs of a file for one objective carry its label under the objective's name.
 
     Bad rows are in the report whatever --on_bad_row says, so that those of all files are refused together.
     Rated answers are read too where several objectives are to be learnt by a scalar model.
     """
     data, report = Judged([], []), RowReport()
+    if config.kind == "process" and sources:
+        solutions, report = load_solutions(sources, neutral=steps.neutral_label, on_bad_row="skip")
+        return Judged([], [], solutions), report
     scored = config.kind == "scalar" and len(guide.objectives) > 1
     for objective, path in (_source(source, guide) for source in sources):
         if scored and objective is None:

@@ -1,6 +1,6 @@
 """Scalar reward models of one or several objectives: model, rows and loss from settings and data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from peft import LoraConfig
+from transformers import PreTrainedTokenizerBase
 
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.data.preference_vectors import parse_preference
@@ -182,28 +183,38 @@ def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged,
             "max_length": config.max_length,
             "chat_template": config.chat_template,
             "dtype": config.dtype,
-            "lora": _lora(config),
+            "lora": lora_config(config),
             "seed": seed,
             **trust(config),
         }
         return _named(config.model, objectives, options)
-    if config.lora:
-        raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
     examples = [example for pair in data.pairs for example in pair.examples]
     examples += [answer.example for answer in data.completions]
     texts = [message_text(turn) for pair in data.pairs for turn in pair.prompt]
     texts += [message_text(turn) for answer in data.completions for turn in answer.example.prompt]
     texts += [example.completion for example in examples]
-    tokenizer = small_tokenizer(texts, config.small_vocabulary)
-    shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
+    tokenizer, shape = small_backbone(config, texts)
     model = scalar_from_config(shape, tokenizer, objectives=objectives, max_length=config.max_length, seed=seed)
-    size = sum(parameter.numel() for parameter in model.model.parameters())
+    log_small_model(model.model, tokenizer)
+    return model
+
+
+def small_backbone(config: TrainConfig, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
+    """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
+    if config.lora:
+        raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
+    tokenizer = small_tokenizer(texts, config.small_vocabulary)
+    return tokenizer, small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
+
+
+def log_small_model(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Log that a model was built from scratch, and its size."""
+    size = sum(parameter.numel() for parameter in model.parameters())
     log(
-        f"no --model: built a small {shape.model_type} from scratch with {size:,} random weights and "
+        f"no --model: built a small {model.config.model_type} from scratch with {size:,} random weights and "
         f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
         "for a useful reward model"
     )
-    return model
 
 
 def _named(source: str, objectives: tuple[str, ...], options: dict[str, Any]) -> ScalarRewardModel:
@@ -220,7 +231,8 @@ def _named(source: str, objectives: tuple[str, ...], options: dict[str, Any]) ->
     return model
 
 
-def _lora(config: TrainConfig) -> LoraConfig | None:
+def lora_config(config: TrainConfig) -> LoraConfig | None:
+    """Return the adapters of --lora; None without it."""
     if not config.lora:
         return None
     targets: Any = config.lora_target_modules or ["all-linear"]
@@ -263,13 +275,12 @@ def _encode_several(
     )
 
 
-def log_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
+def log_encoding(name: str, encoding: Encoding, config: TrainConfig, what: str = "pairs") -> Encoding:
     """Log the numbers of truncated and dropped rows."""
     if encoding.over_length:
         verb = "truncated" if config.on_long == "truncate" else "left out"
-        log(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")
+        log(f"{name}: {encoding.over_length} of {encoding.pairs} {what} exceed {encoding.limit} tokens and were {verb}")
     if encoding.identical or encoding.unlabelled:
-        log(
-            f"{name}: {encoding.identical} pairs identical after truncation, {encoding.unlabelled} unlabelled, left out"
-        )
+        equal, unlabelled = encoding.identical, encoding.unlabelled
+        log(f"{name}: {equal} {what} identical after truncation, {unlabelled} unlabelled, left out")
     return encoding

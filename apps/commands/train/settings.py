@@ -7,6 +7,8 @@ from ....rm.registry import load
 from ....rm.types import OVERALL
 from ...settings.fields import as_list, given, one_of, setting
 
+KINDS = ("scalar", "process", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
+
 
 @dataclass
 class TrainConfig:
@@ -24,7 +26,7 @@ class TrainConfig:
     kind: str = setting(
         "Kind of reward model.",
         group="Model",
-        choices=("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted"),
+        choices=KINDS,
         default="scalar",
     )
     model: str | None = setting(
@@ -89,8 +91,7 @@ class TrainConfig:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         load("rm.models", self.kind)
         if ":" not in self.kind:
-            kinds = ("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
-            one_of("kind", self.kind, kinds)
+            one_of("kind", self.kind, KINDS)
         if self.kind != "ensemble":
             given("data", self.data)
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))

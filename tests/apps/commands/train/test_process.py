@@ -1,0 +1,135 @@
+"""Process reward models as a user trains, resumes, loads and scores them."""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.types import Example, user_turn
+from safetensors.numpy import load_file
+
+from tests.apps.commands.test_train import RUN, STOPS, wait_for
+
+SETTINGS = {
+    "kind": "process",
+    "small_hidden": 32,
+    "small_layers": 1,
+    "small_vocabulary": 300,
+    "per_device_train_batch_size": 8,
+    "max_steps": 24,
+    "save_steps": 8,
+    "eval_steps": 8,
+    "learning_rate": 1e-2,
+    "max_length": 64,
+    "golden": 4,
+    "disable_tqdm": True,
+    "use_cpu": True,
+}
+
+
+def rows(number: int, seed: int):
+    random = np.random.default_rng(seed)
+    for _ in range(number):
+        steps = [str(step) for step in random.choice(["oak oak", "fern moss", "newt", "birch"], random.integers(1, 6))]
+        yield {"prompt": "Name plants", "completions": steps, "labels": [step != "newt" for step in steps]}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("steps")
+    for name, number, seed in (("train", 120, 0), ("eval", 40, 1)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(number, seed)))
+    settings = SETTINGS | {"data": [str(folder / "train.jsonl")], "eval_data": [str(folder / "eval.jsonl")]}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    return folder / "recipe.yaml"
+
+
+@pytest.fixture
+def train(recipe, tmp_path, capsys):
+    def run(*words):
+        code = main(["train", "--config", str(recipe), "--output", str(tmp_path / "prm"), *map(str, words)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / "prm"
+
+    return run
+
+
+def test_a_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path, capsys):
+    code, summary, told, folder = train("--step_separator", r"\n", "--aggregate", "product")
+    assert code == 0 and summary["solutions"] == 120 and "pairs" not in summary
+    assert summary["eval_accuracy"] > 0.95 and summary["eval_first_error_accuracy"] > 0.9
+    assert "correct, " in told and "the first sequence reads: '<|user|>Name plants<|eos|><|assistant|>" in told
+    model = load_reward_model(str(folder))
+    assert (model.contract.kind, model.contract.step_separator, model.contract.aggregate) == (
+        "process",
+        "\n",
+        "product",
+    )
+    example = Example(user_turn("Name plants"), "oak oak\nnewt\nbirch")
+    (scores,) = model.step_scores([example])
+    assert scores[1, 0] < 0.5 < min(scores[0, 0], scores[2, 0])
+    path = tmp_path / "steps.jsonl"
+    path.write_text(json.dumps({"prompt": "Name plants", "completion": example.completion}) + "\n")
+    words = ["score", "--model", str(folder), "--data", str(path), "--output", str(tmp_path / "scores.parquet")]
+    assert main(words) == 0
+    capsys.readouterr()
+    (score,) = pq.read_table(tmp_path / "scores.parquet").column("correct").to_pylist()
+    assert score == pytest.approx(scores.prod(), rel=1e-5)
+    assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 2  # there is no adapter in it
+
+
+def test_a_step_that_has_the_separator_in_it_is_told(train):
+    _, _, told, _ = train("--step_separator", " ", "--max_steps", "1")
+    assert "steps have the separator ' ' in them" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
+        (["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
+        (["--step_separator", ""], "--step_separator is a text, got none"),
+        (["--loss", "scaled_bradley_terry"], "steps are trained by cross-entropy"),
+        (["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got scalar"),
+        (["--objectives", "a", "b"], "a process reward model learns one objective, got a, b"),
+        (["--lora"], "--lora adapts a backbone"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):
+    code, _, told, folder = train(*words)
+    assert code == 2 and sentence in told and not folder.exists()
+
+
+def test_a_lora_on_a_named_backbone_scores_the_same_after_it_is_merged(train, tmp_path, capsys):
+    _, _, _, base = train("--max_steps", "1")
+    config = json.loads((base / "config.json").read_text())
+    assert config["architectures"] == ["Qwen3ForTokenClassification"]
+    (base / "scoring.json").unlink()
+    code, _, told, _ = train("--model", base, "--lora", "--output", tmp_path / "lora")
+    folder = tmp_path / "lora"
+    assert code == 0 and (folder / "adapter_config.json").exists(), told
+    assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 0
+    capsys.readouterr()
+    examples = [Example(user_turn("Name plants"), "oak oak\n\nnewt"), Example(user_turn("Name plants"), "birch")]
+    merged, adapted = (load_reward_model(str(path)) for path in (tmp_path / "merged", folder))
+    assert np.allclose(merged.rate(examples), adapted.rate(examples), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_killed_and_resumed_run_ends_with_the_same_weights(recipe, script, tmp_path):
+    def command(output, *flags, first=""):
+        return script(first + RUN, "train", "--config", recipe, "--output", output, *flags)
+
+    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
+    output, checkpoint = tmp_path / "prm", tmp_path / "prm.partial" / "checkpoints" / "checkpoint-16"
+    with subprocess.Popen(command(output, first=STOPS.replace("STEP", "16")), stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: (checkpoint / "optimizer.pt").exists(), process)
+        process.send_signal(signal.SIGKILL)
+    subprocess.run(command(output, "--resume"), check=True, capture_output=True)
+    first, second = (load_file(folder / "model.safetensors") for folder in (tmp_path / "whole", output))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
