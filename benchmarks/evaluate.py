@@ -91,6 +91,7 @@ def evaluate(
         )
         for scorer in scorers
     ]
+    rows = rows if suite.compares else [replace(row, ties=0) for row in rows]
     baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
     complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
@@ -104,6 +105,8 @@ def evaluate(
         return {baseline: against(name, baseline) for baseline in baselines} | alike
 
     rows = [row if row.role == "baseline" else replace(row, minus_baseline=differences(row.scorer)) for row in rows]
+    models = [row.scorer for row in rows if row.role == "model"]
+    remarks = [sentence for name in models for sentence in suite.remarks(name, cases, judgments[name])]
     order = {"model": 0, "reference": 1, "baseline": 2}
     report = Report(
         suite=suite.name,
@@ -113,7 +116,7 @@ def evaluate(
         sizes=dict(Counter(case.subset or ALL for case in cases)),
         rows=tuple(sorted(rows, key=lambda row: order[row.role])),
         notes=tuple(notes),
-        findings=(*_bounds(suite, credits, layout), *_findings(rows)),
+        findings=(*_bounds(suite, credits, layout), *_findings(rows), *remarks),
         samples=samples,
         seed=seed,
         interval=interval,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..judges.types import BatchJudge, Case
+from ..judges.types import BatchJudge, Case, Judgment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +31,8 @@ class Suite(Protocol):
     """Hub data set that is used when no path is given; empty if there is none."""
     measures: tuple[str, ...]
     """Names of what is measured on each case; the first is the case's credit in [0, 1]."""
+    compares: bool
+    """Whether the scores of a case are compared with each other, so that equal ones decide nothing."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, and notes on the data for the report."""
@@ -46,6 +48,14 @@ class Suite(Protocol):
 
     def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
         """Compute `overall` and the sections from sums by subset; leading axes run over bootstrap samples."""
+        ...
+
+    def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> Sequence["Scorer"]:
+        """Return the baselines that models are compared with; `chosen` are names among `BASELINES`."""
+        ...
+
+    def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
+        """Return findings on the judgments of a model that its figures do not show."""
         ...
 
 

@@ -32,7 +32,7 @@ class Case:
     authors: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if len(self.answers) < 2:
+        if len(self.answers) < 1 + (not self.values):  # a single answer is compared with its own grade only
             raise ValueError(f"case '{self.id}': a case has at least two answers, got {len(self.answers)}")
         for name, known in (("values", self.values), ("authors", self.authors)):
             if known and len(known) != len(self.answers):

@@ -13,7 +13,7 @@ from ...benchmarks.types import Suite
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
-from ...rm.registry import load
+from ..settings.specs import build
 from .tables import read_items, read_judgments
 
 MOST_SAMPLES = 100_000
@@ -101,10 +101,10 @@ def _check(summary: Mapping[str, Any]) -> None:
 
 
 def open_suite(name: str) -> Suite:
-    """Load a suite by its plain name, because an untrusted file must not select an arbitrary function."""
+    """Load a suite by its name and settings; an untrusted file must not select an arbitrary function."""
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")
-    return load("benchmarks.suites", name)()
+    return build("benchmarks.suites", name)
 
 
 def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:

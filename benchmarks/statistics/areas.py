@@ -37,7 +37,8 @@ def area_members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
 def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]]:
     """Return the subsets of each section, in the given order."""
     number = len(subsets)
-    total = np.zeros((number + 1, number, len(suite.measures)))  # a probe for each subset, and one of nothing
+    # a probe for each subset, and one of nothing; of 1/2, because a harmonic mean with 0 is always 0
+    total = np.full((number + 1, number, len(suite.measures)), 0.5)
     total[range(number), range(number)] = 1
     figures = suite.add_up(Cells(tuple(subsets), suite.measures, total, np.ones_like(total)))
     members = {}
@@ -49,8 +50,8 @@ def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]
 
 
 def _marked(cells: Cells, index: int | None = None) -> Cells:
-    """Return the same counts with every figure set to 0, except 1 in the subset at `index`."""
-    total = np.zeros_like(cells.total)
+    """Return the same counts with every figure set to 1/2, except 1 in the subset at `index`."""
+    total = cells.count / 2
     if index is not None:
         total[index] = cells.count[index]
     return cells._replace(total=total)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...judges.types import Case
+from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import DataError
 from ...rm.types import Messages
+from ..baselines import Baseline, baselines_for
 from ..statistics.cluster_bootstrap import Cells
 
 Parse = Callable[[Mapping[str, Any]], Case]
@@ -37,6 +38,7 @@ class StrictSuite:
     version = "1"
     hub = ""
     measures: tuple[str, ...] = ("accuracy",)
+    compares = True
     parse: Parse
 
     def __init__(self, on_bad_row: OnBadRow = "refuse"):
@@ -57,6 +59,14 @@ class StrictSuite:
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all cases, and over each subset."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
+
+    def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
+        """Return the chosen baselines of `types.BASELINES`."""
+        return baselines_for(cases, seed, chosen)
+
+    def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
+        """Return no further findings on a scorer."""
+        return []
 
 
 def read_cases(sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse") -> tuple[list[Case], list[str]]:

@@ -8,7 +8,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.baselines import baselines_for
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
@@ -24,6 +23,7 @@ from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.processes import LEADER, Process, announce, join, process
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
+from ...settings.specs import build
 from .settings import EvalConfig
 
 # ---- evaluate ----
@@ -54,7 +54,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         evaluation = evaluate(
             suite,
             cases,
-            [*_resumable(models, work, here), *stored, *baselines_for(cases, config.seed, config.baselines)],
+            [*_resumable(models, work, here), *stored, *suite.baselines(cases, config.seed, config.baselines)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,
@@ -77,9 +77,11 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
-    """Return a suite by name, or one whose cases are made by a plain function of rows."""
+    """Return a suite by name and settings, or one whose cases are made by a plain function of rows."""
+    if ":" not in config.benchmark:
+        return build("benchmarks.suites", config.benchmark, on_bad_row=config.on_bad_row, **options)
     function = load("benchmarks.suites", config.benchmark)
-    if ":" in config.benchmark and [*signature(function).parameters][:1] == ["row"]:
+    if [*signature(function).parameters][:1] == ["row"]:
         return FunctionSuite(function, config.benchmark, config.on_bad_row)
     return function(on_bad_row=config.on_bad_row, **options)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.baselines import baselines_for
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
@@ -104,7 +103,7 @@ def judged(
     evaluation = evaluate(
         suite,
         cases,
-        [*judges, *baselines_for(cases, seed)],
+        [*judges, *suite.baselines(cases, seed)],
         notes=notes,
         samples=samples,
         seed=seed,

@@ -39,7 +39,7 @@ DATA = {
     "rmb": Data(("rmb_format_sample/*.gz",)),
     "xstest": Data(("xstest/xstest_v2_completions_*.csv.gz",)),
 }
-WITHOUT_DATA = {"rewardbench2"}  # tests/benchmarks/suites/test_known_answers.py has its figures
+WITHOUT_DATA = {"processbench", "rewardbench2"}  # test_processbench.py and test_known_answers.py have their figures
 
 
 @cache
@@ -194,6 +194,7 @@ GOOD = {
         "response2": "b",
         **{f"annotator{i}": 1 for i in (1, 2, 3)},
     },
+    "processbench": {"id": "1", "problem": "p", "steps": ["a", "b"], "label": 1},
     "rewardbench": {"id": 1, "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-go"},
     "rewardbench2": {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math"},
     "rm_bench": {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
@@ -216,9 +217,13 @@ def cases_of(name: str, path: Path, rows: Sequence[dict]):
 def test_a_good_row_of_every_suite_is_a_case(tmp_path):
     assert {*GOOD} == {*names("benchmarks.suites")}
     for name, row in GOOD.items():
-        more = [row | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+        others = {
+            "xstest": {"final_label": "2_full_refusal", "completion": "b"},
+            "processbench": {"id": "2", "label": -1},
+        }
+        more = [row | others[name]] if name in others else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
-        assert len(cases) == 1 and cases[0].cluster == "p"
+        assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
 
 
 MISSING = {
@@ -230,6 +235,7 @@ MISSING = {
     "llmbar": ("output_1", True),
     "pairs": ("rejected", ""),
     "pandalm": ("response1", True),
+    "processbench": ("steps", ["a", None]),
     "rewardbench": ("chosen", None),
     "rewardbench2": ("rejected", ["b", None]),
     "rm_bench": ("chosen", ["a", None, "c"]),
@@ -260,6 +266,7 @@ UNKNOWN = {
     "judgebench": ({"label": "A=B"}, "unknown label 'A=B': labels are A>B, B>A"),
     "llmbar": ({"label": "1"}, "unknown label '1': labels are 1 and 2"),
     "pandalm": ({"annotator1": 0, "annotator2": 1, "annotator3": 2}, "no majority"),
+    "processbench": ({"label": 2}, "'label' is no index of a step: one of -1 to 1 is expected, got 2"),
     "rewardbench": ({"subset": "hep-basic"}, "subset 'hep-basic' is not one of RewardBench's 23"),
     "rewardbench2": ({"subset": "Maths"}, "unknown subset 'Maths': subsets are Factuality"),
     "rm_bench": ({"domain": "poetry"}, "unknown domain 'poetry': domains are chat"),

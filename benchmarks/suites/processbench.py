@@ -1,0 +1,139 @@
+"""ProcessBench: the first wrong step of a solution, or that there is none (Zheng et al. 2024, arXiv:2412.06559)."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case, Judgment
+from ...rm.data.pairs import OnBadRow
+from ...rm.data.solutions import parse_first_error
+from ...rm.errors import DataError
+from ...rm.types import Steps
+from ..baselines import Baseline
+from ..statistics.cluster_bootstrap import Cells
+from ..statistics.first_error import NONE, best_threshold, first_error, harmonic_mean
+from ..types import RANDOM
+from ._suite import StrictSuite, case, read_cases
+
+WRONG, RIGHT = "erroneous", "correct"
+THRESHOLD = 0.5
+
+
+class ProcessBench(StrictSuite):
+    """The predicted first error is the first step with a score below the threshold; credit is 1 if it is the label.
+
+    A section's figure is the F1 of its group of problems, the harmonic mean of the accuracies on erroneous and on
+    correct solutions; overall is the mean over the groups. The responses of a case are the solution up to each step.
+    """
+
+    name = "processbench"
+    hub = ""
+    compares = False
+
+    def __init__(self, threshold: float = THRESHOLD, on_bad_row: OnBadRow = "refuse"):
+        super().__init__(on_bad_row)
+        self.threshold = threshold
+        if threshold != THRESHOLD:
+            self.name = f"processbench(threshold={threshold!r})"
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases; every group needs erroneous and correct solutions."""
+        cases, notes = read_cases(sources, _case, self.on_bad_row)
+        sizes = Counter(case.subset for case in cases)
+        for group in sorted({_group(name) for name in sizes}):
+            if absent := [kind for kind in (WRONG, RIGHT) if not sizes[_subset(group, kind)]]:
+                raise DataError(
+                    f"{', '.join(sources)}: no {absent[0]} solution{f' of {group}' if group else ''}, and F1 is a mean "
+                    "of the accuracies on both kinds; add some"
+                )
+        return cases, [*notes, f"A step with a score below {self.threshold:g} is predicted to be wrong."]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Return 1 if the predicted first error is the labelled one, or none is predicted where there is none."""
+        return (float(first_error(scores, self.threshold) == label_of(case)),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """Compute F1 of each group, and their mean."""
+        groups = sorted({_group(name) for name in cells.subsets})
+        f1 = {
+            group or "F1": harmonic_mean(*(cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)))
+            for group in groups
+        }
+        return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
+
+    def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
+        """Return fixed answers, for every choice but "none": no error, the first step, the last one, a random one."""
+        fixed: dict[str, Callable[[Case], int]] = {
+            "no error": lambda case: NONE,
+            "first step": lambda case: 0,
+            "last step": lambda case: len(case.answers) - 1,
+            RANDOM: lambda case: _random_answer(case, seed),
+        }
+        wanted = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
+        return [Baseline(name, lambda cases, answer=fixed[name]: self._answers(cases, answer)) for name in wanted]
+
+    def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
+        """Return the threshold that would have been best on these solutions."""
+        judged = [(some, label_of(case)) for case, some in zip(cases, judgments, strict=True) if some.scores]
+        best = best_threshold([some.scores for some, _ in judged], [label for _, label in judged])
+        if np.isnan(best.value):
+            return []
+        return [
+            f"{name}: over all solutions together F1 is highest, {100 * best.f1:.1f}, at a threshold of "
+            f"{best.value:.3g}; use it on other solutions, as processbench(threshold={best.value:.3g})."
+        ]
+
+    def _answers(self, cases: Sequence[Case], answer: Callable[[Case], int]) -> list[Judgment]:
+        """Return judgments whose predicted first error is the answer."""
+
+        def scores(case: Case) -> tuple[float, ...]:
+            wrong = answer(case)
+            return tuple(self.threshold - (index == wrong) for index in range(len(case.answers)))
+
+        return [Judgment(case.id, scores=scores(case)) for case in cases]
+
+
+def label_of(case: Case) -> int:
+    """Return the index of a case's first wrong step, -1 if there is none."""
+    return first_error(case.values, 1.0)
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    solution, label = parse_first_error(values)
+    steps = solution.steps
+    prefixes = [Steps(steps[: index + 1]) for index in range(len(steps))]
+    free = len(steps) if label == NONE else label  # number of prefixes without an error
+    group = solution.id.rpartition("-")[0]
+    return case(
+        solution.id,
+        solution.prompt,
+        prefixes,
+        range(len(steps)) if label == NONE else (label,),
+        _subset(group, RIGHT if label == NONE else WRONG),
+        values=tuple(float(index < free) for index in range(len(steps))),
+    )
+
+
+def _subset(group: str, kind: str) -> str:
+    return f"{group}/{kind}" if group else kind
+
+
+def _group(subset: str) -> str:
+    return subset.rpartition("/")[0]
+
+
+def _random_answer(case: Case, seed: int) -> int:
+    """Return one of the steps or none, each with the same probability."""
+    digest = hashlib.sha256(f"{seed}|{case.id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % (len(case.answers) + 1) - 1
+
+
+def processbench(threshold: float = THRESHOLD, on_bad_row: OnBadRow = "refuse") -> ProcessBench:
+    """Return the suite; `threshold` in the unit of the scores, 1/2 for probabilities.
+
+    The paper chooses a model's threshold on the solutions of GSM8K and reports all groups at it.
+    """
+    return ProcessBench(threshold, on_bad_row)
