@@ -15,6 +15,7 @@ from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards
+from .step_rewards import CompletionTokens, at_tokens
 
 SHOWN = 60  # characters of a completion in an error message
 
@@ -51,7 +52,8 @@ class RewardSources:
     the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
     data that each prompt comes from. A method `learn(cycle)` is called after each cycle; then `state()`
     and `load(state)` are for checkpoints, and `version` is a named tuple of what determines its rewards besides the
-    text. A method `facts()` returns metrics of the completions rated last.
+    text. A method `facts()` returns metrics of the completions rated last. A method `step_rewards(examples)` returns
+    the rewards of single steps of the completions rated last; one source may have it.
     """
 
     def __init__(
@@ -66,6 +68,9 @@ class RewardSources:
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
+        self._of_steps: list[Any] = [source for source in self.sources.values() if hasattr(source, "step_rewards")]
+        if len(self._of_steps) > 1:
+            raise UsageError("two sources reward single steps; name one of them")
         self.learners: dict[str, Any] = {
             name: source for name, source in self.sources.items() if hasattr(source, "learn")
         }
@@ -75,10 +80,12 @@ class RewardSources:
         examples: Sequence[Example],
         states: Sequence[Float[Tensor, "S D"]] | None = None,
         rows: Sequence[int] | None = None,
+        tokens: CompletionTokens | None = None,
     ) -> tuple[Rewards, list[Fault]]:
         """Return the rewards of all components, and the faults.
 
         `states` are the policy's hidden states, `rows` the row of the data that each completion's prompt comes from.
+        `tokens` are the completions' own, which the rewards of steps are placed at; without them there are none.
         """
         columns, members, faults = [], {}, []
         for name, source in self.sources.items():
@@ -93,7 +100,22 @@ class RewardSources:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other completions")
         values = torch.from_numpy(np.concatenate(columns, 1))
-        return Rewards(values, self.names, members=self._members(members, len(examples))), faults
+        steps = self._steps(examples, values, tokens) if self._of_steps and tokens else None
+        return Rewards(values, self.names, steps, self._members(members, len(examples))), faults
+
+    @property
+    def process_rewards(self) -> bool:
+        """Whether a source rewards single steps."""
+        return bool(self._of_steps)
+
+    def _steps(
+        self, examples: Sequence[Example], values: Float[Tensor, "N K"], tokens: CompletionTokens
+    ) -> Float[Tensor, "N L"]:
+        """Return rewards of steps; none at all if the source has failed, which left its component without a value."""
+        name = next(name for name, source in self.sources.items() if source is self._of_steps[0])
+        if values[:, self.names.index(self._components(name)[0])].isnan().all():
+            return at_tokens([[] for _ in examples], tokens)
+        return at_tokens(self._of_steps[0].step_rewards(examples), tokens)
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:

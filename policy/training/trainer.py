@@ -28,6 +28,7 @@ from ..composition.rows import behind, last_token
 from ..composition.token_losses import TokenLoss
 from ..composition.token_objective import token_objective
 from ..rewards.sources import RewardSources
+from ..rewards.step_rewards import CompletionTokens
 from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
 from .checkpoint import load_beside, save_beside
@@ -119,7 +120,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         fields |= {"logprobs", "entropy"} if self._annotates else set()
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
         fields |= self.algorithm.reads & {"states"}
-        return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles)
+        process_rewards = self.sources.process_rewards
+        return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles, process_rewards=process_rewards)
 
     # ---- forward passes over completions ----
 
@@ -181,6 +183,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         )
         self._examples = [Example(as_prompt(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
         self._rows = [row.get("row", 0) for row in inputs]
+        self._completion_ids = completion_ids_list
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
@@ -193,7 +196,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         read = self._read(self.model, rows) if self._annotates or writes else None
         base = self._read_reference(rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
-        rewards, faults = self.sources(self._examples, states, self._rows)
+        tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
+        rewards, faults = self.sources(self._examples, states, self._rows, tokens)
         rollout = self._everywhere(batch, rows, read, base)
         if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
             written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)

@@ -56,6 +56,8 @@ def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
     """Load all reward models and functions."""
     trained, watched = named_sources(config)
     models = {name: _open_reward(source, run) for name, source in (trained | watched).items()}
+    if idle := [name for name in watched if hasattr(models[name], "step_rewards")]:
+        raise UsageError(f"the rewards of '{idle[0]}' are trained on wherever steps end; name it with --reward")
     if idle := [name for name in watched if hasattr(models[name], "learn")]:
         raise UsageError(f"'{idle[0]}' learns from its own rewards and is only watched; name it with --reward")
     components = RewardSources({name: models[name] for name in trained}).names
@@ -170,7 +172,8 @@ def check_with_rewards(
 ) -> None:
     """Run all formulas on rewards of the sources' names; one that is only watched is missing there."""
     sizes, fields, sources = _sizes(config, arguments), _fields(config, arguments), rewards.sources
-    check_composition(algorithm, RunInputs(sources.names, sizes, fields, sources.ensembles, rewards.watched))
+    inputs = RunInputs(sources.names, sizes, fields, sources.ensembles, rewards.watched, sources.process_rewards)
+    check_composition(algorithm, inputs)
 
 
 def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:

@@ -1,0 +1,106 @@
+"""Process rewards: the step scores of a reward model, at the policy's tokens where the steps end."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...rm.backbones.step_encoding import split_steps
+from ...rm.errors import UsageError
+from ...rm.models.process import ProcessRewardModel
+from ...rm.types import Example
+
+
+class StepReward(NamedTuple):
+    """Reward of a step, and the number of characters of the completion up to the step's end."""
+
+    end: int
+    value: float
+
+
+class CompletionTokens(NamedTuple):
+    """Token ids of a step's completions, and their common length L when they are padded."""
+
+    tokenizer: Any
+    ids: Sequence[Sequence[int]]
+    length: int
+
+    def index(self, row: int, characters: int) -> int:
+        """Return the index of the token that completes the first `characters` of a completion's text.
+
+        The length of the text of the first m tokens does not fall with m, so the token is found by bisection.
+        """
+        ids, low, high = self.ids[row], 0, len(self.ids[row]) - 1
+        while low < high:
+            middle = (low + high) // 2
+            text = self.tokenizer.decode(
+                ids[: middle + 1], skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+            low, high = (low, middle) if len(text) >= characters else (middle + 1, high)
+        return low
+
+
+class ProcessRewards:
+    """A reward source that rewards steps: `scale` times p_t where step t ends, and nothing for the completion itself
+
+    Lightman et al. 2023 (arXiv:2305.20050); the sum over steps rises with their number, which the transforms `clip` and
+    `delta` correct (Gao et al. 2024, arXiv:2410.15115). The completion's own reward is 0, so that it is known whether
+    it was scored: it is missing (NaN) without steps, and if a step lies beyond the model's maximal length.
+    """
+
+    def __init__(self, model: ProcessRewardModel, scale: float = 1.0):
+        if len(model.contract.objectives) != 1:
+            raise UsageError(f"a step has one reward; the model has {', '.join(model.contract.objectives)}")
+        if not np.isfinite(scale) or scale == 0:
+            raise UsageError(f"the scale of process rewards is a number other than 0, got {scale}")
+        self.model, self.scale, self.contract = model, scale, model.contract
+        self._last: list[np.ndarray] = []
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return 0 for completions whose steps are all scored, NaN for the others, [N, 1]."""
+        self._last = [scores[:, 0] for scores in self.model.step_scores(examples)]
+        return np.array([[0.0 if _known(scores) else np.nan] for scores in self._last]).reshape(-1, 1)
+
+    def step_rewards(self, examples: Sequence[Example]) -> list[list[StepReward]]:
+        """Return the rewards of the steps of the completions rated last; none where a score is missing."""
+        return [
+            [StepReward(end, self.scale * score) for end, score in zip(self._ends(example), scores, strict=True)]
+            if _known(scores)
+            else []
+            for example, scores in zip(examples, self._last, strict=True)
+        ]
+
+    def facts(self) -> dict[str, float]:
+        """Return the mean, the lowest step's mean, and the number of steps of the completions rated last."""
+        known = [scores for scores in self._last if _known(scores)]
+        if not known:
+            return {}
+        return {
+            "step_mean": float(np.concatenate(known).mean()),
+            "lowest_step_mean": float(np.mean([scores.min() for scores in known])),
+            "steps": float(np.mean([len(scores) for scores in known])),
+        }
+
+    def _ends(self, example: Example) -> list[int]:
+        ends, position = [], 0
+        for step in split_steps(example.completion, self.model.encoder.separator):
+            position = example.completion.index(step, position) + len(step)
+            ends.append(position)
+        return ends
+
+
+def _known(scores: Float[np.ndarray, " T"]) -> bool:
+    return len(scores) > 0 and not np.isnan(scores).any()
+
+
+def at_tokens(rewards: Sequence[Sequence[StepReward]], tokens: CompletionTokens) -> Float[Tensor, "N L"]:
+    """Return the rewards at the tokens where steps end, NaN elsewhere; steps that end in one token are added up."""
+    placed = torch.full((len(rewards), tokens.length), torch.nan, dtype=torch.float64)
+    for row, steps in enumerate(rewards):
+        for step in steps:
+            index = tokens.index(row, step.end)
+            placed[row, index] = placed[row, index].nan_to_num(0) + step.value
+    return placed
