@@ -77,6 +77,20 @@ class ClassifyRequest(BaseModel):
         return self
 
 
+class PoolingRequest(BaseModel):
+    """`POST /pooling` of vLLM's pooling server with the task token_classify: token ids, for process reward models.
+
+    Every token gets the model's output, by default as a probability; steps are scored at the tokens that end them.
+    """
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    model: str | None = None
+    input: list[int] | list[list[int]]
+    task: Literal["token_classify"] = "token_classify"
+    use_activation: bool | None = None
+    truncate_prompt_tokens: Literal[-1] | None = None
+
+
 class RewardRequest(BaseModel):
     """`POST /get_reward` of OpenRLHF: `query` is prompt and answer as rendered text, `prompts` their heads."""
 
@@ -114,6 +128,7 @@ EXAMPLES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
         {"conversations": [[{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hello!"}]]},
     ),
     "/classify": (ClassifyRequest, {"input": ["rendered text of a conversation"]}),
+    "/pooling": (PoolingRequest, {"input": [[1, 2, 3]], "task": "token_classify"}),
     "/get_reward": (RewardRequest, {"query": ["prompt and response"], "prompts": ["prompt"]}),
 }
 """Route -> type of its request, and an example."""

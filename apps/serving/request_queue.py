@@ -40,13 +40,13 @@ class Waiting(NamedTuple):
 
 
 class Job:
-    """Items of a request; its future holds the rewards [N, K] or an error."""
+    """Items of a request; its future holds the rewards [N, K], or outputs [L, K] of each row of tokens, or an error."""
 
     def __init__(self, items: Sequence[Item], objectives: int):
         self.items = items
-        self.rewards = np.full((len(items), objectives), np.nan)
+        self.rewards: list[Any] = [np.full(objectives, np.nan)] * len(items)
         self.left = len(items)
-        self.future: Future[np.ndarray] = Future()
+        self.future: Future[Any] = Future()
 
     def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
         """Record the result of an item; the last one, or the first failure, completes the request."""
@@ -57,7 +57,8 @@ class Job:
             else:
                 self.rewards[index] = outcome
                 if not self.left:
-                    self.future.set_result(self.rewards)
+                    by_token = outcome.ndim == 2
+                    self.future.set_result(self.rewards if by_token else np.array(self.rewards))
         except InvalidStateError:
             pass  # the request gave up, or has failed already
 
@@ -81,11 +82,11 @@ class Line:
         self._thread = threading.Thread(target=self._work, name="scoring", daemon=True)
         self._thread.start()
 
-    def enter(self, items: Sequence[Item]) -> "Future[np.ndarray]":
+    def enter(self, items: Sequence[Item]) -> "Future[Any]":
         """Enqueue the items of a request; a full queue is refused with 429 and the estimated waiting time."""
         job = Job(items, len(self.model.contract.objectives))
         if not items:
-            job.future.set_result(job.rewards)
+            job.future.set_result(np.empty((0, len(self.model.contract.objectives))))
             return job.future
         with self._changed:
             if self._closed:
@@ -179,7 +180,7 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
 
 
 def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exception]:
-    """Rewards [K] of each item. A failed batch is scored item by item, so that a bad item fails alone."""
+    """Rewards [K] of each item, or outputs [L, K] of its tokens; a failed batch is scored item by item."""
     try:
         results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
@@ -194,8 +195,10 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
         return [outcome for item in items for outcome in outcomes(model, [item])]
 
 
-def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
-    """Rewards [N, K] of sequences of token ids."""
+def rate_ids(model: Any, rows: Sequence[list[int]]) -> Any:
+    """Rewards [N, K] of sequences of token ids; of a process reward model the outputs [L, K] of each."""
+    if hasattr(model, "token_logits"):
+        return model.token_logits(rows)
     batch, device = pad(rows), next(model.model.parameters()).device
     model.model.eval()
     with torch.inference_mode():

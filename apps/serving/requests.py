@@ -11,7 +11,7 @@ from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
 from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
 from ..commands.serve.settings import ServeConfig
-from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, Turn
+from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, Turn
 from .refusals import Refused
 
 SHOWN = 300  # characters of a template's own words
@@ -46,13 +46,15 @@ class Reader:
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
-        self.vocabulary = embedding_rows(model.model) if takes_tokens(model) else None  # pyright: ignore
+        per_token = hasattr(model, "token_logits")
+        rows = embedding_rows(model.model) if per_token or takes_tokens(model) else None  # pyright: ignore
+        self.vocabulary, self.token_vocabulary = (None, rows) if per_token else (rows, None)
         self.config = config
 
     def score(self, asked: ScoreRequest) -> list[Item]:
         """Return the items of `POST /score`."""
         if asked.tokens is not None:
-            return self._ids(asked.tokens, asked.truncate)
+            return self._ids(asked.tokens, asked.truncate, self.vocabulary)
         return self._conversations(asked.conversations or [], asked.tools, asked.truncate)
 
     def classify(self, asked: ClassifyRequest) -> list[Item]:
@@ -65,7 +67,14 @@ class Reader:
             given = [given]
         if all(isinstance(item, str) for item in given):
             return self._texts(given, truncate)
-        return self._ids(given, truncate)
+        return self._ids(given, truncate, self.vocabulary)
+
+    def pooling(self, asked: PoolingRequest) -> list[Item]:
+        """Return the items of `POST /pooling`."""
+        if self.token_vocabulary is None:
+            raise Refused(422, "this model scores no single tokens; send conversations to /score")
+        rows = asked.input if asked.input and isinstance(asked.input[0], list) else [asked.input]
+        return self._ids(rows, asked.truncate_prompt_tokens is not None, self.token_vocabulary)  # type: ignore[arg-type]
 
     def get_reward(self, asked: RewardRequest) -> list[Item]:
         """The items of `POST /get_reward`; cut as the contract says, which is what OpenRLHF's own server does."""
@@ -106,13 +115,13 @@ class Reader:
         read = encoder.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
         return self._sequences([encoder.finished(ids) for ids in read], truncate)
 
-    def _ids(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
-        if self.vocabulary is None:
+    def _ids(self, rows: Sequence[list[int]], truncate: bool, vocabulary: int | None) -> list[Item]:
+        if vocabulary is None:
             raise Refused(422, "this model does not score token ids; send conversations to /score")
         self._check_number(rows)
         for index, ids in enumerate(rows):
-            if any(not 0 <= token_id < self.vocabulary for token_id in ids):
-                raise Refused(422, f"sequence {index} holds what is no token; ids are 0 to {self.vocabulary - 1}")
+            if any(not 0 <= token_id < vocabulary for token_id in ids):
+                raise Refused(422, f"sequence {index} holds what is no token; ids are 0 to {vocabulary - 1}")
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:

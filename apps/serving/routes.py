@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
+from scipy.special import expit
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
@@ -21,7 +22,7 @@ from ..commands.serve.settings import ServeConfig
 from .access import LOCAL
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
-from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, docs_page, parsed
+from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
 from .request_queue import Line
 from .requests import Item, Reader
@@ -33,7 +34,8 @@ class Scored(NamedTuple):
 
     asked: Any
     items: Sequence[Item]
-    rewards: np.ndarray
+    rewards: Any
+    """For /pooling the outputs [L, K] of each row of tokens."""
 
 
 class Site:
@@ -58,6 +60,7 @@ class Site:
         app.add_exception_handler(Exception, self._failed)
         self._post(app, "/score", ScoreRequest, self.reader.score, self.score)
         self._post(app, "/classify", ClassifyRequest, self.reader.classify, self.classify)
+        self._post(app, "/pooling", PoolingRequest, self.reader.pooling, self.pooling)
         self._post(app, "/get_reward", RewardRequest, self.reader.get_reward, self.get_reward)
         app.add_api_route("/health", self.health, methods=["GET"], response_model=None)
         app.add_api_route("/docs", self.docs, methods=["GET"], response_model=None)
@@ -107,7 +110,7 @@ class Site:
             self._check_name(asked)
             return asked, read(asked)
 
-        entered: Future[np.ndarray] | None = None
+        entered: Future[Any] | None = None
         gone = asyncio.ensure_future(_left(request))
         try:
             async with asyncio.timeout(self.config.timeout):
@@ -174,10 +177,23 @@ class Site:
             }
             for index, scores in enumerate(scored.rewards.tolist())
         ]
-        tokens = sum(item.tokens or 0 for item in scored.items)
+        return self._as_vllm("classify", data, scored.items)
+
+    def pooling(self, scored: Scored) -> dict[str, Any]:
+        """As vLLM's pooling server answers with token_classify: `data` has the outputs of every token, [L, K]."""
+        for index, outputs in enumerate(scored.rewards):
+            if not np.isfinite(outputs).all():
+                raise Refused(422, f"the model gives sequence {index} no finite outputs")
+        activate = expit if scored.asked.use_activation is not False else np.asarray
+        rows = [activate(outputs).tolist() for outputs in scored.rewards]
+        data = [{"index": index, "object": "pooling", "data": row} for index, row in enumerate(rows)]
+        return self._as_vllm("pool", data, scored.items)
+
+    def _as_vllm(self, name: str, data: list[dict[str, Any]], items: Sequence[Item]) -> dict[str, Any]:
+        tokens = sum(item.tokens or 0 for item in items)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
         return {
-            "id": f"classify-{uuid.uuid4().hex}",
+            "id": f"{name}-{uuid.uuid4().hex}",
             "object": "list",
             "created": int(time.time()),
             "model": self.name,

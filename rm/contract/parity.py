@@ -188,7 +188,7 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
     """Build conversations of the kinds that the examples lack: very short, multi-turn, not ASCII, over the limit.
 
-    A kind that the model's chat template refuses is left out.
+    A kind that the model's chat template refuses, or for which the model has no finite score, is left out.
     """
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
@@ -220,7 +220,7 @@ def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
 
 def _readable(model: Any, example: Example) -> bool:
     try:
-        model.rate([example])
+        return bool(np.isfinite(model.rate([example])).all())
     except DataError:
         return False
     return True

@@ -22,15 +22,19 @@ class ModelServer:
 
     program, key_variable, start = "server", "", ""
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, key: str | None = None):
         self.url = url.rstrip("/").removesuffix("/v1")
-        key = os.environ.get(self.key_variable)
+        key = key or os.environ.get(self.key_variable)
         self.http = httpx.Client(
             timeout=300.0,
             headers={"Authorization": f"Bearer {key}"} if key else {},
             trust_env=urlsplit(url).hostname not in LOCAL,
         )
-        self.name = self.request("GET", "/v1/models")["data"][0]["id"]
+        self.name = self.model_name()
+
+    def model_name(self) -> str | None:
+        """Return the name of the server's model."""
+        return self.request("GET", "/v1/models")["data"][0]["id"]
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Return the JSON of a response; raise a `DataError` for any other response."""

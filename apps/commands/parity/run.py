@@ -9,14 +9,15 @@ from ....rm.contract.known_faults import Scored
 from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
-from ....rm.errors import CheckFailed
+from ....rm.errors import CheckFailed, UsageError
+from ....rm.models.process import ProcessRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .settings import Against, ParityConfig
 from .sglang import PROBABILITIES, sglang
-from .steps import step_parities
+from .steps import process_parities, step_parities
 from .vllm import served, vllm
 
 
@@ -45,6 +46,10 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
         for result in parity(model, group.examples, group.ways, half=half, report_only=reported):
             log(f"{verdict(result):>6}  {sentence(result)}")
             results.append(result)
+    if isinstance(model, ProcessRewardModel):
+        steps = process_parities(config, model, examples)
+        results += steps
+        left_out += [f"token_classify: n counts the steps of {len(examples)} conversations."] if steps else []
     return _report(config, model.contract, results, notes + left_out)
 
 
@@ -107,6 +112,13 @@ def _against(
     asked: Against, config: ParityConfig, model: Any, examples: list[Example], plain: list[Example]
 ) -> list[Group]:
     options = trust(config)
+    if isinstance(model, ProcessRewardModel) and asked.kind not in ("http", "model"):
+        if asked.kind == "vllm":
+            return []  # compared step by step, by `process_parities`
+        raise UsageError(
+            f"--against {asked.kind} gives one score for a conversation; the steps of a process reward model are "
+            "compared with --against vllm URL or http URL"
+        )
     if asked.kind == "checkpoint":
         return [Group(plain, checkpoint(config.model, model, **options), True)]
     if asked.kind == "adapter":

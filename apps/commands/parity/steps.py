@@ -15,11 +15,12 @@ from ....rm.contract.parity import Parity
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.contract.step_scores import StepOutputs, compare_steps, step_positions
 from ....rm.errors import DataError
+from ....rm.models.process import ProcessRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import trust
 from .model_server import batches
 from .settings import ParityConfig
-from .vllm import Vllm
+from .vllm import ServedSteps, Vllm
 
 
 class StepModel:
@@ -57,21 +58,36 @@ def step_parities(config: ParityConfig, examples: Sequence[Example]) -> tuple[Sc
     """Compare the step scores of each server, with its activation and without."""
     model = StepModel(config)
     outputs = model.outputs(examples)
-    results = [result for asked in config.asked for result in _vllm(asked.target, outputs, half=config.half)]
+    servers = [Vllm(asked.target) for asked in config.asked]
+    results = [result for server in servers for result in _compared(server, outputs, half=config.half)]
     steps = sum(len(output.steps) for output in outputs)
     return model.contract, results, [f"n counts steps: {steps} in {len(outputs)} conversations of --data."]
 
 
-def _vllm(url: str, outputs: Sequence[StepOutputs], *, half: bool) -> list[Parity]:
-    server, rows = Vllm(url), [list(output.ids) for output in outputs]
+def process_parities(config: ParityConfig, model: ProcessRewardModel, examples: Sequence[Example]) -> list[Parity]:
+    """Compare the step scores of a process reward model of ours with those of vLLM and of `rewardlab serve`."""
+    encoded = model.encoder.encode_steps(examples)
+    logits = model.token_logits([some.ids for some in encoded])
+    ends = [[end for end in some.ends if end < len(some.ids)] for some in encoded]
+    outputs = [StepOutputs(some.ids, *read) for some, *read in zip(encoded, logits, ends, strict=True)]
+    servers = [
+        Vllm(asked.target) if asked.kind == "vllm" else ServedSteps(asked.target, config.token)
+        for asked in config.asked
+        if asked.kind in ("vllm", "http")
+    ]
+    return [result for server in servers for result in _compared(server, outputs, half=config.half)]
+
+
+def _compared(server: Vllm, outputs: Sequence[StepOutputs], *, half: bool) -> list[Parity]:
+    rows = [list(output.ids) for output in outputs]
 
     def compared(way: str, activated: bool, **options: Any) -> Parity:
         theirs = [scores for some in batches(rows) for scores in server.token_classify(some, **options)]
         return compare_steps(way, outputs, theirs, activated=activated, half=half)
 
     return [
-        compared("vLLM, token_classify", False, use_activation=False),
-        compared("vLLM, token_classify, as it activates", True),
+        compared(f"{server.program}, token_classify", False, use_activation=False),
+        compared(f"{server.program}, token_classify, as it activates", True),
     ]
 
 

@@ -33,6 +33,16 @@ class Vllm(ModelServer):
             return None
 
 
+class ServedSteps(Vllm):
+    """`rewardlab serve` with a process reward model, whose /pooling answers as vLLM's does."""
+
+    program, key_variable, start = "rewardlab serve", "REWARDLAB_TOKEN", "this model"
+
+    def model_name(self) -> str | None:
+        """Return None: a request need not name its only model."""
+        return None
+
+
 def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     """vLLM on our token ids, raw and as it activates by itself; and on messages, by its own template.
 

@@ -13,6 +13,7 @@ from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.models.linear import linear
+from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from transformers import AutoModelForCausalLM
@@ -238,7 +239,7 @@ def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):
 
 
 def test_the_api_is_described_by_a_schema_and_a_page_that_fetches_nothing(url, http):
-    assert {"/score", "/classify", "/get_reward", "/health", "/metrics", "/docs"} == {
+    assert {"/score", "/classify", "/pooling", "/get_reward", "/health", "/metrics", "/docs"} == {
         *http.get(f"{url}/openapi.json").json()["paths"]
     }
     page = http.get(f"{url}/docs")
@@ -247,3 +248,36 @@ def test_the_api_is_described_by_a_schema_and_a_page_that_fetches_nothing(url, h
     assert all(f"<code>{field}</code>" in page.text for field in ("conversations", "truncate", "messages", "query"))
     body = re.search(r"-d &#x27;(.*?)&#x27; http://ADDRESS/score", page.text)
     assert body and http.post(f"{url}/score", content=unescape(body[1])).status_code == 200
+
+
+# ---- step scores of process reward models ----
+
+
+@pytest.fixture(scope="module")
+def process_model(words):
+    return process_from_config(small_config(words, hidden=32, layers=1), words, step_separator=" dog", max_length=64)
+
+
+def test_pooling_gives_every_token_of_a_process_model_its_score(process_model, http):
+    encoded = process_model.encoder.encode_steps(EXAMPLES[:6])
+    rows, logits = [some.ids for some in encoded], process_model.token_logits([some.ids for some in encoded])
+    with serving(process_model) as url:
+        asked = {"input": rows, "task": "token_classify", "use_activation": False}
+        raw = http.post(f"{url}/pooling", json=asked).json()
+        assert [entry["index"] for entry in raw["data"]] == [*range(6)] and raw["data"][0]["object"] == "pooling"
+        for entry, expected in zip(raw["data"], logits, strict=True):
+            assert np.allclose(entry["data"], expected, atol=1e-5)
+        (alone,) = http.post(f"{url}/pooling", json={"input": rows[0]}).json()["data"]
+        (scores_of_steps,) = process_model.step_scores(EXAMPLES[:1])
+        assert np.allclose(np.array(alone["data"])[list(encoded[0].ends)], scores_of_steps, atol=1e-6)
+        assert scores(http.post(f"{url}/score", json=asks(EXAMPLES[:6]))) == pytest.approx(
+            process_model.rate(EXAMPLES[:6]), abs=NEAR
+        )
+        refused = http.post(f"{url}/score", json={"tokens": rows})
+        assert refused.status_code == 422 and "does not score token ids" in refused.text
+        assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422
+
+
+def test_pooling_of_a_model_of_whole_answers_is_refused(url, http):
+    answer = http.post(f"{url}/pooling", json={"input": [[1, 2]]})
+    assert answer.status_code == 422 and "scores no single tokens" in answer.text

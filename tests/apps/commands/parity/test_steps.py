@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from rewardlab.apps.serving.process import serving
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.models.process import process_from_config
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running
@@ -161,3 +163,54 @@ def test_weights_without_a_head_are_refused(folder, run_parity):
     *_, path = folder(AutoModelForCausalLM)
     run = run_parity(*words(path, "http://127.0.0.1:9"))
     assert run.code == 3 and "the weights lack score" in run.last_line
+
+
+# ---- process reward models of ours ----
+
+
+@pytest.fixture
+def ours(tmp_path):
+    tokenizer = small_tokenizer(["roba kano\n\nmino suba" * 9], 280)
+    model = process_from_config(small_config(tokenizer, hidden=32, layers=2, heads=2), tokenizer, max_length=64)
+    torch.nn.init.normal_(model.model.eval().score.weight, std=2.0)
+    model.save(tmp_path / "ours")
+    texts = ["roba kano\n\nmino\n\nsuba", "kano\n\nmino suba", "suba " * 9, "suba " * 90]
+    rows = ({"prompt": "roba", "completion": text} for text in texts)
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return model, [tmp_path / "ours", "--data", tmp_path / "data.jsonl"]
+
+
+def of_tokens(logits, _, activate):
+    return logits.sigmoid() if activate else logits
+
+
+def test_our_folder_needs_no_step_token_beside_vllm(ours, run_parity):
+    model, words = ours
+    del words[1:]  # the last conversation of the data is too long for the model
+    with pooling_server(model.model, -1, of_tokens) as url:
+        run = run_parity(*words, "--against", "vllm", url)
+    assert run.code == 0 and run.verdicts("vLLM") == dict.fromkeys((RAW, ACTIVATED), "same")
+
+
+def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity, tmp_path):
+    model, words = ours
+    rows = (tmp_path / "data.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "data.jsonl").write_text("".join(rows[:3]))
+    with serving(model) as url:
+        run = run_parity(*words, "--against", "http", url)
+    assert run.code == 0 and {*run.verdicts("").values()} == {"same", "reported"}, run.last_line
+    assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
+
+
+def test_another_head_of_the_server_is_found(ours, run_parity):
+    model, words = ours
+    del words[1:]
+    with pooling_server(model.model, -1, lambda *given: of_tokens(*given) + 0.1) as url:
+        run = run_parity(*words, "--against", "vllm", url)
+    assert run.code == 5
+
+
+def test_what_reads_whole_conversations_is_refused(ours, run_parity):
+    _, words = ours
+    run = run_parity(words[0], "--against", "checkpoint")
+    assert run.code == 2
