@@ -49,7 +49,7 @@ def best_threshold(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> 
     ends = np.unique(np.concatenate([low, high[np.isfinite(high)], right]))
     ends = np.append(ends, ends[-1] + 1)
     candidates = (ends[:-1] + ends[1:]) / 2
-    found = [((low < value) & (value <= high)).mean() for value in candidates]
-    f1 = harmonic_mean(np.array(found), np.array([(value <= right).mean() for value in candidates]))
+    accuracies = [((low < value) & (value <= high)).mean() for value in candidates]
+    f1 = harmonic_mean(np.array(accuracies), np.array([(value <= right).mean() for value in candidates]))
     best = int(f1.argmax())
     return Threshold(float(candidates[best]), float(f1[best]))

@@ -72,8 +72,8 @@ class ProcessBench(StrictSuite):
             "last step": lambda case: len(case.answers) - 1,
             RANDOM: lambda case: _random_answer(case, seed),
         }
-        wanted = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, lambda cases, answer=fixed[name]: self._answers(cases, answer)) for name in wanted]
+        names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
+        return [Baseline(name, lambda cases, answer=fixed[name]: self._answers(cases, answer)) for name in names]
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return the threshold that would have been best on these solutions."""

@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from logging import LogRecord
 from pathlib import Path
@@ -39,6 +39,7 @@ SMALL_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 Architecture = Literal["qwen3", "llama"]
+CLASSIFIERS: tuple[Any, Any] = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
 
 
 def hide_loading_bars() -> None:
@@ -150,13 +151,11 @@ def small_config(
     )
 
 
-def classifier_from_config(
-    config: Any, objectives: tuple[str, ...], seed: int, *, per_token: bool = False
-) -> PreTrainedModel:
-    """Create a classifier of sequences, or of their tokens, with random weights."""
+def classifier_from_config(config: Any, names: tuple[str, ...], seed: int, per_token: bool = False) -> PreTrainedModel:
+    """Create a classifier of sequences, or of their tokens, with named outputs and random weights."""
     torch.manual_seed(seed)
-    name_labels(config, objectives, per_token)
-    return _classifier_class(per_token).from_config(config)
+    name_labels(config, names, per_token)
+    return CLASSIFIERS[per_token].from_config(config)
 
 
 def load_classifier(
@@ -169,9 +168,8 @@ def load_classifier(
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Load a backbone as a sequence classifier with K = len(objectives) outputs; return it and its new tensors.
+    """Load a backbone as a classifier of sequences, or of tokens, with K outputs; return it and its new tensors.
 
-    With `per_token` it is a token classifier, which has K outputs at every token.
     With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
     at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
     Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
@@ -183,9 +181,8 @@ def load_classifier(
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         name_labels(config, objectives, per_token)
-        return _from_pretrained(
-            _classifier_class(per_token), source, dtype, trust_remote_code=trust_remote_code, config=config
-        )
+        auto = CLASSIFIERS[per_token]
+        return _from_pretrained(auto, source, dtype, trust_remote_code=trust_remote_code, config=config)
 
     model, absent = _or_data_error(load, source, "reward model")
     head = stored_head(source) if decoder_head(model) is not None else None
@@ -240,11 +237,12 @@ def _looks_ahead(model: Any) -> bool:
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
     """Load a model from safetensors; return it and the names of missing and mismatched tensors."""
-    location = parse_source(source, trust_remote_code=bool(options.get("trust_remote_code")))
+    trusting = bool(options.get("trust_remote_code"))
+    location = parse_source(source, trust_remote_code=trusting)
     if Path(source).is_dir():
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # the folder of an adapter has none
-        check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
+        check_claims(options.get("config") or load_config(source, trust_remote_code=trusting), source)
     with _without_missing_report():  # callers refuse missing tensors, except for a head that is to be trained
         model, facts = auto.from_pretrained(
             location.name,
@@ -283,10 +281,6 @@ def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
     return AutoConfig.from_pretrained(location.name, revision=location.revision, trust_remote_code=trust_remote_code)
 
 
-def _trusting(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: option for name, option in options.items() if name == "trust_remote_code"}
-
-
 def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
     try:
         return load()
@@ -299,16 +293,8 @@ def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
         ) from error
 
 
-def _classifier_class(per_token: bool) -> Any:
-    return AutoModelForTokenClassification if per_token else AutoModelForSequenceClassification
-
-
 def name_labels(config: Any, objectives: tuple[str, ...], per_token: bool = False) -> None:
-    """Set the outputs of a classifier's config.
-
-    By the type of problem, vLLM activates the outputs of a token classifier by a sigmoid each, as we do, and leaves
-    those of a sequence classifier as they are.
-    """
+    """Name the outputs in a classifier's config; by its problem type vLLM applies sigmoids, or to sequences nothing."""
     config.num_labels = len(objectives)
     config.id2label = dict(enumerate(objectives))
     config.label2id = {name: index for index, name in enumerate(objectives)}
@@ -384,14 +370,6 @@ def sequence_scores(
         return model(input_ids=tokens, attention_mask=attention.long()).logits
     last = attention.sum(dim=1) - 1
     return head_outputs(model, tokens, attention)[torch.arange(len(tokens), device=tokens.device), last]
-
-
-def token_outputs(
-    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
-) -> Float[Tensor, "N L K"]:
-    """Return a token classifier's outputs; padding is moved to the right first, and its outputs mean nothing."""
-    tokens, attention = right_padded(tokens, attention)
-    return model(input_ids=tokens, attention_mask=attention.long()).logits
 
 
 def head_outputs(

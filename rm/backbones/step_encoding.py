@@ -1,14 +1,16 @@
-"""Encoder of prompts and steps for process reward models, with the token at which each step is scored."""
+"""Prompts and steps as token ids for process reward models, and the outputs of token classifiers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError
 from ..types import Example, Message, Messages, Steps, prompt_text
-from .tokenization import Encoded, Encoder, single_token_id
+from .tokenization import Encoded, Encoder, right_padded, single_token_id
 
 COMPLETION = "completion"
 
@@ -88,3 +90,11 @@ class StepEncoder(Encoder):
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
+
+
+def token_outputs(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N L K"]:
+    """Return a token classifier's outputs; padding is moved to the right first, and its outputs mean nothing."""
+    tokens, attention = right_padded(tokens, attention)
+    return model(input_ids=tokens, attention_mask=attention.long()).logits

@@ -35,7 +35,7 @@ def load_solutions(
 ) -> tuple[list[Solution], RowReport]:
     """Load labelled solutions, in order, with a report of dropped rows. Formats are recognised by their columns.
 
-    `prompt`, `steps` (TRL: `completions`) and `labels`, each in [0, 1], a truth value, or null where unlabelled;
+    `prompt`, `steps` (TRL: `completions`) and `labels`, each in [0, 1], a truth value, or none where unlabelled;
     Math-Shepherd's `input` and `label` (arXiv:2312.08935); PRM800K's `question` and `label` (arXiv:2305.20050), whose
     neutral steps get the label `neutral` (NaN: unlabelled); ProcessBench's `problem`, `steps` and `label`.
     """
@@ -78,7 +78,7 @@ def _label(value: Any) -> float:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan
     if not isinstance(value, bool) and not (is_number(value) and 0 <= value <= 1):
-        raise ValueError(f"a label is true, false, null or a number in [0, 1]: {value!r:.40}")
+        raise ValueError(f"a label is true, false, none or a number in [0, 1]: {value!r:.40}")
     return float(value)
 
 
@@ -110,7 +110,7 @@ def _prm800k(values: Mapping[str, Any], neutral: float) -> list[Solution]:
         candidates: list[Labelled] = []
         for candidate in step.get("completions") or ():
             if (rating := candidate.get("rating")) not in ratings:
-                raise ValueError(f"a rating is 1, 0, -1 or null: step {number} has {rating!r:.40}")
+                raise ValueError(f"a rating is 1, 0, -1 or none: step {number} has {rating!r:.40}")
             candidates.append((column(candidate, "text"), ratings[rating]))
         index, written = step.get("chosen_completion"), step.get("human_completion")
         before = [(text, math.nan) for text, _ in chosen]

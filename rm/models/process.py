@@ -23,15 +23,14 @@ from ..backbones.loading import (
     load_config,
     load_tokenizer,
     name_labels,
-    token_outputs,
 )
 from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
-from ..backbones.step_encoding import EncodedSteps, StepEncoder
+from ..backbones.saved_classifier import SavedClassifier
+from ..backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
 from ..backbones.tokenization import describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import DataError, UsageError, did_you_mean
 from ..types import Example
-from ._saved_classifier import SavedClassifier
 from .scalar import CPU_TOKENS, _keep_whole, batches_of, context_of
 
 OBJECTIVES = ("correct",)

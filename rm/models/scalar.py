@@ -28,11 +28,11 @@ from ..backbones.loading import (
 )
 from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
 from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
+from ..backbones.saved_classifier import SavedClassifier
 from ..backbones.tokenization import Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import DataError, UsageError
 from ..types import Example
-from ._saved_classifier import SavedClassifier
 
 OBJECTIVES = ("reward",)
 CPU_TOKENS = 4096

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import EvalPrediction
 
-from ..backbones.loading import token_outputs
-from ..backbones.step_encoding import StepEncoder
+from ..backbones.step_encoding import StepEncoder, token_outputs
 from ..backbones.tokenization import pad
 from ..data.solutions import Solution
 from ..errors import DataError
@@ -95,10 +94,10 @@ class ProcessTask:
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         known = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
         decided, wrong = known & (labels != 0.5), known & (labels < 0.5)
-        found = known & (logits < 0)
+        predicted = known & (logits < 0)
         return {
-            "accuracy": float((found == wrong)[decided].mean()) if decided.any() else NAN,
-            "first_error_accuracy": float((_first(found) == _first(wrong)).mean()),
+            "accuracy": float((predicted == wrong)[decided].mean()) if decided.any() else NAN,
+            "first_error_accuracy": float((_first(predicted) == _first(wrong)).mean()),
         }
 
     def rate_factor(self, name: str) -> float:

@@ -65,7 +65,7 @@ def step_parities(config: ParityConfig, examples: Sequence[Example]) -> tuple[Sc
 
 
 def process_parities(config: ParityConfig, model: ProcessRewardModel, examples: Sequence[Example]) -> list[Parity]:
-    """Compare the step scores of a process reward model of ours with those of vLLM and of `rewardlab serve`."""
+    """Compare the step scores of a loaded process reward model with those of vLLM and of `rewardlab serve`."""
     encoded = model.encoder.encode_steps(examples)
     logits = model.token_logits([some.ids for some in encoded])
     ends = [[end for end in some.ends if end < len(some.ids)] for some in encoded]

@@ -57,7 +57,7 @@ def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
     trained, watched = named_sources(config)
     models = {name: _open_reward(source, run) for name, source in (trained | watched).items()}
     if idle := [name for name in watched if hasattr(models[name], "step_rewards")]:
-        raise UsageError(f"the rewards of '{idle[0]}' are trained on wherever steps end; name it with --reward")
+        raise UsageError(f"'{idle[0]}' rewards steps and is only watched; name it with --reward")
     if idle := [name for name in watched if hasattr(models[name], "learn")]:
         raise UsageError(f"'{idle[0]}' learns from its own rewards and is only watched; name it with --reward")
     components = RewardSources({name: models[name] for name in trained}).names

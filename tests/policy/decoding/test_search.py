@@ -14,6 +14,7 @@ from rewardlab.policy.decoding.requests import DecodedCompletion, Request
 from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_model, derived, mean_logprob, step_beam
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.types import Example, prompt_text, user_turn
 from transformers import AutoModelForCausalLM
 
@@ -308,3 +309,21 @@ def test_a_stop_string_finishes_a_chain_even_across_two_steps():
     (answer,) = found.completions
     assert answer.finished == "stop" and "\n\ne" not in answer.text
     assert tokenizer.decode(answer.tokens) == answer.text + "\n\ne"
+
+
+# ---- process reward models ----
+
+
+def test_a_process_reward_model_ranks_whole_completions_and_the_steps_of_a_beam(plain, words):
+    """A step ends at "the"; every prefix is scored by the lowest of its steps."""
+    model = process_from_config(small_config(words, hidden=32), words, step_separator=" the ", max_length=256)
+    score = by_reward_model(model)
+    (ranked,) = best_of_n(plain, requests(1), 4, score)
+    texts = [completion.text for completion in ranked.completions]
+    prompt = requests(1)[0].prompt
+    lowest = [steps.min() for steps in model.step_scores([Example(prompt, text) for text in texts])]
+    assert ranked.scores.tolist() == pytest.approx(lowest) and lowest == sorted(lowest, reverse=True)
+    beam = step_beam(plain, requests(1)[0], score, step_end=" the ", branches=3)
+    assert beam.completions and beam.scores.tolist() == pytest.approx(
+        model.rate([Example(prompt, completion.text) for completion in beam.completions])[:, 0].tolist()
+    )

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from ..backbones.tokenization import Encoder, edge_tokens
 from ..training.sharded_weights import gathered_state
+from .tokenization import Encoder, edge_tokens
 
 Reading = TypeVar("Reading", bound=Encoder)
 
