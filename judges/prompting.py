@@ -11,7 +11,7 @@ from .backends.chat import Ask
 
 PROMPTS = Path(__file__).parent / "prompts"
 PARTS = (
-    "instruction", "reference", "rubric", "scale", "checklist", "conversation",
+    "instruction", "metadata", "reference", "rubric", "scale", "checklist", "conversation",
     "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b",
 )  # fmt: skip
 MARK = re.compile(rf"<(/?\s*(?:{'|'.join(PARTS)})\s*)>", re.IGNORECASE)

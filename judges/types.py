@@ -131,6 +131,17 @@ def scored(case: Case, scores: Sequence[float]) -> Judgment:
     return Judgment(case.id, abstained=str(Reason.NOT_FINITE))
 
 
+def strictly_best(case: Case, scores: Sequence[float]) -> float:
+    """Return 1 if every right response scores above every wrong one, else 0: a tie is wrong.
+
+    Where all responses are right the label is a tie, and only equal scores agree with it.
+    """
+    wrong = [score for index, score in enumerate(scores) if index not in case.best]
+    if not wrong:
+        return float(len(set(scores)) == 1)
+    return float(min(scores[index] for index in case.best) > max(wrong))
+
+
 class Judge(Protocol):
     """Judge of a single case, shown in its given order: a model behind an API, or a person."""
 

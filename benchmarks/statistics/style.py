@@ -1,16 +1,14 @@
 """Dependence of scores on length and Markdown, over pairs with one right response; pure NumPy."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...judges.types import Case, Judgment
+from ...rm.data.text_style import markdown_marks
 
 TOLERANCE = 0.1
-FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
-MARKS = re.compile(r"^#{1,6}[ \t]|^[ \t]*(?:[-*+]|\d+[.)])[ \t]|\*\*[^*\n]+\*\*", re.MULTILINE)
 
 
 class StyleFacts(NamedTuple):
@@ -45,16 +43,6 @@ class Slopes(NamedTuple):
 
     length: float
     markdown: float
-
-
-def markdown_marks(text: str) -> int:
-    """Count headers, list items, bold words and blocks of code; the contents of a block of code are not counted.
-
-    >>> markdown_marks("# Title\\n- **one**\\n- two\\n```python\\n# no header\\n```")
-    5
-    """
-    rest, blocks = FENCED.subn("", text)
-    return blocks + len(MARKS.findall(rest))
 
 
 def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tolerance: float = TOLERANCE) -> Matched:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...judges.types import Case, Judgment
+from ...judges.types import Case, Judgment, strictly_best
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import DataError
@@ -15,17 +15,6 @@ from ..baselines import Baseline, baselines_for
 from ..statistics.cluster_bootstrap import Cells
 
 Parse = Callable[[Mapping[str, Any]], Case]
-
-
-def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """Return 1 if every right response scores above every wrong one, else 0: a tie is wrong.
-
-    Where all responses are right the label is a tie, and only equal scores agree with it.
-    """
-    wrong = [score for index, score in enumerate(scores) if index not in case.best]
-    if not wrong:
-        return float(len(set(scores)) == 1)
-    return float(min(scores[index] for index in case.best) > max(wrong))
 
 
 class StrictSuite:

@@ -16,7 +16,7 @@ from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.cdrrm.generator import rubric_json
 from ...judges.cdrrm.requests import read_part
 from ...judges.rubrics.rubric import Rubric, Rule
-from ..statistics.style import markdown_marks
+from ...rm.data.text_style import markdown_marks
 from .checks import CHECKS, demanded
 
 CRITERIA = {check.criterion: check for check in CHECKS.values()}

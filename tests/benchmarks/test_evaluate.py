@@ -14,11 +14,10 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     share_interval,
     weighted,
 )
-from rewardlab.benchmarks.suites._suite import strictly_best
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.judges.kinds.reward_model import RewardScorer
-from rewardlab.judges.types import Case, Comparison, Judgment
+from rewardlab.judges.types import Case, Comparison, Judgment, strictly_best
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn

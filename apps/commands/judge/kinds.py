@@ -12,6 +12,8 @@ from ....judges.backends.chat import Chat
 from ....judges.judge import RubricSource
 from ....judges.kinds.checklist import Question
 from ....judges.kinds.pointwise import LevelsSource
+from ....judges.kinds.route.guideline import Guideline
+from ....judges.kinds.route.rule import Rule, load_rule
 from ....judges.prompting import GREEDY, PROMPTS, Sampling
 from ....judges.rubrics import scoring as rubric_score
 from ....judges.rubrics.formats import Levels
@@ -19,7 +21,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import BatchJudge
 from ....rm.errors import UsageError, did_you_mean
 from ....rm.registry import load
-from ...settings.specs import build, named, parse_spec
+from ...settings.specs import build, named, parse_spec, typed_arguments
 from ..rubrics.files import open_levels, open_rubric, read_checklist
 from .settings import JudgeConfig
 
@@ -64,7 +66,7 @@ def open_judges(
             judges += [open_judge(source, chat, given, name=f"{short} {name}") for short, chat in chats.items()]
         else:
             judges.append(_called(_without_chat(source, given.loading), name if source != text else ""))
-    return [joined(together, judges)] if together else judges
+    return [joined(together, judges, chats, given.loading)] if together else judges
 
 
 def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> BatchJudge:
@@ -117,7 +119,12 @@ def _reward_model(model: str, objective: str | None = None, **loading: Any) -> A
     return open_scorer(model, objective=objective, **loading)
 
 
-def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:
+def joined(
+    text: str,
+    judges: Sequence[BatchJudge],
+    chats: Mapping[str, Chat] = MappingProxyType({}),
+    loading: Mapping[str, Any] = MappingProxyType({}),
+) -> BatchJudge:
     """Several judges as one: a kind that takes a list of judges, or as many as it takes one by one."""
     name, source = named(text)
     parameters = signature(load(KINDS, parse_spec(source).name)).parameters
@@ -125,12 +132,53 @@ def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:
         parameter_name for parameter_name, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD
     ]
     if not positional or "chat" in positional or "model" in positional:
-        raise UsageError(f"--together joins judges, and '{source}' does not; it is panel, cascade or consistent")
+        raise UsageError(f"--together joins judges, and '{source}' does not; it is panel, cascade, route or consistent")
+    given: dict[str, Any] = {"name": name}
     if len(positional) == 1:
-        return build(KINDS, source, name=name, **{positional[0]: judges})
+        return build(KINDS, source, **given, **{positional[0]: judges})
     if len(positional) != len(judges):
         raise UsageError(
             f"{source} joins {len(positional)} judges ({', '.join(positional)}) and there are {len(judges)}: "
             f"{', '.join(judge.name for judge in judges) or 'none'}"
         )
-    return build(KINDS, source, name=name, **dict(zip(positional, judges, strict=True)))
+    if "rule" in parameters:
+        source, opened = open_routing(source, chats, loading)
+        given |= opened
+    return build(KINDS, source, **given, **dict(zip(positional, judges, strict=True)))
+
+
+# ---- routing ----
+
+
+def open_routing(source: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Open the rule and the reward model that a routing judge names; return its source without them, and the two."""
+    spec = parse_spec(source)
+    rest = {name: value for name, value in spec.arguments.items() if name not in ("rule", "reward_model")}
+    if "rule" not in spec.arguments:
+        raise UsageError(f"{source}: name the rule, as in route(rule=guideline, threshold=0.5) or route(rule=FOLDER)")
+    opened: dict[str, Any] = {"rule": open_rule(spec.arguments["rule"], chats, loading)}
+    if "reward_model" in spec.arguments:
+        opened["reward_model"] = _reward_model(spec.arguments["reward_model"], **loading).model
+    return f"{spec.name}({', '.join(f'{name}={value}' for name, value in rest.items())})", opened
+
+
+def open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> Rule:
+    """Open a routing rule: the folder of a fitted one, or `guideline`, which asks `model` or else the first model."""
+    if text.partition("(")[0].strip() != Guideline.name:
+        return _fitted_rule(text, **loading)
+    if not chats:
+        raise UsageError("a guideline asks a language model; name one with --endpoint and --model, or with --local")
+    arguments = typed_arguments(text, Guideline)
+    model = arguments.pop("model", next(iter(chats)))
+    if model not in chats:
+        raise UsageError(f"{text}: no model '{model}'; {did_you_mean(model, chats)}")
+    if unknown := [name for name in arguments if name not in ("longest", "prompt")]:
+        raise UsageError(f"{text}: no argument '{unknown[0]}'; there is model, longest, prompt")
+    _check_prompt(text, arguments.get("prompt", "route"))
+    return Guideline(chats[model], **arguments)
+
+
+@cache
+def _fitted_rule(folder: str, **loading: Any) -> Rule:
+    """Loaded once, for the dry run and the run."""
+    return load_rule(folder, **loading)

@@ -18,6 +18,7 @@ from ....benchmarks.suites.pairs import Pairs, as_cases
 from ....benchmarks.types import Suite
 from ....judges.audit.measures import comparison_flips, first_credits
 from ....judges.case_rows import parse_case
+from ....judges.kinds.route import routing_counts
 from ....judges.types import Case, Judgment
 from ....rm.data.pairs import collect, parse_pair
 from ....rm.errors import DataError
@@ -92,6 +93,8 @@ class Account(NamedTuple):
     completion_tokens: int
     seconds: float
     cost: float
+    routes: Mapping[str, int] = {}
+    """Counts of `routing_counts`; empty where nothing was routed."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -120,6 +123,7 @@ class Account(NamedTuple):
             f"{facts['best']:.1%}."
             + (f" Abstentions: {reasons}." if reasons else "")
             + self._order_sentence()
+            + self._routes_sentence()
             + f" {self.requests:,} requests, "
             f"{self.prompt_tokens:,} + {self.completion_tokens:,} tokens, cost {self.cost:.4g}."
         )
@@ -131,6 +135,18 @@ class Account(NamedTuple):
             ("First-position rate", self.first, "comparisons"),
         ]
         return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
+
+    def _routes_sentence(self) -> str:
+        """State how many cases went to the strong judge, and how many for want of a choice; empty without a route."""
+        if not self.routes:
+            return ""
+        strong, routed, undecided = (self.routes[name] for name in ("to_strong", "routed", "undecided"))
+        return f" {strong} of {routed} cases went to the strong judge, {undecided} of them because the rule chose none."
+
+
+def _routes(judgments: Sequence[Judgment]) -> dict[str, int]:
+    counts = routing_counts(judgments)
+    return counts if counts["routed"] else {}
 
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
@@ -148,6 +164,7 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         completion_tokens=sum(judgment.tokens[1] for judgment in judgments),
         seconds=sum(judgment.seconds for judgment in judgments),
         cost=sum(judgment.cost for judgment in judgments),
+        routes=_routes(judgments),
     )
 
 

@@ -99,8 +99,10 @@ class JudgeConfig:
         default_factory=lambda: ["pairwise"],
     )
     together: str | None = setting(
-        "Combine all judges into one: 'panel(how=majority)', consistent, or 'cascade(gap=0.5)' of a cheap and a strong "
-        "judge.",
+        "Combine all judges into one: 'panel(how=majority)', consistent, or of a cheap and a strong judge "
+        "'cascade(gap=0.5)', or 'route(rule=guideline, threshold=0.5)', which chooses one before asking. A rule is "
+        "guideline or the folder of a fitted one; budget=0.3 in place of a threshold sends that share of the cases to "
+        "the strong judge, and reward_model=FOLDER lets the rule read its margin.",
         default=None,
     )
     rubric: str | None = setting(

@@ -135,6 +135,37 @@ def test_judges_together_are_one_judge(judge, tmp_path):
     assert code == 0 and facts["models"]["strong"]["calls"] == 0 and facts["models"]["cheap"]["calls"] == 16, err
 
 
+def test_a_routing_judge_chooses_by_a_guideline_before_it_asks(judge):
+    """Questions 0 to 2 go to the strong judge, 6 and 7 for want of a choice."""
+
+    def answer(asked):
+        if not shown(asked, "metadata"):
+            return longer(asked)
+        number = int(shown(asked, "instruction").split()[-1])
+        return "Hard to say." if number > 5 else json.dumps({"choice": "STRONG" if number < 3 else "CHEAP"})
+
+    routed = ("--together", "mixed=route(rule=guideline(model=small), threshold=0.5)")
+    with ChatServer(answer=answer) as world:
+        code, facts, err, folder = judge(*routed, at=world, model=("small", "large"))
+        assert code == 0, err
+        assert facts["judges"]["mixed"]["routes"] == {"routed": 8, "to_strong": 5, "undecided": 2}
+        assert facts["models"]["large"]["calls"] == 2 * 5 and facts["models"]["small"]["calls"] == 8 + 2 * 3
+        assert "5 of 8 cases went to the strong judge, 2 of them because" in (folder / "report.md").read_text()
+        rows = pq.read_table(folder / "judgments.parquet").to_pylist()
+        assert {row["criteria"][0]["name"] for row in rows} == {"routed"} and rows[0]["orders"][0] == []
+        code, facts, err, _ = judge(*routed, "--dry_run", at=world, model=("small", "large"))
+        assert code == 0 and facts["models"]["small"]["calls"] == 8, err
+    for words, message in (
+        ("route(threshold=0.5)", "name the rule, as in route(rule=guideline"),
+        ("route(rule=guideline)", "a threshold or a budget in [0, 1]"),
+        ("route(rule=guideline(model=smal), threshold=0.5)", "no model 'smal'; did you mean 'small'?"),
+        ("route(rule=guideline(long=5), threshold=0.5)", "no argument 'long'; there is model, longest, prompt"),
+        ("route(rule=none/here, threshold=0.5)", "no routing rule"),
+    ):
+        code, _, err, folder = judge("--together", words, model=("small", "large"), output="refused")
+        assert code in (2, 3) and message in err and not folder.exists(), err
+
+
 def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
     """`short 1` has seven letters and meets nothing; by case, the case without a rubric is an abstention."""
     rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}

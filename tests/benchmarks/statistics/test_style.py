@@ -5,12 +5,12 @@ import pytest
 from rewardlab.benchmarks.baselines import all_baselines, baselines_for, longest, majority
 from rewardlab.benchmarks.statistics.style import (
     balanced_accuracy,
-    markdown_marks,
     matched_accuracy,
     style_facts,
     style_slopes,
 )
 from rewardlab.judges.types import Case, Judgment
+from rewardlab.rm.data.text_style import markdown_marks
 from rewardlab.rm.types import user_turn
 
 
@@ -61,21 +61,6 @@ def test_what_cannot_be_told_is_not_a_number():
     for slopes in (style_slopes(step, step, 2 * step), style_slopes(np.zeros(3), step, step**2)):
         assert np.isnan(slopes).all()
     assert np.isnan(style_slopes(*np.zeros((3, 0)))).all()
-
-
-@pytest.mark.parametrize(
-    "text, marks",
-    [
-        ("plain, 2 * 3 - 1 and # no header", 0),
-        ("# a\n### b\n#no space", 2),
-        ("- a\n  * b\n+ c\n1. d\n12) e\n-no space", 5),
-        ("**a** and **b c**, not ** alone", 2),
-        ("- **a**", 2),
-        ("```python\n# comment\n- x\n```\nthen\n```\nleft open\n# y", 2),
-    ],
-)
-def test_markdown_marks_by_hand(text, marks):
-    assert markdown_marks(text) == marks
 
 
 # ---- scorers whose habits are known ----

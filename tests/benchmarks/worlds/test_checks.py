@@ -5,7 +5,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.statistics.style import markdown_marks
 from rewardlab.benchmarks.worlds.checks import CHECKS, broken, demanded, satisfied
 from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of, stated_rules, utility
 from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher, Teacher
@@ -28,6 +27,7 @@ from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule
 from rewardlab.judges.cdrrm.synthesise import sides, synthesise
 from rewardlab.judges.rubrics.rubric import Rubric, Rule
 from rewardlab.judges.rubrics.rubric import render as render_rubric
+from rewardlab.rm.data.text_style import markdown_marks
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import content_hash, prompt_text, user_turn
 

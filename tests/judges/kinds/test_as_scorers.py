@@ -13,6 +13,8 @@ from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.panel import panel
 from rewardlab.judges.kinds.pointwise import pointwise
 from rewardlab.judges.kinds.reward_model import reward_model
+from rewardlab.judges.kinds.route import route
+from rewardlab.judges.kinds.route.guideline import Guideline
 from rewardlab.judges.kinds.rubric import rubric
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Case, Reason
@@ -25,7 +27,7 @@ from tests.judges.kinds.asking import by_length, longer, shown
 
 def test_every_file_is_a_kind_with_its_name():
     assert names("judges.kinds") == [
-        "cascade", "checklist", "consistent", "pairwise", "panel", "pointwise", "reward_model", "rubric",
+        "cascade", "checklist", "consistent", "pairwise", "panel", "pointwise", "reward_model", "route", "rubric",
     ]  # fmt: skip
     for name in names("judges.kinds"):
         factory = load("judges.kinds", name)
@@ -83,7 +85,8 @@ def test_every_kind_scores_a_benchmark_unchanged():
         panel([compared, rated]),
         cascade(compared, rated, gap=0.5),
         consistent(rated, compared),
+        route(compared, rated, rule=Guideline(scripted(lambda ask: "Decision: CHEAP")), threshold=0.5),
     ]
     report = evaluate(pairs(), suite_cases(12), scorers, samples=20).report
     values = {row.scorer: (row.overall.value, row.unscored) for row in report.rows}
-    assert len(values) == 8 and set(values.values()) == {(1.0, 0)}
+    assert len(values) == 9 and set(values.values()) == {(1.0, 0)}

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ......judges.kinds.route import ROUTED
 from ......judges.parsing.grammars import LABELS
 from ......judges.parsing.statements import NoVerdict
 from ......judges.parsing.verdicts import pair_verdict
@@ -145,7 +146,7 @@ def grounds_html(grounds_: Grounds, answers: Sequence[str]) -> str:
 def _criteria_html(grounds_: Grounds, answers: int) -> str:
     names = dict.fromkeys(criterion.name for criterion in grounds_.criteria)
     by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds_.criteria}
-    marks = any(criterion.evidence for criterion in grounds_.criteria)
+    marks = any(criterion.evidence for criterion in grounds_.criteria if criterion.name != ROUTED)
     head = "".join(f'<th scope="col">Response {index + 1}</th>' for index in range(answers))
     rows = "".join(
         f'<tr><th scope="row">{shown(name)}</th>'
@@ -161,6 +162,8 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
     """A mark with its evidence; a number where values are scores on scales of their own."""
     if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
+    if criterion.name == ROUTED:
+        return f'<td class="verdict">{number(criterion.value)} {shown(criterion.evidence, 400)}</td>'
     if not marks:
         return f"<td>{number(criterion.value)}</td>"
     stray = "" if criterion.quoted else ' <span class="wrong">(is not in the response)</span>'

@@ -50,6 +50,13 @@ def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
     assert "2 requests" in page and "tokens" in page
 
 
+def test_the_choice_of_a_routing_judge_is_a_number_with_its_sentence_and_no_quotation():
+    said = (Criterion(1, "routed", 1.0, "strong judge, by the guideline: It is long."), Criterion(0, "small", 0.25))
+    page = views.grounds_html(views.Grounds(said, "", (), (), 0, 0, 0.0, 0.0), ["one", "two"])
+    assert '<td class="verdict">1 strong judge, by the guideline: It is long.</td>' in page
+    assert "is not in the response" not in page and "<td>0.25</td>" in page and "not met" not in page
+
+
 def test_nothing_is_kept_for_other_scorers_and_in_other_runs(folder, tmp_path):
     assert views.grounds(folder, "shortest", "c1") is None
     assert views.grounds(tmp_path, RUBRIC, "c1") is None

@@ -1,0 +1,117 @@
+"""Routing judge: chooses between a cheap and a strong judge before either is asked."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....rm.errors import UsageError
+from ....rm.models._uncertain import UncertainRewardModel
+from ....rm.types import RewardModel, content_hash, prompt_text
+from ...judge import Judging, merged
+from ...types import BatchJudge, Case, Criterion, Judgment
+from .features import case_features
+from .rule import Need, Rule
+
+ROUTED = "routed"
+"""Name of the criterion with the probability (NaN: the rule had none) and the sentence that explains the choice."""
+
+
+def route(
+    cheap: BatchJudge,
+    strong: BatchJudge,
+    *,
+    rule: Rule,
+    threshold: float | None = None,
+    budget: float | None = None,
+    reward_model: RewardModel | None = None,
+    name: str = "",
+) -> Judging:
+    """The strong judge's scores where its need p_i is high, else the cheap judge's; each case asks and pays one judge.
+
+    strong_i = [p_i >= threshold], or the floor(budget · N) of the N cases of a call with the highest p_i; exactly one
+    of both is set, in [0, 1]. p_i is the rule's P(the strong judge is needed) from metadata, prompt and, where a
+    `reward_model` is given, its margin and spread. A case without p_i goes to the strong judge, also beyond the budget.
+    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235), which
+    decides before asking, unlike a cascade (as in Self-Route), which asks the cheap judge first.
+    """
+    given = [(word, value) for word, value in (("threshold", threshold), ("budget", budget)) if value is not None]
+    if len(given) != 1 or not 0 <= given[0][1] <= 1:
+        raise UsageError(
+            f"a routing judge has a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
+        )
+    _check_rewards(rule, reward_model)
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        needs = rule(case_features(cases, reward_model))
+        to_strong = chosen(cases, [need.probability for need in needs], threshold, budget)
+        judged: dict[int, Judgment] = {}
+        for word, asked, indices in (
+            ("cheap", cheap, np.flatnonzero(~to_strong)),
+            ("strong", strong, np.flatnonzero(to_strong)),
+        ):
+            judgments = asked([cases[index] for index in indices]) if len(indices) else []
+            for index, judgment in zip(indices, judgments, strict=True):
+                judged[index] = _routed(cases[index], judgment, needs[index], f"{word} judge, by the {rule.name}")
+        return [judged[index] for index in range(len(cases))]
+
+    settings = {
+        "kind": "route",
+        "cheap": cheap.contract or cheap.name,
+        "strong": strong.contract or strong.name,
+        "rule": rule.contract,
+        "threshold": threshold,
+        "budget": budget,
+        "reward_model": reward_model.contract.hash() if reward_model else None,
+    }
+    return Judging(name or f"{cheap.name} or {strong.name}", settings, judge)
+
+
+def _check_rewards(rule: Rule, reward_model: RewardModel | None) -> None:
+    if rule.needs and reward_model is None:
+        raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
+    if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
+        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
+
+
+def chosen(
+    cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
+) -> np.ndarray:
+    """Return which cases [N] go to the strong judge. Of equal probabilities a hash of the case decides, not its index.
+
+    >>> cases = [Case(str(i), (), ("a", "b")) for i in range(4)]
+    >>> chosen(cases, [0.2, 0.9, float("nan"), 0.4], 0.5, None).tolist()
+    [False, True, True, False]
+    >>> chosen(cases, [0.2, 0.9, float("nan"), 0.4], None, 0.5).tolist()
+    [False, True, True, False]
+    """
+    p = np.array(probabilities, np.float64)
+    unknown = np.isnan(p)
+    if threshold is not None:
+        return unknown | (p >= threshold)
+    first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], _coin(cases[index])))
+    to_strong = unknown.copy()
+    to_strong[first[: math.floor((budget or 0.0) * len(cases) + 1e-9)]] = True
+    return to_strong
+
+
+def _coin(case: Case) -> str:
+    return content_hash([prompt_text(case.prompt), *case.answers])
+
+
+def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:
+    """Return the judgment with the choice, its explanation and the cost of the rule's request."""
+    parts = [judgment] if need.request is None else [need.request, judgment]
+    index = judgment.scores.index(max(judgment.scores)) if judgment.scores else 0
+    criterion = Criterion(index, ROUTED, need.probability, f"{choice}: {need.reason}")
+    return merged(case, judgment.scores or judgment.abstained, parts, [criterion])
+
+
+def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:
+    """Count the routed judgments, those of the strong judge, and those for which the rule had no probability."""
+    routed = [criterion for judgment in judgments for criterion in judgment.criteria if criterion.name == ROUTED]
+    return {
+        "routed": len(routed),
+        "to_strong": sum(criterion.evidence.startswith("strong judge") for criterion in routed),
+        "undecided": sum(math.isnan(criterion.value) for criterion in routed),
+    }

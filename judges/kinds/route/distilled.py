@@ -1,0 +1,95 @@
+"""Routing by a small sequence classifier that was trained on labels or on the decisions of a guideline."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....rm.errors import DataError
+from ....rm.types import Example
+from .features import REWARDS, CaseFeatures, described
+from .rule import Need, save_rule
+
+if TYPE_CHECKING:
+    from ....rm.models.scalar import ScalarRewardModel
+    from ....rm.training.trainer import RewardArguments
+
+
+class Distilled:
+    """p = r(prompt, metadata) clipped to [0, 1], r the output of a sequence classifier fitted by squared error.
+
+    min E (r - z)² is the Brier score, so that r estimates P(z = 1). z are decisions of a guideline, which a small model
+    then takes over (Pre-Route, arXiv:2605.10235), or labels (`strong_needed`). A scalar reward model is the classifier;
+    the metadata stand in the place of the completion.
+    """
+
+    name = "distilled"
+
+    def __init__(self, model: "ScalarRewardModel", needs: Sequence[str] = ()):
+        self.model, self.needs, self.contract = model, tuple(needs), model.contract.hash()
+
+    def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
+        """Return the probabilities; a case without a feature that was there in training has none."""
+        outputs = self.model.rate([metadata_example(each) for each in features])[:, 0].clip(0, 1)
+        return [self._need(each, float(p)) for each, p in zip(features, outputs, strict=True)]
+
+    def _need(self, features: CaseFeatures, probability: float) -> Need:
+        if missing := [name for name in self.needs if np.isnan(getattr(features, name))]:
+            return Need(float("nan"), f"The case has no {missing[0]}.")
+        return Need(probability, f"A small classifier reads {probability:.2f} from the prompt and its metadata.")
+
+    def save(self, folder: Path) -> None:
+        """Save the classifier as a reward model, and the settings of the rule."""
+        self.model.save(folder)
+        save_rule(folder, self.name, {"needs": self.needs})
+
+
+def metadata_example(features: CaseFeatures) -> Example:
+    """Return what the classifier reads: the prompt, and the metadata as its completion."""
+    return Example(features.case.prompt, described(features))
+
+
+def distil(
+    model: "ScalarRewardModel", features: Sequence[CaseFeatures], targets: np.ndarray, arguments: "RewardArguments"
+) -> Distilled:
+    """Train a classifier on targets z [N], or [N, K] for one output each, in [0, 1]; NaN is an unknown target.
+
+    `arguments.per_device_train_batch_size` counts cases. Raises DataError if only some cases have a margin or a spread.
+    """
+    from ....rm.data.scored_rows import ScoredCompletion
+    from ....rm.losses.bradley_terry import bradley_terry
+    from ....rm.training.multi_objective_task import ObjectivesTask, encode_scored
+    from ....rm.training.trainer import RewardTrainer
+
+    names = model.contract.objectives
+    rated = [
+        ScoredCompletion(str(index), metadata_example(each), dict(zip(names, np.atleast_1d(target), strict=True)))
+        for index, (each, target) in enumerate(zip(features, targets, strict=True))
+    ]
+    task = ObjectivesTask({name: bradley_terry() for name in names})
+    rows = encode_scored(model.encoder, rated, names).rows
+    task.check(rows)
+    needs = _known_rewards(features)
+    RewardTrainer(model, arguments, task, rows).train()
+    return Distilled(model, needs)
+
+
+def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
+    """Return which of margin and spread all cases have."""
+    known = {name: sum(np.isfinite(getattr(each, name)) for each in features) for name in REWARDS}
+    if partly := [name for name, count in known.items() if 0 < count < len(features)]:
+        raise DataError(
+            f"{known[partly[0]]} of {len(features)} cases have a {partly[0]}; leave the others out, or the reward model"
+        )
+    return [name for name, count in known.items() if count]
+
+
+def load_distilled(folder: Path, settings: Mapping[str, Any], *, trust_remote_code: bool = False) -> Distilled:
+    """Load a saved classifier."""
+    from ....rm.models.scalar import scalar
+
+    needs = settings.get("needs")
+    if not isinstance(needs, list) or {*needs} - {*REWARDS}:
+        raise DataError(f"{folder}: 'needs' is a list of {', '.join(REWARDS)}, got {needs!r}; train the rule again")
+    return Distilled(scalar(str(folder), trust_remote_code=trust_remote_code), needs)
