@@ -1,6 +1,6 @@
 """Design of studies: claims decided before the runs, number of seeds from a pilot, and the assessment of the claims."""
 
-from .assessment import Assessment, assess, assessment_facts, claims_figure, claims_table, study_facts
+from .assessment import Assessment, assess, assess_samples, assessment_facts, claims_figure, claims_table, study_facts
 from .claims import Claim, paired_differences, read_claims
 from .design import BUDGET, COMPLETIONS, Design, Pilot, design_markdown, plan_seeds
 
@@ -12,6 +12,7 @@ __all__ = [
     "Design",
     "Pilot",
     "assess",
+    "assess_samples",
     "assessment_facts",
     "claims_figure",
     "claims_table",

@@ -9,7 +9,15 @@ from scipy import stats
 
 from ....rm.errors import DataError
 from ...report import table
-from ...statistics.cluster_bootstrap import Estimate, formatted_p, holm, holm_levels, t_interval
+from ...statistics.cluster_bootstrap import (
+    Estimate,
+    bootstrap_p,
+    formatted_p,
+    holm,
+    holm_levels,
+    t_interval,
+    unrejected_interval,
+)
 from ...statistics.forest import Effect, forest
 from ...statistics.power import detectable_effect, look_levels, paired_sd
 from .claims import Claim
@@ -33,6 +41,8 @@ class Assessment(NamedTuple):
     detectable: float
     """Smallest effect that these seeds could show, by their own standard deviation."""
     significant: bool
+    items: int | None = None
+    """Number of clusters of items that were resampled; None if the test is over seeds."""
 
     @property
     def seeds(self) -> int:
@@ -124,13 +134,55 @@ def _t_test_p(differences: np.ndarray) -> float:
     return float(2 * stats.t.sf(abs(known.mean()) / error, len(known) - 1)) if len(known) > 1 else np.nan
 
 
+def assess_samples(
+    claims: Sequence[Claim],
+    differences: Mapping[str, np.ndarray],
+    samples: Mapping[str, np.ndarray],
+    items: int,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+) -> dict[str, Assessment]:
+    """Assess claims about a fixed set of items, whose uncertainty is that of the items and not of seeds.
+
+    `samples` [S] are bootstrap samples of a claim's difference over `items` clusters; `differences` its values by seed,
+    such as those of folds, whose mean is the effect. p is the bootstrap's, adjusted by Holm's method within the family;
+    the interval has the level of that test. The smallest detectable effect is (z_{1-α/2} + z_power) times the standard
+    deviation of the samples, α at that level.
+    """
+    assessed: dict[str, Assessment] = {}
+    for family in dict.fromkeys(claim.family for claim in claims):
+        members = [claim for claim in claims if claim.family == family]
+        p = np.array([bootstrap_p(samples[claim.name]) for claim in members])
+        for claim, level, adjusted in zip(members, holm_levels(p, alpha), holm(p), strict=True):
+            drawn, value = samples[claim.name], float(np.mean(differences[claim.name]))
+            quantiles = stats.norm.isf((1 - level) / 2) + stats.norm.ppf(power)
+            assessed[claim.name] = Assessment(
+                claim,
+                np.asarray(differences[claim.name], np.float64),
+                Estimate(value, *unrejected_interval(drawn, level)),
+                float(level),
+                float(adjusted),
+                float(quantiles * np.nanstd(drawn)),
+                bool(adjusted < alpha),
+                items,
+            )
+    return {claim.name: assessed[claim.name] for claim in claims}
+
+
 # ---- report ----
 
+SEEDS_NOTE = (
+    "Brackets are Student's intervals over seeds at the level of the claim's test; p is two-sided, adjusted for looks "
+    "and for the claims of its family (Holm)."
+)
+EQUIVALENT_NOTE = "Equivalent: the interval lies within ± the smallest effect of interest."
 
-def claims_table(assessments: Mapping[str, Assessment]) -> str:
-    """Return the table of all claims in Markdown, and a note on its intervals."""
-    header = ["claim", "metric", "arm minus control", "p", "seeds", "smallest effect of interest"]
-    header += ["smallest effect that these seeds show", "verdict"]
+
+def claims_table(assessments: Mapping[str, Assessment], *, unit: str = "seeds", note: str = SEEDS_NOTE) -> str:
+    """Return the table of all claims in Markdown, and a note on its intervals; `unit` names what was sampled."""
+    header = ["claim", "metric", "arm minus control", "p", unit, "smallest effect of interest"]
+    header += [f"smallest effect that these {unit} show", "verdict"]
     lines = [
         [
             f"`{name}`: {made.claim.claim}",
@@ -144,15 +196,12 @@ def claims_table(assessments: Mapping[str, Assessment]) -> str:
         ]
         for name, made in assessments.items()
     ]
-    note = (
-        "Brackets are Student's intervals over seeds at the level of the claim's test; p is two-sided, adjusted for "
-        "looks and for the claims of its family (Holm). Equivalent: the interval lies within ± the smallest effect of "
-        "interest."
-    )
-    return f"{table(header, lines, right={*header[2:7]})}\n\n{note}"
+    return f"{table(header, lines, right={*header[2:7]})}\n\n{note} {EQUIVALENT_NOTE}"
 
 
 def _seeds(made: Assessment) -> str:
+    if made.items is not None:
+        return str(made.items)
     missing = len(made.differences) - made.seeds
     return f"{made.seeds} ({missing} without a value)" if missing else str(made.seeds)
 

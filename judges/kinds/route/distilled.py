@@ -21,7 +21,7 @@ class Distilled:
 
     min E (r - z)² is the Brier score, so that r estimates P(z = 1). z are decisions of a guideline, which a small model
     then takes over (Pre-Route, arXiv:2605.10235), or labels (`strong_needed`). A scalar reward model is the classifier;
-    the metadata stand in the place of the completion.
+    the metadata are what it reads as the completion.
     """
 
     name = "distilled"

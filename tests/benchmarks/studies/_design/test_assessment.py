@@ -5,7 +5,15 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.studies._design import Claim, Design, assess, assessment_facts, claims_figure, claims_table
+from rewardlab.benchmarks.studies._design import (
+    Claim,
+    Design,
+    assess,
+    assess_samples,
+    assessment_facts,
+    claims_figure,
+    claims_table,
+)
 from rewardlab.rm.errors import DataError
 
 GAIN = np.array([0.1, 0.2, 0.3, 0.2])  # mean 0.2, t = 0.2 / (0.081650 / 2) = 4.8990, p = 0.016277
@@ -94,3 +102,21 @@ def test_the_table_the_figure_and_the_facts_show_every_claim():
     assert [len(panel.get_yticks()) for panel in claims_figure(made).axes] == [2]
     facts = json.loads(json.dumps(assessment_facts(made)))
     assert facts["a"]["verdict"] == "significantly better" and facts["a"]["decided"] == "2025-05-02"
+
+
+def test_claims_about_fixed_items_are_tested_by_their_bootstrap_samples():
+    drawn = np.random.default_rng(0).normal(0, 0.02, 3999)
+    values = {"a": np.array([0.09, 0.11]), "b": np.array([0.01, 0.01])}
+    samples = {"a": 0.1 + drawn, "b": 0.01 + drawn}
+    made = assess_samples([claim("a"), claim("b")], values, samples, 350)
+    # the samples of a are all above 0: p = 2 / 4000, doubled by Holm; b has z = 0.5
+    assert made["a"].p == pytest.approx(0.001) and made["a"].level == pytest.approx(0.975)
+    assert made["b"].p == pytest.approx(0.617, abs=0.03)
+    assert made["a"].effect == pytest.approx((0.1, 0.1 - 2.2414 * 0.02, 0.1 + 2.2414 * 0.02), abs=2e-3)
+    assert made["a"].detectable == pytest.approx((2.2414 + 0.8416) * 0.02, rel=0.03)
+    assert [each.verdict for each in made.values()] == [
+        "significantly better",
+        "no significant difference: inconclusive",
+    ]
+    table = claims_table(made, unit="questions", note="Resampled.")
+    assert "| questions |" in table and "| 350 |" in table and "Resampled. Equivalent:" in table
