@@ -21,6 +21,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import BatchJudge
 from ....rm.errors import UsageError, did_you_mean
 from ....rm.registry import load
+from ....rm.types import RewardModel
 from ...settings.specs import build, named, parse_spec, typed_arguments
 from ..rubrics.files import open_levels, open_rubric, read_checklist
 from .settings import JudgeConfig
@@ -119,6 +120,11 @@ def _reward_model(model: str, objective: str | None = None, **loading: Any) -> A
     return open_scorer(model, objective=objective, **loading)
 
 
+def open_reward_model(source: str, loading: Mapping[str, Any]) -> RewardModel:
+    """Open the reward model whose margin a routing rule reads."""
+    return _reward_model(source, **loading).model
+
+
 def joined(
     text: str,
     judges: Sequence[BatchJudge],
@@ -158,7 +164,7 @@ def open_routing(source: str, chats: Mapping[str, Chat], loading: Mapping[str, A
         raise UsageError(f"{source}: name the rule, as in route(rule=guideline, threshold=0.5) or route(rule=FOLDER)")
     opened: dict[str, Any] = {"rule": open_rule(spec.arguments["rule"], chats, loading)}
     if "reward_model" in spec.arguments:
-        opened["reward_model"] = _reward_model(spec.arguments["reward_model"], **loading).model
+        opened["reward_model"] = open_reward_model(spec.arguments["reward_model"], loading)
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in rest.items())})", opened
 
 

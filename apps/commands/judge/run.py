@@ -17,13 +17,16 @@ from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import data_hash, log, log_report, run_folder, trust, write_manifest
 from .audit import audit_judges, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
+from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
 from .settings import ChatConfig, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
-    """Judge cases and write the run folder, or report the estimated cost."""
+    """Judge cases and write the run folder, or report the estimated cost; with --fit_route fit a routing probe."""
+    if config.fit_route:
+        return fit_route(config, trust(chats))
     started = time.time()
     chats.validate()
     suite = open_suite(config)

@@ -143,7 +143,23 @@ class JudgeConfig:
         f"For the audit: how scores are converted to probabilities, to measure calibration: {' or '.join(CHANCES)}.",
         default=None,
     )
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    fit_route: list[str] = setting(
+        "Instead of judging, fit a routing probe to two finished runs on the same cases, the cheap judge's first; each "
+        "is RUN, or RUN:JUDGE where a run has several judges. The output is a rule: --together 'route(rule=OUTPUT)'.",
+        group="Routing",
+        default_factory=list,
+    )
+    encoder: str = setting(
+        "For the probe: a frozen encoder, folder or Hub id, whose hidden states of the prompt it reads beside the "
+        "metadata.",
+        default="",
+    )
+    fit_reward_model: str = setting(
+        "For the probe: a reward model whose margin it reads, and whose spread if it has members.", default=""
+    )
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "What to do with a row that cannot be used.", group="Run", default="refuse"
+    )
     on_fault: Literal["stop", "abstain"] = setting(
         "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
         default="stop",
@@ -155,6 +171,7 @@ class JudgeConfig:
 
     def __post_init__(self):
         self.data, self.kind, self.names = as_list(self.data), as_list(self.kind), as_list(self.names)
+        self.fit_route = as_list(self.fit_route)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
@@ -163,6 +180,10 @@ class JudgeConfig:
             given("output", self.output)
         one_of("score", self.score, SCORES)
         one_of("chance", self.chance or CHANCES[0], CHANCES)
+        if self.fit_route and len(self.fit_route) != 2:
+            raise UsageError(f"--fit_route is the cheap and the strong judge's run, got {len(self.fit_route)}")
+        if not self.fit_route and (unread := [name for name in ("encoder", "fit_reward_model") if getattr(self, name)]):
+            raise UsageError(f"--{unread[0]} is for a probe; add --fit_route CHEAP STRONG, or leave it out")
         if not self.audit and (unread := [name for name in ("names", "other_author", "chance") if getattr(self, name)]):
             raise UsageError(f"--{unread[0]} is for an audit; add --audit, or leave it out")
         if self.other_author and not self.names:

@@ -31,8 +31,12 @@ class Distilled:
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
         """Return the probabilities; a case without a feature that was there in training has none."""
-        outputs = self.model.rate([metadata_example(each) for each in features])[:, 0].clip(0, 1)
-        return [self._need(each, float(p)) for each, p in zip(features, outputs, strict=True)]
+        probabilities = self.outputs(features)[:, 0].clip(0, 1)
+        return [self._need(each, float(p)) for each, p in zip(features, probabilities, strict=True)]
+
+    def outputs(self, features: Sequence[CaseFeatures]) -> np.ndarray:
+        """Return the classifier's outputs [N, K], of which the first is the probability before it is clipped."""
+        return self.model.rate([metadata_example(each) for each in features])
 
     def _need(self, features: CaseFeatures, probability: float) -> Need:
         if missing := [name for name in self.needs if np.isnan(getattr(features, name))]:

@@ -166,6 +166,36 @@ def test_a_routing_judge_chooses_by_a_guideline_before_it_asks(judge):
         assert code in (2, 3) and message in err and not folder.exists(), err
 
 
+def test_a_probe_is_fitted_to_two_judges_of_a_run_and_routes(judge, capsys, tmp_path):
+    """The small judge is wrong about code, and only there: the probe sends code to the large one."""
+    rows = [row | {"prompt": f"{'Python' if n % 2 else 'A tale'} {n}?"} for n, row in enumerate(lengths(24))]
+    data = write(tmp_path / "mixed.jsonl", rows)
+
+    def small_is_wrong(asked):
+        right = json.loads(longer(asked))["winner"]
+        wrong = asked["model"] == "small" and "Python" in shown(asked, "instruction")
+        return json.dumps({"winner": {"A": "B", "B": "A"}[right] if wrong else right})
+
+    with ChatServer(answer=small_is_wrong) as world:
+        code, facts, err, run = judge(at=world, model=("small", "large"), data=data)
+        assert code == 0 and facts["judges"]["small pairwise"]["accuracy"] == 0.5, err
+        fit = ("judge", "--fit_route", f"{run}:small pairwise", f"{run}:large pairwise", "--output")
+        code, facts, err = call(capsys, *fit, tmp_path / "probe")
+        assert code == 0 and (facts["cases"], facts["needed"]) == (24, 12), err
+        together = f"mixed=route(rule={tmp_path / 'probe'}, budget=0.5)"
+        code, facts, err, _ = judge("--together", together, at=world, model=("small", "large"), data=data, output="two")
+    assert code == 0 and facts["judges"]["mixed"]["accuracy"] == 1.0, err
+    assert facts["judges"]["mixed"]["routes"] == {"routed": 24, "to_strong": 12, "undecided": 0}
+    code, _, err = call(capsys, "judge", "--fit_route", run, run, "--output", tmp_path / "no")
+    assert code == 2 and "write RUN:JUDGE with one of the run's judges: small pairwise, large pairwise" in err
+    for words, message in (
+        (["--fit_route", run], "--fit_route is the cheap and the strong judge's run, got 1"),
+        (["--encoder", "e"], "--encoder is for a probe; add --fit_route CHEAP STRONG"),
+    ):
+        code, _, err = call(capsys, "judge", *words, "--output", tmp_path / "no")
+        assert code == 2 and message in err
+
+
 def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
     """`short 1` has seven letters and meets nothing; by case, the case without a rubric is an abstention."""
     rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}

@@ -116,7 +116,7 @@ def test_claims_about_fixed_items_are_tested_by_their_bootstrap_samples():
     assert made["a"].detectable == pytest.approx((2.2414 + 0.8416) * 0.02, rel=0.03)
     assert [each.verdict for each in made.values()] == [
         "significantly better",
-        "no significant difference: inconclusive",
+        "no significant difference: equivalent within the smallest effect",
     ]
     table = claims_table(made, unit="questions", note="Resampled.")
     assert "| questions |" in table and "| 350 |" in table and "Resampled. Equivalent:" in table

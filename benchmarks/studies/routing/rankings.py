@@ -1,0 +1,188 @@
+"""Rankings of the cases by every routing rule, cross-fitted over folds of questions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GroupKFold
+
+from ....judges.kinds.route.distilled import distil
+from ....judges.kinds.route.features import METADATA, CaseFeatures, case_features, feature_numbers
+from ....judges.kinds.route.probe import fit_logistic, fit_probe, open_embedder
+from ....rm.backbones.loading import small_config, small_tokenizer
+from ....rm.models.scalar import scalar_from_config
+from ....rm.training.trainer import RewardArguments
+from .._runs.job_cache import Arrays, Job
+from ..real_text_guides.models import TextBase, words
+from .judges import CHEAP, OTHER, REWARD_MODELS, Judged, Stored, judged
+
+FOLDS = 5
+RANDOM, ORACLE, CASCADE = "random", "oracle", "cascade"
+FITTED = (
+    "metadata", "TF-IDF", "hidden states", "distilled", "metadata, margin, spread", "planted feature",
+    "shuffled labels",
+)  # fmt: skip
+REWARD_FEATURES = ("margin", "spread")
+FLIPPED = 0.2
+"""Share of the cases in which the planted feature is not the label."""
+
+
+@dataclass(frozen=True)
+class PromptStates(Job):
+    """Mean hidden states [M, D] of the prompts in a small language model from scratch."""
+
+    data: Stored
+    base: TextBase
+    max_length: int = 256
+
+    def __str__(self) -> str:
+        return "hidden states of the prompts"
+
+    def work(self, cache: Path) -> Arrays:
+        """Save the model as an encoder, and return the states that a probe reads there."""
+        features = case_features(judged(self.data).cases)
+        with TemporaryDirectory() as folder:
+            self.base.load(cache).save_pretrained(folder)
+            words(self.base.data).save_pretrained(folder)
+            embedder = open_embedder(folder, max_length=self.max_length, cache=Path(folder) / "states.sqlite")
+            return {"states": embedder([each.prompt for each in features])}
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The distilled rule: a Qwen 3 from random weights."""
+
+    hidden: int = 64
+    layers: int = 2
+    vocabulary: int = 4096
+    max_length: int = 384
+    epochs: int = 4
+    learning_rate: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Rankings(Job):
+    """Priorities of all cases by the fitted rules, for every cheap judge, at one seed of the folds.
+
+    A case's priority comes from a rule that was fitted to the other folds, as its rank within its own fold, in [0, 1]:
+    probabilities of different folds are not comparable, since a fold with many positive cases leaves fewer to fit to.
+    """
+
+    libraries: ClassVar = ("torch", "transformers", "scikit-learn")
+    data: Stored
+    states: PromptStates
+    seed: int
+    classifier: Classifier = Classifier()
+
+    def __str__(self) -> str:
+        return f"rankings, folds of seed {self.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """Return rule -> priorities [cheap judges, M]."""
+        material, states = judged(self.data), self.states.result(cache)["states"]
+        ranked = {rule: np.full((len(CHEAP), len(material.cases)), np.nan) for rule in FITTED}
+        questions = [case.cluster for case in material.cases]
+        folds = GroupKFold(FOLDS, shuffle=True, random_state=self.seed).split(questions, groups=questions)
+        for fold, (train, held_out) in enumerate(folds):
+            draw = np.random.default_rng([self.seed, fold])
+            for rule, priorities in self._fold(material, states, train, held_out, draw).items():
+                ranked[rule][:, held_out] = [rankdata(row) / len(row) for row in priorities]
+        return ranked
+
+    def _fold(
+        self, material: Judged, states: np.ndarray, train: np.ndarray, held_out: np.ndarray, draw: np.random.Generator
+    ) -> Mapping[str, Sequence[np.ndarray]]:
+        """Return rule -> a row of the held-out cases' priorities for each cheap judge."""
+        features = [case_features_of(material, cheap) for cheap in CHEAP]
+        labels = [material.needed(cheap) for cheap in CHEAP]
+        prompts = [each.prompt for each in features[0]]
+        tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2).fit([prompts[index] for index in train])
+        word_values = tfidf.transform(prompts).toarray()
+
+        def probe(inputs: Sequence[str], shuffled: bool = False) -> list[np.ndarray]:
+            rows = []
+            for of_judge, needed in zip(features, labels, strict=True):
+                target = draw.permutation(needed[train]) if shuffled else needed[train]
+                fitted = fit_probe([of_judge[index] for index in train], target, inputs=inputs, seed=self.seed)
+                needs = fitted([of_judge[index] for index in held_out])
+                rows.append(np.array([need.probability for need in needs]))
+            return rows
+
+        def logistic(values: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
+            rows = []
+            for needed in labels:
+                inputs = values(needed)
+                groups = [prompts[index] for index in train]
+                linear, _ = fit_logistic(inputs[train], needed[train], groups, seed=self.seed)
+                rows.append(linear.terms(inputs[held_out]).sum(1))
+            return rows
+
+        metadata = feature_numbers(features[0])
+        return {
+            "metadata": probe(METADATA),
+            "TF-IDF": logistic(lambda _: word_values),
+            "hidden states": logistic(lambda _: states),
+            "distilled": [*self._distilled(features[0], np.stack(labels, axis=1), train, held_out)],
+            "metadata, margin, spread": probe((*METADATA, *REWARD_FEATURES)),
+            "planted feature": logistic(lambda needed: np.column_stack([metadata, flipped(needed, draw)])),
+            "shuffled labels": probe(METADATA, shuffled=True),
+        }
+
+    def _distilled(
+        self, features: Sequence[CaseFeatures], labels: np.ndarray, train: np.ndarray, held_out: np.ndarray
+    ) -> np.ndarray:
+        """Train one classifier with an output for every cheap judge; it reads prompt and metadata."""
+        how, shown = self.classifier, [each._replace(margin=np.nan, spread=np.nan) for each in features]
+        tokenizer = small_tokenizer([shown[index].prompt for index in train], how.vocabulary)
+        config = small_config(tokenizer, hidden=how.hidden, layers=how.layers)
+        model = scalar_from_config(config, tokenizer, objectives=CHEAP, max_length=how.max_length, seed=self.seed)
+        with TemporaryDirectory() as folder:
+            arguments = RewardArguments(
+                output_dir=folder,
+                num_train_epochs=how.epochs,
+                learning_rate=how.learning_rate,
+                per_device_train_batch_size=16,
+                warmup_steps=10,
+                save_strategy="no",
+                seed=self.seed,
+                use_cpu=True,
+                disable_tqdm=True,
+                logging_steps=1_000_000,
+            )
+            rule = distil(model, [shown[index] for index in train], labels[train].astype(float), arguments)
+        return rule.outputs([shown[index] for index in held_out]).T
+
+
+def case_features_of(material: Judged, cheap: str) -> list[CaseFeatures]:
+    """Return the features of the cases, with the margin of the other reward model and the spread over all three."""
+    margins, spread = np.abs(material.margins[OTHER[cheap]]), spreads(material)
+    return [
+        each._replace(margin=float(margin), spread=float(deviation))
+        for each, margin, deviation in zip(case_features(material.cases), margins, spread, strict=True)
+    ]
+
+
+def spreads(material: Judged) -> np.ndarray:
+    """Return the standard deviation [M] of the reward models' margins, each in its own standard deviations."""
+    return np.std([material.margins[name] for name in REWARD_MODELS], axis=0)
+
+
+def flipped(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return the labels with a share `FLIPPED` exchanged."""
+    return np.where(draw.random(len(labels)) < FLIPPED, 1 - labels, labels)
+
+
+def fixed_rankings(material: Judged) -> dict[str, np.ndarray]:
+    """Return the priorities [cheap judges, M] of the rules without a fit; random is one rank for all."""
+    return {
+        RANDOM: np.zeros((len(CHEAP), len(material.cases))),
+        ORACLE: np.stack([material.strong - material.cheap[cheap] for cheap in CHEAP]),
+        CASCADE: np.stack([-np.abs(material.margins[cheap]) for cheap in CHEAP]),
+        "margin of another model": np.stack([-np.abs(material.margins[OTHER[cheap]]) for cheap in CHEAP]),
+        "spread": np.stack([spreads(material)] * len(CHEAP)),
+    }
