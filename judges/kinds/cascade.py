@@ -13,7 +13,7 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
     """The cheap judge's scores where its best two differ by at least `gap`, else the strong judge's; both are paid for.
 
     An abstention of the cheap judge is unsure too; an abstention of the strong one stands. A criterion `escalated` with
-    the cheap judge's gap says where the strong one was asked. The idea is Pre-Route's (arXiv:2605.10235).
+    the cheap judge's gap says where the strong one was asked. `route` chooses before asking instead.
     """
     if not gap > 0:
         raise UsageError(f"the gap below which the strong judge is asked is a number > 0, got {gap}")

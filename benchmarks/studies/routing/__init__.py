@@ -15,7 +15,7 @@ from .judges import CHEAP, Judged, judged, stored
 from .rankings import CASCADE, FITTED, PromptStates, Rankings, fixed_rankings
 from .report import Measured, Results, curves_figure, text
 
-SEEDS = 5
+SEEDS = 3
 SAMPLES = 4000
 AREA, AT_HALF = "normalised area", "accuracy at half of the price"
 PRICE, CHEAP_PRICES, CLAIMED = 0.5, (0.01, 0.1, 0.3), 0.1

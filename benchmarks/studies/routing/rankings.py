@@ -60,8 +60,8 @@ class Classifier:
     hidden: int = 64
     layers: int = 2
     vocabulary: int = 4096
-    max_length: int = 384
-    epochs: int = 4
+    max_length: int = 256
+    epochs: int = 3
     learning_rate: float = 1e-3
 
 
@@ -101,7 +101,7 @@ class Rankings(Job):
         features = [case_features_of(material, cheap) for cheap in CHEAP]
         labels = [material.needed(cheap) for cheap in CHEAP]
         prompts = [each.prompt for each in features[0]]
-        tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2).fit([prompts[index] for index in train])
+        tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2, max_features=1000).fit([prompts[index] for index in train])
         word_values = tfidf.transform(prompts).toarray()
 
         def probe(inputs: Sequence[str], shuffled: bool = False) -> list[np.ndarray]:
