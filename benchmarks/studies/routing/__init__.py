@@ -1,5 +1,6 @@
 """Routing study: choosing between reward models and an LLM judge before asking, against a cascade, on JudgeBench."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,10 @@ from ...statistics.cluster_bootstrap import Draws, cluster_draws
 from ...statistics.routing import cascade_share, cost_curve, pre_route_share, sampled_areas
 from ...types import Log, Study
 from .._design import assess_samples, assessment_facts, claims_figure, paired_differences, read_claims
-from .._runs.job_cache import Arrays, run_jobs
+from .._runs.job_cache import run_jobs
 from ..real_text_guides.models import TextBase, corpus
 from .judges import CHEAP, Judged, judged, stored
-from .rankings import CASCADE, FITTED, PromptStates, Rankings, fixed_rankings
+from .rankings import CASCADE, FITTED, GROUP, PromptStates, Rankings, fixed_rankings, group_rankings
 from .report import Measured, Results, curves_figure, text
 
 SEEDS = 3
@@ -55,7 +56,10 @@ def routing(
         run_jobs(some, cache, workers, log)
     log("bootstrap")
     material = judged(source)
-    results = measure(material, [job.result(cache) for job in jobs], plan.samples, seed)
+    rankings = {rule: np.stack([job.result(cache)[rule] for job in jobs]) for rule in FITTED}
+    rankings |= {rule: ranked[None] for rule, ranked in fixed_rankings(material).items()}
+    rankings[GROUP] = group_rankings(material, [job.seed for job in jobs])
+    results = measure(material, rankings, plan.samples, seed)
     claims = read_claims("routing")
     samples = {
         claim.name: results.measured[claim.metric, claim.arm].mean_samples
@@ -68,18 +72,16 @@ def routing(
     return Study(text(material, results, assessments), [*source.files, *base.data.files], figures, {}, facts)
 
 
-def measure(material: Judged, fitted: list[Arrays], samples: int, seed: int) -> Results:
-    """Measure the areas of all rankings, and accuracies at a price, with bootstrap samples of questions."""
+def measure(material: Judged, rankings: Mapping[str, np.ndarray], samples: int, seed: int) -> Results:
+    """Measure the areas of rankings [F, cheap judges, M] by rule, and accuracies at a price, over questions."""
     draws = cluster_draws(np.array([case.cluster for case in material.cases]), samples, seed)
-    rankings = {rule: np.stack([arrays[rule] for arrays in fitted]) for rule in FITTED}
-    rankings |= {rule: fixed[None] for rule, fixed in fixed_rankings(material).items()}
     measured = {(AREA, rule): areas(material, ranked, draws) for rule, ranked in rankings.items()}
     for q in CHEAP_PRICES:
         name = AT_HALF if q == CLAIMED else f"{AT_HALF}, cheap judge {q:g}"
         for rule in PRICED:
             share = cascade_share(PRICE, q) if rule == CASCADE else pre_route_share(PRICE, q)
             measured[name, rule] = accuracies(material, rankings[rule], share, draws)
-    return Results(len(fitted), draws.clusters, rankings, measured)
+    return Results(max(map(len, rankings.values())), draws.clusters, rankings, measured)
 
 
 def areas(material: Judged, ranked: np.ndarray, draws: Draws) -> Measured:

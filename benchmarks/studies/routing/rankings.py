@@ -1,10 +1,10 @@
 """Rankings of the cases by every routing rule, cross-fitted over folds of questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -12,22 +12,22 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GroupKFold
 
 from ....judges.kinds.route.distilled import distil
-from ....judges.kinds.route.features import METADATA, CaseFeatures, case_features, feature_numbers
+from ....judges.kinds.route.features import METADATA, REWARDS, CaseFeatures, case_features, feature_numbers
 from ....judges.kinds.route.probe import fit_logistic, fit_probe, open_embedder
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.models.scalar import scalar_from_config
 from ....rm.training.trainer import RewardArguments
+from ...suites.judgebench import GROUPS
 from .._runs.job_cache import Arrays, Job
 from ..real_text_guides.models import TextBase, words
 from .judges import CHEAP, OTHER, REWARD_MODELS, Judged, Stored, judged
 
 FOLDS = 5
-RANDOM, ORACLE, CASCADE = "random", "oracle", "cascade"
+RANDOM, ORACLE, CASCADE, GROUP = "random", "oracle", "cascade", "group of the question"
 FITTED = (
     "metadata", "TF-IDF", "hidden states", "distilled", "metadata, margin, spread", "planted feature",
     "shuffled labels",
 )  # fmt: skip
-REWARD_FEATURES = ("margin", "spread")
 FLIPPED = 0.2
 """Share of the cases in which the planted feature is not the label."""
 
@@ -65,6 +65,38 @@ class Classifier:
     learning_rate: float = 1e-3
 
 
+class Fold(NamedTuple):
+    """Indices of the cases that rules are fitted to and of those that they rank."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+    seed: int
+
+    def probe(self, features: Sequence[CaseFeatures], needed: np.ndarray, inputs: Sequence[str]) -> np.ndarray:
+        """Fit a probe on named features; return the probabilities of the held-out cases."""
+        seen = [features[index] for index in self.train]
+        fitted = fit_probe(seen, needed[self.train], inputs=inputs, seed=self.seed)
+        return np.array([need.probability for need in fitted([features[index] for index in self.held_out])])
+
+    def logistic(self, inputs: np.ndarray, needed: np.ndarray, prompts: Sequence[str]) -> np.ndarray:
+        """Fit the same regression on inputs [M, F]; return the log-odds of the held-out cases without the bias."""
+        groups = [prompts[index] for index in self.train]
+        linear, _ = fit_logistic(inputs[self.train], needed[self.train], groups, seed=self.seed)
+        return linear.terms(inputs[self.held_out]).sum(1)
+
+    def tfidf(self, prompts: Sequence[str]) -> np.ndarray:
+        """Return TF-IDF of all prompts, with the most frequent 1,000 words of those that are fitted to."""
+        vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2, max_features=1000)
+        return vectorizer.fit([prompts[index] for index in self.train]).transform(prompts).toarray()
+
+
+def question_folds(material: Judged, seed: int) -> list[Fold]:
+    """Split the cases by question."""
+    questions = [case.cluster for case in material.cases]
+    splits = GroupKFold(FOLDS, shuffle=True, random_state=seed).split(questions, groups=questions)
+    return [Fold(train, held_out, seed) for train, held_out in splits]
+
+
 @dataclass(frozen=True)
 class Rankings(Job):
     """Priorities of all cases by the fitted rules, for every cheap judge, at one seed of the folds.
@@ -86,59 +118,40 @@ class Rankings(Job):
         """Return rule -> priorities [cheap judges, M]."""
         material, states = judged(self.data), self.states.result(cache)["states"]
         ranked = {rule: np.full((len(CHEAP), len(material.cases)), np.nan) for rule in FITTED}
-        questions = [case.cluster for case in material.cases]
-        folds = GroupKFold(FOLDS, shuffle=True, random_state=self.seed).split(questions, groups=questions)
-        for fold, (train, held_out) in enumerate(folds):
-            draw = np.random.default_rng([self.seed, fold])
-            for rule, priorities in self._fold(material, states, train, held_out, draw).items():
-                ranked[rule][:, held_out] = [rankdata(row) / len(row) for row in priorities]
+        for number, fold in enumerate(question_folds(material, self.seed)):
+            draw = np.random.default_rng([self.seed, number])
+            for rule, priorities in self._priorities(material, states, fold, draw).items():
+                ranked[rule][:, fold.held_out] = [rankdata(row) / len(row) for row in priorities]
         return ranked
 
-    def _fold(
-        self, material: Judged, states: np.ndarray, train: np.ndarray, held_out: np.ndarray, draw: np.random.Generator
+    def _priorities(
+        self, material: Judged, states: np.ndarray, fold: Fold, draw: np.random.Generator
     ) -> Mapping[str, Sequence[np.ndarray]]:
         """Return rule -> a row of the held-out cases' priorities for each cheap judge."""
         features = [case_features_of(material, cheap) for cheap in CHEAP]
         labels = [material.needed(cheap) for cheap in CHEAP]
-        prompts = [each.prompt for each in features[0]]
-        tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2, max_features=1000).fit([prompts[index] for index in train])
-        word_values = tfidf.transform(prompts).toarray()
-
-        def probe(inputs: Sequence[str], shuffled: bool = False) -> list[np.ndarray]:
-            rows = []
-            for of_judge, needed in zip(features, labels, strict=True):
-                target = draw.permutation(needed[train]) if shuffled else needed[train]
-                fitted = fit_probe([of_judge[index] for index in train], target, inputs=inputs, seed=self.seed)
-                needs = fitted([of_judge[index] for index in held_out])
-                rows.append(np.array([need.probability for need in needs]))
-            return rows
-
-        def logistic(values: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
-            rows = []
-            for needed in labels:
-                inputs = values(needed)
-                groups = [prompts[index] for index in train]
-                linear, _ = fit_logistic(inputs[train], needed[train], groups, seed=self.seed)
-                rows.append(linear.terms(inputs[held_out]).sum(1))
-            return rows
-
-        metadata = feature_numbers(features[0])
+        prompts, metadata = [each.prompt for each in features[0]], feature_numbers(features[0])
+        planted = [np.column_stack([metadata, flipped(needed, draw)]) for needed in labels]
+        shuffled = [_shuffled(needed, fold.train, draw) for needed in labels]
+        per_judge = [*zip(features, labels, strict=True)]
         return {
-            "metadata": probe(METADATA),
-            "TF-IDF": logistic(lambda _: word_values),
-            "hidden states": logistic(lambda _: states),
-            "distilled": [*self._distilled(features[0], np.stack(labels, axis=1), train, held_out)],
-            "metadata, margin, spread": probe((*METADATA, *REWARD_FEATURES)),
-            "planted feature": logistic(lambda needed: np.column_stack([metadata, flipped(needed, draw)])),
-            "shuffled labels": probe(METADATA, shuffled=True),
+            "metadata": [fold.probe(each, needed, METADATA) for each, needed in per_judge],
+            "TF-IDF": [fold.logistic(fold.tfidf(prompts), needed, prompts) for needed in labels],
+            "hidden states": [fold.logistic(states, needed, prompts) for needed in labels],
+            "distilled": [*self._distilled(features[0], np.stack(labels, axis=1), fold)],
+            "metadata, margin, spread": [fold.probe(each, needed, (*METADATA, *REWARDS)) for each, needed in per_judge],
+            "planted feature": [
+                fold.logistic(values, needed, prompts) for values, needed in zip(planted, labels, strict=True)
+            ],
+            "shuffled labels": [
+                fold.probe(each, needed, METADATA) for each, needed in zip(features, shuffled, strict=True)
+            ],
         }
 
-    def _distilled(
-        self, features: Sequence[CaseFeatures], labels: np.ndarray, train: np.ndarray, held_out: np.ndarray
-    ) -> np.ndarray:
+    def _distilled(self, features: Sequence[CaseFeatures], labels: np.ndarray, fold: Fold) -> np.ndarray:
         """Train one classifier with an output for every cheap judge; it reads prompt and metadata."""
         how, shown = self.classifier, [each._replace(margin=np.nan, spread=np.nan) for each in features]
-        tokenizer = small_tokenizer([shown[index].prompt for index in train], how.vocabulary)
+        tokenizer = small_tokenizer([shown[index].prompt for index in fold.train], how.vocabulary)
         config = small_config(tokenizer, hidden=how.hidden, layers=how.layers)
         model = scalar_from_config(config, tokenizer, objectives=CHEAP, max_length=how.max_length, seed=self.seed)
         with TemporaryDirectory() as folder:
@@ -154,8 +167,8 @@ class Rankings(Job):
                 disable_tqdm=True,
                 logging_steps=1_000_000,
             )
-            rule = distil(model, [shown[index] for index in train], labels[train].astype(float), arguments)
-        return rule.outputs([shown[index] for index in held_out]).T
+            rule = distil(model, [shown[index] for index in fold.train], labels[fold.train].astype(float), arguments)
+        return rule.outputs([shown[index] for index in fold.held_out]).T
 
 
 def case_features_of(material: Judged, cheap: str) -> list[CaseFeatures]:
@@ -172,6 +185,13 @@ def spreads(material: Judged) -> np.ndarray:
     return np.std([material.margins[name] for name in REWARD_MODELS], axis=0)
 
 
+def _shuffled(labels: np.ndarray, train: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return the labels with those that are fitted to in random order."""
+    labels = labels.copy()
+    labels[train] = draw.permutation(labels[train])
+    return labels
+
+
 def flipped(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """Return the labels with a share `FLIPPED` exchanged."""
     return np.where(draw.random(len(labels)) < FLIPPED, 1 - labels, labels)
@@ -186,3 +206,17 @@ def fixed_rankings(material: Judged) -> dict[str, np.ndarray]:
         "margin of another model": np.stack([-np.abs(material.margins[OTHER[cheap]]) for cheap in CHEAP]),
         "spread": np.stack([spreads(material)] * len(CHEAP)),
     }
+
+
+def group_rankings(material: Judged, seeds: Sequence[int]) -> np.ndarray:
+    """Rank by the share of needed cases in JudgeBench's group in the other folds [seeds, cheap judges, M]."""
+    group = np.array([next(p for p in GROUPS.values() if case.subset.startswith(p)) for case in material.cases])
+    ranked = np.zeros((len(seeds), len(CHEAP), len(group)))
+    for number, seed in enumerate(seeds):
+        for fold in question_folds(material, seed):
+            for k, cheap in enumerate(CHEAP):
+                needed, seen = material.needed(cheap)[fold.train], group[fold.train]
+                shares = {name: needed[seen == name].mean() for name in {*seen}}
+                row = [shares.get(name, needed.mean()) for name in group[fold.held_out]]
+                ranked[number, k, fold.held_out] = rankdata(row) / len(row)
+    return ranked

@@ -11,7 +11,7 @@ from ...statistics.cluster_bootstrap import Estimate, percentile_interval
 from ...statistics.routing import cost_curve
 from .._design import Assessment, claims_table
 from .judges import CHEAP, COMBINED, OTHER, STRONG, Judged
-from .rankings import CASCADE, FITTED, FLIPPED, FOLDS, ORACLE, RANDOM
+from .rankings import CASCADE, FLIPPED, FOLDS, GROUP, ORACLE, RANDOM
 
 BEFORE = ("metadata", "TF-IDF", "hidden states", "distilled")
 WITH_REWARDS = ("margin of another model", "spread", "metadata, margin, spread")
@@ -82,7 +82,10 @@ def text(material: Judged, results: Results, assessments: Mapping[str, Assessmen
         "## Areas",
         _areas_table(results),
         "Normalised area under the curve of accuracy against the share of cases at the strong judge: 0 is random, 1 "
-        "the oracle, -1 the oracle reversed. Brackets are 95 % percentile intervals over questions (bootstrap).",
+        "the oracle, -1 the oracle reversed. Brackets are 95 % percentile intervals over questions (bootstrap). "
+        f"{GROUP.capitalize()}: the share of needed cases among the other folds' questions of the same group "
+        "(knowledge, reasoning, maths, coding). It was added after the areas of the others were seen and is part of no claim: it "
+        "shows what knowing the group alone is worth.",
         "![Accuracy by share of cases at the strong judge](curves.png)",
         "## At a price",
         _price_table(results),
@@ -135,10 +138,10 @@ def _judges_table(material: Judged) -> str:
 
 def _areas_table(results: Results) -> str:
     lines = []
-    for rule in (RANDOM, *BEFORE, *WITH_REWARDS, CASCADE, "planted feature", "shuffled labels", ORACLE):
+    for rule in (RANDOM, *BEFORE, *WITH_REWARDS, CASCADE, GROUP, "planted feature", "shuffled labels", ORACLE):
         measured = results.measured["normalised area", rule]
         cells = [measured.estimate(k).formatted("+.2f") for k in (*range(len(CHEAP)), None)]
-        lines.append([rule, *cells, _seed_range(measured) if rule in FITTED else "–"])
+        lines.append([rule, *cells, _seed_range(measured) if len(measured.values) > 1 else "–"])
     return table(["rule", *CHEAP, "mean", "mean, by seed of the folds"], lines)
 
 
@@ -167,37 +170,34 @@ def _price_table(results: Results) -> str:
 def _allowed(assessments: Mapping[str, Assessment]) -> str:
     """State what the intervals allow."""
     areas = [made for made in assessments.values() if made.claim.metric == "normalised area"]
-    low, high = (pick(made.detectable for made in areas) for pick in (min, max))
     rules = [made for made in areas if made.claim.family != "controls" and made.claim.control == RANDOM]
     better = [made.claim.arm for made in rules if made.significant and made.effect.value > 0]
-    ends = [made.effect.high for made in rules if made.claim.arm not in better]
-    shown = f"Better than chance: {', '.join(better)}." if better else "No rule is shown to be better than chance."
-    rest = (
-        f" For the others the intervals end between {min(ends):+.2f} and {max(ends):+.2f}: larger gains are excluded, "
-        "smaller ones are not."
-        if ends
-        else ""
-    )
+    rest = [f"{made.claim.arm} (up to {made.effect.high:+.2f})" for made in rules if made.claim.arm not in better]
+    shuffled, detectable = assessments["shuffled_labels_teach_nothing"], max(made.detectable for made in areas)
     return (
-        f"{shown}{rest} With this number of questions a claim about an area shows effects of {low:.2f} to {high:.2f} "
-        "with 80 % power; the smallest effect of interest is below that, so an inconclusive claim is no evidence of "
-        "absence."
+        f"Better than chance: {'; '.join(better) or 'no rule'}. Not shown to be better, with the end of the interval: "
+        f"{'; '.join(rest) or 'none'}. A claim about an area shows effects up to {detectable:.2f} with 80 % power; "
+        "where that is above the smallest effect of interest, an inconclusive claim is no evidence of absence. The negative "
+        f"control is at {shuffled.effect.formatted('+.3f')}, by seed of the folds {shuffled.differences.min():+.2f} to "
+        f"{shuffled.differences.max():+.2f}: fitting to noise moves an area by that much, which no interval "
+        "here covers. Claims that are significant by a narrow margin are to be read with that in mind."
     )
 
 
 def _limits() -> list[str]:
     return [
         "## What this cannot say",
-        "- No pretrained weights exist here. Pre-Route's probes read hidden states of the model that answers; those of "
-        "a model from scratch, trained on other texts, know little about difficulty. Failing probes on them and "
-        "failing small classifiers say nothing about pretrained ones.\n"
-        "- The intervals hold the fitted rankings fixed: they cover the sampling of questions, and the range over "
-        "seeds of the folds shows the rest.\n"
-        "- One strong judge, hardly more accurate than the best cheap one, and 280 questions to fit to. A strong judge "
-        "that is rarely wrong would be needed in other cases.\n"
+        "- No pretrained weights exist here. Pre-Route's probes read hidden states of the model that answers; a model "
+        "from scratch knows little beside the words, so neither its states nor the small classifier say what "
+        "pretrained ones would reach.\n"
+        "- JudgeBench has four groups of questions in which the judges differ. A rule that recognises the group routes "
+        "better than chance here; that is no evidence that it recognises hard questions within a group.\n"
+        "- The intervals hold the fitted rankings fixed: they cover the sampling of questions, not the fits.\n"
+        "- One strong judge, hardly more accurate than the best cheap one, and 280 questions to fit to. Rules are "
+        "fitted to where it is needed, and do not know where it does harm.\n"
         "- A margin or a spread costs the reward models that give it; only the areas, not the prices, include these "
         "rules. The shares are of cases: o1-mini's tokens by case are not stored.\n"
-        "- JudgeBench's pairs were chosen to be hard; metadata are alike in many of them.",
+        "- JudgeBench's pairs were chosen to be hard: both responses are by one model, of like length and layout.",
     ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....rm.errors import DataError
-from ....rm.types import Example
+from ....rm.types import Example, content_hash
 from .features import REWARDS, CaseFeatures, described
 from .rule import Need, save_rule
 
@@ -27,7 +27,10 @@ class Distilled:
     name = "distilled"
 
     def __init__(self, model: "ScalarRewardModel", needs: Sequence[str] = ()):
-        self.model, self.needs, self.contract = model, tuple(needs), model.contract.hash()
+        from ....rm.backbones.loading import fingerprint
+
+        self.model, self.needs = model, tuple(needs)
+        self.contract = content_hash(["distilled", model.contract.hash(), fingerprint(model.model), self.needs])
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
         """Return the probabilities; a case without a feature that was there in training has none."""

@@ -1,5 +1,7 @@
 """The routing study: stored judges, rankings and measures by hand, and a dry run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws
@@ -14,6 +16,8 @@ from rewardlab.benchmarks.studies.routing.rankings import (
     case_features_of,
     fixed_rankings,
     flipped,
+    group_rankings,
+    question_folds,
     spreads,
 )
 from rewardlab.judges.types import Case, Judgment
@@ -72,13 +76,29 @@ def test_the_oracle_has_area_1_random_0_and_a_telling_margin_is_between():
 
 def test_every_claim_has_its_arms():
     material, draw = made(), np.random.default_rng(0)
-    fitted = [{rule: draw.random((len(CHEAP), 40)) for rule in FITTED} for _ in range(3)]
-    results = measure(material, fitted, 20, 0)
+    rankings = {rule: draw.random((3, len(CHEAP), 40)) for rule in FITTED}
+    fixed = {rule: ranked[None] for rule, ranked in fixed_rankings(material).items()}
+    results = measure(material, rankings | fixed, 20, 0)
     differences = paired_differences(read_claims("routing"), results.by_seed())
     assert len(differences) == 12 and all(len(values) == 3 for values in differences.values())
     assert (results.seeds, results.questions) == (3, 40)
     values = [results.measured[AREA, "metadata"].values[seed].mean() for seed in range(3)]
     assert differences["metadata_beats_random"] == pytest.approx(values)
+
+
+def test_the_group_of_a_question_is_known_from_the_other_folds_alone():
+    material, subsets = made(30), ["livebench-math", "livecodebench"]
+    cases = [replace(case, subset=subsets[index % 2]) for index, case in enumerate(material.cases)]
+    labels = np.arange(30) % 2  # every question about code needs the strong judge
+    cheap = dict.fromkeys(CHEAP, 1.0 - labels)
+    certain = material._replace(cases=cases, cheap=cheap, strong=np.ones(30))
+    ranked = group_rankings(certain, [0])[0, 0]
+    for fold in question_folds(certain, 0):
+        code, maths = (ranked[fold.held_out][labels[fold.held_out] == label] for label in (1, 0))
+        assert code.min() > maths.max() and len({*code}) == len({*maths}) == 1
+    own = next(fold.held_out for fold in question_folds(certain, 0) if 4 in fold.held_out)
+    turned = certain._replace(cheap=dict.fromkeys(CHEAP, np.where(np.isin(np.arange(30), own), 1, 1.0 - labels)))
+    assert group_rankings(turned, [0])[0, 0, own].tolist() == ranked[own].tolist()
 
 
 def test_a_planted_feature_is_mostly_the_label():
