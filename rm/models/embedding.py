@@ -11,10 +11,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
-from transformers import AutoModel, AutoTokenizer
 
-from ..backbones.hub import note_model, parse_source
 from ..backbones.tokenization import pad
+from ..backbones.trunks import load_trunk
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import DataError, UsageError
 from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
@@ -33,16 +32,7 @@ class Embedder:
     """
 
     def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
-        location = parse_source(encoder, trust_remote_code=trust_remote_code)
-        options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
-            self.model = AutoModel.from_pretrained(
-                location.name, dtype=getattr(torch, dtype), use_safetensors=True, **options
-            ).eval()
-            note_model(encoder)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
+        self.model, self.tokenizer = load_trunk(encoder, dtype=dtype, trust_remote_code=trust_remote_code)
         self.tokenizer.truncation_side = "left"  # keep the end of the text, which is the completion
         self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
         self.fingerprint = _fingerprint(self.model, self.tokenizer)

@@ -1,0 +1,204 @@
+"""Bi-encoder of texts: a backbone of any Hugging Face architecture and facet or mean pooling of its token states."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from tqdm import tqdm
+from transformers import AutoModel
+
+from ...rm.backbones.loading import fingerprint, small_config, small_tokenizer
+from ...rm.backbones.tokenization import pad
+from ...rm.backbones.trunks import load_trunk
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_json
+from ...rm.types import content_hash
+from .pooling import SIMILARITIES, FacetPooling, MeanPooling
+from .sentences import sentences_of_tokens
+
+POOLING, SETTINGS = "pooling.safetensors", "encoder.json"
+GRANULARITIES = ("sentence", "segment", "text")
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """What decides a text's vectors besides the weights."""
+
+    pooling: str = "facets"
+    """`facets` (`pooling.FacetPooling`) or `mean` (`pooling.MeanPooling`)."""
+    facets: int = 4
+    """Number of facet anchors; one vector for pooling `mean`."""
+    width: int = 64
+    """Width of each vector."""
+    granularities: tuple[str, ...] = GRANULARITIES
+    segment_sentences: int = 4
+    """Sentences of a segment."""
+    similarity: str = "mean"
+    """`mean` or `max` (`pooling.similarity`)."""
+    max_length: int = 512
+    """Maximum length of a text in tokens; the rest is cut off at the end."""
+
+    def __post_init__(self):
+        for name, value, choices in (
+            ("pooling", self.pooling, ("facets", "mean")),
+            ("similarity", self.similarity, SIMILARITIES),
+        ):
+            if value not in choices:
+                raise UsageError(f"the encoder's {name} is {' or '.join(choices)}, got '{value}'")
+        if not self.granularities or {*self.granularities} - {*GRANULARITIES}:
+            raise UsageError(f"granularities are some of {', '.join(GRANULARITIES)}, got {self.granularities}")
+        for name in ("facets", "width", "segment_sentences", "max_length"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"the encoder's {name} is a number >= 1, got {getattr(self, name)}")
+
+
+class TokenizedText(NamedTuple):
+    """Token ids of a text after truncation, and the index of each token's sentence."""
+
+    ids: list[int]
+    sentences: list[int]
+
+
+class TextBatch(NamedTuple):
+    """Texts as padded tensors."""
+
+    tokens: Int[Tensor, "N L"]
+    attention: Bool[Tensor, "N L"]
+    sentence: Int[Tensor, "N L"]
+
+
+def batch_of(texts: Sequence[TokenizedText]) -> TextBatch:
+    """Pad texts on the right; a padded position is in sentence 0 and has no attention."""
+    tokens, attention = pad([text.ids for text in texts])
+    return TextBatch(tokens, attention, pad([text.sentences for text in texts]).tokens)
+
+
+class FacetEncoder(nn.Module):
+    """Encode texts as F vectors of length 1 each; the same for queries and documents.
+
+    A bi-encoder after UniFAR (arXiv:2602.23766): the backbone's last hidden states, then `pooling.FacetPooling`. The
+    backbone may be an encoder or a decoder, whose states see earlier tokens only.
+    """
+
+    def __init__(self, backbone: Any, tokenizer: Any, settings: EncoderSettings):
+        super().__init__()
+        if not tokenizer.is_fast:
+            raise DataError(f"the tokenizer of '{tokenizer.name_or_path}' gives no offsets; take a fast tokenizer")
+        tokenizer.truncation_side = "right"
+        self.backbone, self.tokenizer, self.settings = backbone, tokenizer, settings
+        hidden = backbone.config.hidden_size
+        if settings.pooling == "mean":
+            self.pooling: nn.Module = MeanPooling(hidden, settings.width)
+        else:
+            self.pooling = FacetPooling(
+                hidden, settings.width, settings.facets, settings.granularities, settings.segment_sentences
+            )
+
+    def forward(
+        self, tokens: Int[Tensor, "N L"], attention: Bool[Tensor, "N L"], sentence: Int[Tensor, "N L"]
+    ) -> Float[Tensor, "N F W"]:
+        """Return the vectors of a batch, in float32."""
+        states = self.backbone(input_ids=tokens, attention_mask=attention.long()).last_hidden_state
+        return self.pooling(states.float(), attention, sentence)
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """Return the tokens of texts; an empty text is read as a blank."""
+        shown = [text if text.strip() else " ." for text in texts]
+        encoded = (
+            self.tokenizer(shown, truncation=True, max_length=self.settings.max_length, return_offsets_mapping=True)
+            if shown
+            else {"input_ids": [], "offset_mapping": []}
+        )
+        return [
+            TokenizedText(ids, sentences_of_tokens(text, offsets))
+            for text, ids, offsets in zip(shown, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        ]
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
+        """Return the vectors [N, F, W] in float32; texts of similar length are encoded together."""
+        self.eval()
+        tokenized = self.tokenize(texts)
+        order = sorted(range(len(texts)), key=lambda index: len(tokenized[index].ids))
+        device, parts = next(self.parameters()).device, []
+        for start in tqdm(range(0, len(order), batch_size), desc="encoding", disable=None, delay=2):
+            batch = batch_of([tokenized[index] for index in order[start : start + batch_size]])
+            parts.append(self(*(tensor.to(device) for tensor in batch)).cpu())
+        facets = 1 if self.settings.pooling == "mean" else self.settings.facets
+        vectors = torch.empty(len(texts), facets, self.settings.width)
+        if parts:
+            vectors[order] = torch.cat(parts)
+        return vectors.numpy()
+
+    def over_length(self, texts: Sequence[str]) -> int:
+        """Return the number of texts whose end is cut off."""
+        lengths = self.tokenizer(list(texts), verbose=False).input_ids if texts else []
+        return sum(len(ids) > self.settings.max_length for ids in lengths)
+
+    @property
+    def contract(self) -> str:
+        """Hash of all that the vectors depend on: settings, vocabulary and weights."""
+        words = content_hash(sorted(self.tokenizer.get_vocab().items()))
+        return content_hash([asdict(self.settings), words, fingerprint(self)])
+
+    def save(self, folder: Path) -> None:
+        """Save the backbone as Transformers does, the pooling and the settings."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.backbone.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        save_file({name: weight.contiguous() for name, weight in self.pooling.state_dict().items()}, folder / POOLING)
+        values = asdict(self.settings) | {"contract": self.contract}
+        (folder / SETTINGS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def load_encoder(source: str | Path, *, trust_remote_code: bool = False) -> FacetEncoder:
+    """Load a saved encoder; raise `DataError` if its settings or weights are not those that were saved."""
+    folder = Path(source)
+    try:
+        values = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
+        stated = values.pop("contract")
+        settings = EncoderSettings(**values | {"granularities": tuple(values["granularities"])})
+        weights = load_file(folder / POOLING)
+    except (*UNREADABLE, SafetensorError) as error:
+        raise DataError(f"{folder}: no retrieval encoder ({error}); train one with rewardlab retriever") from error
+    backbone, tokenizer = load_trunk(str(folder), trust_remote_code=trust_remote_code)
+    encoder = FacetEncoder(backbone, tokenizer, settings)
+    try:
+        encoder.pooling.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DataError(f"{folder / POOLING}: not the weights of these settings ({error}); train it again") from error
+    if encoder.contract != stated:
+        raise DataError(
+            f"{folder}: its settings or weights are not those that were saved (contract {encoder.contract}, saved with "
+            f"{stated}); restore the folder, or train it again"
+        )
+    return encoder.eval()
+
+
+def new_encoder(
+    settings: EncoderSettings, source: str | None, texts: Sequence[str], *, seed: int = 0, hidden: int = 128,
+    layers: int = 2, vocabulary: int = 4096, trust_remote_code: bool = False,
+) -> FacetEncoder:  # fmt: skip
+    """Return an untrained pooling on a backbone: that of a folder or Hub id, or a small one with random weights.
+
+    The small backbone's tokenizer is trained on `texts`. All random weights follow from the seed.
+    """
+    if source:
+        backbone, tokenizer = load_trunk(source, trust_remote_code=trust_remote_code)
+    else:
+        tokenizer = small_tokenizer(texts, vocabulary)
+        config = small_config(tokenizer, hidden=hidden, layers=layers, positions=max(2048, settings.max_length))
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            backbone = AutoModel.from_config(config).float()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return FacetEncoder(backbone, tokenizer, settings).train()

@@ -1,0 +1,138 @@
+"""Exact search over a collection of texts: one interface for vectors and words, and vectors on disk."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ...rm.errors import UNREADABLE, DataError
+from ...rm.io.checked_files import from_json
+from ...rm.types import content_hash
+from .encoder import FacetEncoder
+
+VECTORS, TEXTS, FACTS = "vectors.safetensors", "texts.jsonl", "index.json"
+DIGITS = 5
+"""Similarities are rounded to this many digits, so that rounding errors of the encoder decide no order."""
+BLOCK = 1024
+
+
+class Index(Protocol):
+    """A collection of N texts with ids, and the similarity of queries to them."""
+
+    ids: Sequence[str]
+    contract: str
+    """Hash of the method, its settings and the collection."""
+
+    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
+        """Return the similarity of each query to each text; higher is more similar."""
+        ...
+
+
+class Hit(NamedTuple):
+    """A text that was found, and its similarity to the query."""
+
+    id: str
+    score: float
+
+
+def search(
+    index: Index, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "Q N"] | None = None
+) -> list[list[Hit]]:
+    """Return the k most similar texts of each query, best first; fewer where fewer are `allowed`.
+
+    The search is exact. Of equally similar texts (after rounding to 5 digits) the first of the collection comes first.
+    """
+    hits = []
+    for start in range(0, len(queries), BLOCK):
+        scores = np.round(index.scores(queries[start : start + BLOCK]), DIGITS)
+        for row, values in enumerate(scores, start):
+            permitted = np.arange(len(values)) if allowed is None else np.flatnonzero(allowed[row])
+            order = permitted[np.argsort(-values[permitted], kind="stable")[:k]]
+            hits.append([Hit(index.ids[position], float(values[position])) for position in order])
+    return hits
+
+
+def collection_hash(ids: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the hash of a collection; raise `DataError` if it is empty or an id occurs twice."""
+    if not ids:
+        raise DataError("the collection has no text to retrieve")
+    if len({*ids}) < len(ids):
+        repeated = next(name for name in ids if list(ids).count(name) > 1)
+        raise DataError(f"the id '{repeated}' occurs twice in the collection; give each text an id of its own")
+    return content_hash([[*ids], [*texts]])
+
+
+class VectorIndex:
+    """Texts by the facet vectors of an encoder; scores are `pooling.similarity`, computed in full."""
+
+    def __init__(
+        self, encoder: FacetEncoder, ids: Sequence[str], texts: Sequence[str], vectors: np.ndarray | None = None
+    ):
+        self.encoder, self.ids, self.texts = encoder, list(ids), list(texts)
+        self.collection = collection_hash(ids, texts)
+        self.vectors = encoder.embed(texts) if vectors is None else vectors
+        self.contract = content_hash(["encoder", encoder.contract, self.collection])
+
+    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
+        """See `Index`."""
+        return similarities(self.encoder.embed(queries), self.vectors, self.encoder.settings.similarity)
+
+    def save(self, folder: Path) -> None:
+        """Save vectors, texts and hashes; the encoder is not saved."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"vectors": self.vectors}, folder / VECTORS)
+        lines = [{"id": name, "text": text} for name, text in zip(self.ids, self.texts, strict=True)]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (folder / TEXTS).write_text(text, encoding="utf-8")
+        facts = {"encoder": self.encoder.contract, "collection": self.collection, "texts": len(self.ids)}
+        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def similarities(
+    queries: Float[np.ndarray, "Q F W"], vectors: Float[np.ndarray, "N F W"], how: str
+) -> Float[np.ndarray, "Q N"]:
+    """Return `pooling.similarity` of stored vectors; a mean over facets is one product of flattened vectors."""
+    if how == "mean":
+        return queries.reshape(len(queries), -1) @ vectors.reshape(len(vectors), -1).T / vectors.shape[1]
+    by_facet = [queries[:, facet] @ vectors[:, facet].T for facet in range(vectors.shape[1])]
+    return np.maximum.reduce(by_facet)
+
+
+def load_index(folder: Path, encoder: FacetEncoder) -> VectorIndex:
+    """Load a saved index; raise `DataError` if another encoder made it, or if vectors and texts do not agree."""
+    try:
+        facts = from_json((folder / FACTS).read_text(encoding="utf-8"))
+        rows = [from_json(line) for line in (folder / TEXTS).read_text(encoding="utf-8").splitlines()]
+        vectors = load_file(folder / VECTORS)["vectors"]
+        ids, texts = [row["id"] for row in rows], [row["text"] for row in rows]
+        made_by, collection = facts["encoder"], facts["collection"]
+    except (*UNREADABLE, SafetensorError) as error:
+        raise DataError(f"{folder}: no index of texts ({error}); delete the folder, and it is made again") from error
+    if made_by != encoder.contract:
+        raise DataError(
+            f"{folder}: made by another encoder (contract {made_by}, this one is {encoder.contract}); name that "
+            "encoder, or delete the folder"
+        )
+    facets = 1 if encoder.settings.pooling == "mean" else encoder.settings.facets
+    if vectors.shape != (len(ids), facets, encoder.settings.width) or collection_hash(ids, texts) != collection:
+        raise DataError(f"{folder}: vectors and texts are not those that were saved; delete it, and it is made again")
+    return VectorIndex(encoder, ids, texts, vectors)
+
+
+def indexed(folder: Path | None, encoder: FacetEncoder, ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
+    """Return the index of a collection: the one in the folder, or a new one, which is saved there if it is named."""
+    if folder is None:
+        return VectorIndex(encoder, ids, texts)
+    if (folder / FACTS).exists():
+        index = load_index(folder, encoder)
+        if index.collection != collection_hash(ids, texts):
+            raise DataError(f"{folder}: the index of another collection; name another folder, or delete this one")
+        return index
+    index = VectorIndex(encoder, ids, texts)
+    index.save(folder)
+    return index

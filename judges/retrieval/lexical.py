@@ -1,0 +1,77 @@
+"""Lexical search with the interface of `index.Index`: TF-IDF and BM25."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy import sparse
+
+from ...rm.types import content_hash
+from .index import collection_hash
+
+WORDS = r"(?u)\b\w+\b"
+
+
+class TfidfIndex:
+    """cos(tf-idf(query), tf-idf(text)) with tf = 1 + log count and scikit-learn's smooth idf, of lower-case words."""
+
+    def __init__(self, ids: Sequence[str], texts: Sequence[str]):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.ids = list(ids)
+        self.contract = content_hash(["tfidf", collection_hash(ids, texts)])
+        self.vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True)
+        self.matrix = _fitted(self.vectorizer, texts)
+
+    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
+        """See `Index`."""
+        if self.matrix is None:
+            return np.zeros((len(queries), len(self.ids)))
+        return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()
+
+
+class Bm25Index:
+    """Okapi BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework"), of lower-case words.
+
+        s(q, d) = Σ_{w in q} idf(w) · c(w, d) (k_1 + 1) / (c(w, d) + k_1 (1 - b + b |d| / mean |d|))
+        idf(w)  = log(1 + (N - n(w) + 1/2) / (n(w) + 1/2))
+
+    c(w, d) counts w in the text d of |d| words, n(w) is the number of texts with w; a word of the query counts as often
+    as it occurs there. The idf is Lucene's, which is never negative.
+    """
+
+    def __init__(self, ids: Sequence[str], texts: Sequence[str], *, k1: float = 1.2, b: float = 0.75):
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        self.ids = list(ids)
+        self.contract = content_hash(["bm25", k1, b, collection_hash(ids, texts)])
+        self.vectorizer = CountVectorizer(token_pattern=WORDS)
+        counts = _fitted(self.vectorizer, texts)
+        self.matrix = None if counts is None else bm25_weights(counts, k1, b)
+
+    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
+        """See `Index`."""
+        if self.matrix is None:
+            return np.zeros((len(queries), len(self.ids)))
+        return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()
+
+
+def bm25_weights(counts: sparse.csr_matrix, k1: float, b: float) -> sparse.csr_matrix:
+    """Return the summands of `Bm25Index` for each text and word [N, V] from the counts [N, V]."""
+    cells = counts.astype(np.float64).tocoo()
+    texts, words = counts.get_shape()
+    length = np.asarray(counts.sum(1)).ravel()
+    with_word = np.bincount(cells.col, minlength=words)
+    idf = np.log1p((texts - with_word + 0.5) / (with_word + 0.5))
+    norm = k1 * (1 - b + b * length / length.mean())
+    values = idf[cells.col] * cells.data * (k1 + 1) / (cells.data + norm[cells.row])
+    return sparse.csr_matrix((values, (cells.row, cells.col)), shape=(texts, words))
+
+
+def _fitted(vectorizer: Any, texts: Sequence[str]) -> Any:
+    """Return the matrix of a collection, or None if its texts have no word."""
+    try:
+        return sparse.csr_matrix(vectorizer.fit_transform(texts))
+    except ValueError:
+        return None

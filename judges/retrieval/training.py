@@ -1,0 +1,216 @@
+"""Contrastive training of a retrieval encoder, jointly on prompt -> rubric (or case) and case -> case pairs."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import TrainingArguments
+
+from ...rm.errors import DataError, UsageError
+from ...rm.training.checkpointing import MarkComplete
+from ...rm.training.fault_tolerance import FaultTolerantTrainer
+from .encoder import FacetEncoder, TokenizedText, batch_of
+from .pooling import diversity, similarity
+
+# ---- pairs ----
+
+
+class TextPair(NamedTuple):
+    """Two texts that belong together: a prompt and its rubric (q-doc), or two cases of a kind (doc-doc)."""
+
+    first: str
+    second: str
+    group: str = ""
+    """Pairs of one group are not negatives of each other; empty is a group of its own."""
+
+
+def pairs_within(texts: Sequence[str], groups: Sequence[str], *, per_text: int = 1, seed: int = 0) -> list[TextPair]:
+    """Pair every text with `per_text` other texts of its group, drawn by the seed without replacement.
+
+    Texts without a group, or alone in theirs, are in no pair.
+    """
+    members = defaultdict(list)
+    for index, group in enumerate(groups):
+        members[group].append(index)
+    rng = Random(seed)
+    pairs = []
+    for index, group in enumerate(groups):
+        others = [other for other in members[group] if other != index] if group else []
+        chosen = rng.sample(others, min(per_text, len(others)))
+        pairs += [TextPair(texts[index], texts[other], group) for other in chosen]
+    return pairs
+
+
+# ---- losses ----
+
+
+def info_nce(similarities: Float[Tensor, "B B"], same: Bool[Tensor, "B B"], temperature: float) -> Float[Tensor, " B"]:
+    """Compute the InfoNCE loss of each row with in-batch negatives, in nats.
+
+        ℓ_i = -log( exp(s_ii / τ) / Σ_{j ∈ N_i} exp(s_ij / τ) ),   N_i = {i} ∪ {j : j is not of i's group}
+
+    van den Oord et al. 2018, arXiv:1807.03748. `same` is true where two pairs are of one group or share a text; they
+    are no negatives of each other [ours].
+    """
+    others = same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
+    logits = (similarities / temperature).masked_fill(others, torch.finfo(similarities.dtype).min)
+    return cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="none")
+
+
+def both_directions(
+    first: Float[Tensor, "B F W"], second: Float[Tensor, "B F W"], same: Bool[Tensor, "B B"], temperature: float,
+    how: str,
+) -> Float[Tensor, " B"]:  # fmt: skip
+    """Return the mean of the losses of first -> second and second -> first by pair [ours]."""
+    similarities = similarity(first, second, how)
+    return (info_nce(similarities, same, temperature) + info_nce(similarities.T, same.T, temperature)) / 2
+
+
+# ---- training ----
+
+
+@dataclass
+class RetrieverArguments(TrainingArguments):
+    """Transformers' training arguments, with defaults for retrieval encoders, and the weights of the joint loss."""
+
+    output_dir: str = field(default="", metadata={"help": "Same as --output."})
+    learning_rate: float = field(default=1e-3, metadata={"help": "Peak learning rate of AdamW."})
+    per_device_train_batch_size: int = field(
+        default=32, metadata={"help": "Pairs of each kind per step; each pair is a negative of the others."}
+    )
+    num_train_epochs: float = field(default=10.0, metadata={"help": "Passes over the pairs."})
+    warmup_steps: float = field(default=0.05, metadata={"help": "Steps of warm-up; below 1, a share of all steps."})
+    save_strategy: str = field(default="steps", metadata={"help": "When a checkpoint is written."})
+    save_steps: float = field(default=200, metadata={"help": "Steps between checkpoints."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
+    logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
+    report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
+    temperature: float = field(default=0.05, metadata={"help": "Temperature τ of InfoNCE."})
+    case_weight: float = field(
+        default=0.5, metadata={"help": "Weight μ of case -> case pairs, in [0, 1]; prompt -> rubric pairs have 1 - μ."}
+    )
+    diversity_weight: float = field(
+        default=0.0, metadata={"help": "Weight of the squared cosine between facets of a text."}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise UsageError(f"--temperature is a number > 0, got {self.temperature}")
+        if not 0 <= self.case_weight <= 1:
+            raise UsageError(f"--case_weight lies in [0, 1], got {self.case_weight}")
+        self.save_total_limit = max(2, self.save_total_limit or 2)
+        self.remove_unused_columns = False
+        self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
+
+
+class JointRow(NamedTuple):
+    """A pair of each kind; None for a kind that has no weight."""
+
+    question: TextPair | None
+    case: TextPair | None
+
+
+def joint_rows(
+    questions: Sequence[TextPair], cases: Sequence[TextPair], case_weight: float, seed: int
+) -> list[JointRow]:
+    """Return as many rows as there are pairs of the larger kind that has weight; the smaller one starts again.
+
+    The pairs of each kind are in an order drawn by the seed; the trainer shuffles the rows.
+    """
+    for pairs, weight, kind in ((questions, 1 - case_weight, "prompt -> rubric"), (cases, case_weight, "case -> case")):
+        if weight and not pairs:
+            raise DataError(f"there is no {kind} pair, and --case_weight {case_weight:g} asks for them; change it")
+    asked, compared = (_shuffled(pairs, seed + index) for index, pairs in enumerate((questions, cases)))
+    sizes = [len(pairs) for pairs, weight in ((asked, 1 - case_weight), (compared, case_weight)) if weight]
+    return [
+        JointRow(
+            asked[index % len(asked)] if case_weight < 1 else None,
+            compared[index % len(compared)] if case_weight > 0 else None,
+        )
+        for index in range(max(sizes))
+    ]
+
+
+def _shuffled(pairs: Sequence[TextPair], seed: int) -> list[TextPair]:
+    return Random(seed).sample([*pairs], len(pairs))
+
+
+class RetrieverTrainer(FaultTolerantTrainer):
+    """Train a retrieval encoder by the joint loss; everything else is Transformers' `Trainer`.
+
+        L = (1 - μ) L_q-doc + μ L_doc-doc + ρ · mean over texts of `pooling.diversity`
+
+    with L_q-doc and L_doc-doc the means of `both_directions` over the pairs of a batch. Joint training on both kinds of
+    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters, because the paper's
+    values are not known to us [ours]. A term of Kullback-Leibler divergence, which a summary of the paper names
+    without its form, is left out.
+    """
+
+    loss_name = "the contrastive loss"
+
+    def __init__(self, encoder: FacetEncoder, args: RetrieverArguments, rows: Sequence[JointRow]):
+        texts = {
+            text for row in rows for pair in (row.question, row.case) if pair is not None
+            for text in (pair.first, pair.second)
+        }  # fmt: skip
+        ordered = sorted(texts)
+        self.tokenized = dict(zip(ordered, encoder.tokenize(ordered), strict=True))
+        super().__init__(
+            model=encoder,
+            args=args,
+            data_collator=self.collate,
+            train_dataset=rows,
+            processing_class=encoder.tokenizer,
+            callbacks=[MarkComplete()],
+        )
+        self.model_accepts_loss_kwargs = False
+
+    def collate(self, rows: Sequence[JointRow]) -> dict[str, Tensor]:
+        """Return the texts of both kinds of pairs in one batch, [2 B] or [4 B], and which pairs are no negatives."""
+        batch: dict[str, Tensor] = {}
+        texts: list[TokenizedText] = []
+        for name in ("question", "case"):
+            pairs = [pair for row in rows if (pair := getattr(row, name)) is not None]
+            if pairs:
+                batch[name] = _same(pairs)
+                texts += [self.tokenized[text] for side in (0, 1) for text in (pair[side] for pair in pairs)]
+        return batch | batch_of(texts)._asdict()
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        """Return the joint loss in nats, and the vectors of all texts."""
+        args: Any = self.args
+        vectors = model(inputs["tokens"], inputs["attention"], inputs["sentence"])
+        kinds = [name for name in ("question", "case") if name in inputs]
+        parts = dict(zip(kinds, vectors.chunk(len(kinds)), strict=True))
+        weights = {"question": 1 - args.case_weight, "case": args.case_weight}
+        loss = args.diversity_weight * diversity(vectors)
+        for name, of_kind in parts.items():
+            first, second = of_kind.chunk(2)
+            rows = both_directions(first, second, inputs[name], args.temperature, self._encoder.settings.similarity)
+            loss = loss + weights[name] * rows.mean()
+        return (loss, vectors) if return_outputs else loss
+
+    @property
+    def _encoder(self) -> Any:
+        return self.accelerator.unwrap_model(self.model)
+
+    def rows_of(self, inputs):
+        """Return None: the loss of a pair depends on all others of its batch, which cannot be split."""
+        return None
+
+
+def _same(pairs: Sequence[TextPair]) -> Tensor:
+    """Return which pairs [B, B] are of one group or share a text."""
+    return torch.tensor([[_related(pair, other) for other in pairs] for pair in pairs])
+
+
+def _related(pair: TextPair, other: TextPair) -> bool:
+    shared = pair.first == other.first or pair.second == other.second
+    return shared or (bool(pair.group) and pair.group == other.group)

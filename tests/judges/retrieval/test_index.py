@@ -1,0 +1,171 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from rewardlab.judges.retrieval.encoder import EncoderSettings, new_encoder
+from rewardlab.judges.retrieval.index import Hit, VectorIndex, indexed, load_index, search
+from rewardlab.judges.retrieval.lexical import Bm25Index, TfidfIndex
+from rewardlab.judges.retrieval.metrics import mean_reciprocal_rank, precision_at, ranks, recall_at
+from rewardlab.rm.errors import DataError
+from sklearn.metrics.pairwise import cosine_similarity
+
+TEXTS = ["the bees like roses", "bees bees winter", "mulch in winter", "the pond"]
+IDS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    settings = EncoderSettings(facets=2, width=8, max_length=32)
+    return new_encoder(settings, None, TEXTS * 9, hidden=16, layers=1, vocabulary=300)
+
+
+class Given:
+    """An index whose scores are given."""
+
+    contract = "given"
+
+    def __init__(self, ids, scores):
+        self.ids, self.given = ids, np.array(scores)
+
+    def scores(self, queries):
+        return self.given[: len(queries)]
+
+
+def test_hits_are_the_best_first_and_ties_keep_the_order_of_the_collection():
+    index = Given(IDS, [[0.1, 0.5, 0.5, 0.9], [0.2, 0.2000001, 0.1, 0.2]])
+    first, second = search(index, ["x", "y"], 3)
+    assert [hit.id for hit in first] == ["d", "b", "c"] and first[0] == Hit("d", 0.9)
+    assert [hit.id for hit in second] == ["a", "b", "d"]  # equal after rounding
+
+
+def test_texts_that_are_not_allowed_are_not_found():
+    index = Given(IDS, [[0.1, 0.5, 0.5, 0.9]])
+    allowed = np.array([[True, False, True, False]])
+    assert [hit.id for hit in search(index, ["x"], 3, allowed)[0]] == ["c", "a"]
+    assert search(index, ["x"], 3, np.zeros((1, 4), bool)) == [[]]
+
+
+# ---- lexical ----
+
+
+def test_bm25_by_hand():
+    """4 texts of 4, 3, 3 and 2 words, 3 in the mean; 'bees' is in two of them, once and twice."""
+    found = Bm25Index(IDS, TEXTS, k1=1.2, b=0.75).scores(["bees", "Bees pond bees", "none"])
+    idf = {"bees": math.log(1 + 2.5 / 2.5), "pond": math.log(1 + 3.5 / 1.5)}
+    a = idf["bees"] * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 4 / 3))
+    b = idf["bees"] * 2 * 2.2 / (2 + 1.2)
+    d = idf["pond"] * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / 3))
+    np.testing.assert_allclose(found, [[a, b, 0, 0], [2 * a, 2 * b, 0, d], [0, 0, 0, 0]])
+
+
+def test_tfidf_by_hand():
+    texts = ["x y", "x x"]
+    found = TfidfIndex(["1", "2"], texts).scores(["y x"])
+    y = math.log(3 / 2) + 1  # smooth idf; that of x is 1
+    row, double = np.array([[1.0, y]]), np.array([[1.0 + math.log(2), 0.0]])
+    np.testing.assert_allclose(found[0], [1.0, cosine_similarity(row, double)[0, 0]])
+
+
+@pytest.mark.parametrize("kind", [TfidfIndex, Bm25Index])
+def test_texts_without_a_word_are_like_nothing(kind):
+    assert kind(["1", "2"], ["?", "!!"]).scores(["bees", "?"]).tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("kind", [TfidfIndex, Bm25Index])
+def test_the_contract_of_a_collection_changes_with_its_texts(kind):
+    contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
+    assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
+
+
+def test_a_collection_without_texts_or_with_an_id_twice_is_refused():
+    with pytest.raises(DataError, match="no text to retrieve"):
+        TfidfIndex([], [])
+    with pytest.raises(DataError, match="the id 'a' occurs twice"):
+        Bm25Index(["a", "a"], ["x", "y"])
+
+
+# ---- vectors ----
+
+
+def test_a_text_is_most_similar_to_itself(encoder):
+    hits = search(VectorIndex(encoder, IDS, TEXTS), TEXTS, 1)
+    assert [hit[0].id for hit in hits] == IDS
+    assert all(hit[0].score == pytest.approx(1, abs=1e-4) for hit in hits)
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_scores_are_the_similarity_of_the_encoder(encoder, how):
+    from dataclasses import replace
+
+    import torch
+    from rewardlab.judges.retrieval.index import similarities
+    from rewardlab.judges.retrieval.pooling import similarity
+
+    vectors = encoder.embed(TEXTS)
+    expected = similarity(torch.from_numpy(vectors[:2]), torch.from_numpy(vectors), how).numpy()
+    np.testing.assert_allclose(similarities(vectors[:2], vectors, how), expected, atol=1e-6)
+    assert replace(encoder.settings, similarity=how).similarity == how
+
+
+def test_a_saved_index_gives_the_same_scores_without_encoding_again(encoder, tmp_path, monkeypatch):
+    index = indexed(tmp_path, encoder, IDS, TEXTS)
+    expected = index.scores(["bees"])
+    queries = encoder.embed(["bees"])
+    embedded = []
+    monkeypatch.setattr(encoder, "embed", lambda texts, **_: embedded.append(list(texts)) or queries)
+    again = indexed(tmp_path, encoder, IDS, TEXTS)
+    np.testing.assert_array_equal(again.scores(["bees"]), expected)
+    assert embedded == [["bees"]] and again.contract == index.contract and again.texts == TEXTS
+
+
+def test_an_index_of_another_encoder_or_collection_is_refused(encoder, tmp_path):
+    indexed(tmp_path, encoder, IDS, TEXTS)
+    other = new_encoder(encoder.settings, None, TEXTS * 9, seed=1, hidden=16, layers=1, vocabulary=300)
+    with pytest.raises(DataError, match="made by another encoder"):
+        load_index(tmp_path, other)
+    with pytest.raises(DataError, match="the index of another collection"):
+        indexed(tmp_path, encoder, IDS, TEXTS[::-1])
+
+
+@pytest.mark.parametrize("damage", ["text", "line", "vectors", "facts"])
+def test_a_damaged_index_is_refused(encoder, tmp_path, damage):
+    indexed(tmp_path, encoder, IDS, TEXTS)
+    lines = (tmp_path / "texts.jsonl").read_text().splitlines()
+    if damage == "text":
+        lines[0] = json.dumps({"id": "a", "text": "other words"})
+    elif damage == "line":
+        lines.pop()
+    elif damage == "vectors":
+        (tmp_path / "vectors.safetensors").write_bytes(b"torn")
+    else:
+        (tmp_path / "index.json").write_text("{}")
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="not those that were saved|no index of texts"):
+        load_index(tmp_path, encoder)
+
+
+# ---- metrics ----
+
+
+def test_metrics_by_hand():
+    scores = np.array([[0.9, 0.1, 0.0], [0.5, 0.5, 0.0], [0.3, 0.2, 0.1]])
+    rank = ranks(scores, np.array([0, 1, 2]))
+    assert rank.tolist() == [1, 2, 3]  # the tie of the second counts against it
+    assert recall_at(rank, 1) == pytest.approx(1 / 3) and recall_at(rank, 2) == pytest.approx(2 / 3)
+    assert mean_reciprocal_rank(rank) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_neighbours_of_the_same_group_by_hand():
+    groups = ["x", "x", "y", "", "y"]
+    scores = np.array(
+        [
+            [9.0, 0.2, 0.1, 8.0, 0.0],  # its nearest other with a group is the second text: right
+            [0.2, 9.0, 0.3, 8.0, 0.1],  # the third: wrong
+            [0.1, 0.3, 9.0, 8.0, 0.2],  # the second: wrong
+            [8.0, 8.0, 8.0, 9.0, 8.0],  # has no group: not asked
+            [0.0, 0.1, 0.2, 8.0, 9.0],  # the third: right
+        ]
+    )
+    assert precision_at(scores, groups, 1) == pytest.approx(0.5)
+    assert precision_at(scores, groups, 3) == pytest.approx(1 / 3)
