@@ -127,7 +127,7 @@ VERBS = {
         JudgeConfig,
         "commands.judge.run:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
-        arguments=(".commands.judge.settings:ChatConfig",),
+        arguments=(".commands.judge.retrieval:RetrievalConfig", ".commands.judge.settings:ChatConfig"),
     ),
     "rubrics": Verb(
         "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",

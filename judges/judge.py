@@ -1,7 +1,8 @@
 """Functions shared by kinds of judges: requests for many cases, and judgments with costs from the replies."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from ..rm.errors import UsageError
@@ -9,13 +10,26 @@ from ..rm.types import content_hash
 from .backends.chat import Ask, Chat, Reply
 from .backends.cost import FREE, Prices
 from .parsing.statements import NoVerdict
+from .prompting import instructions
 from .rubrics.formats import Levels
 from .rubrics.rubric import Rubric
 from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
+ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
+"""Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
 T = TypeVar("T")
+
+
+class Retrieving(ABC):
+    """A source of rubrics or examples that retrieves them; `name` identifies its settings in a contract."""
+
+    name: str
+
+    @abstractmethod
+    def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        """Return the ids of what is retrieved for each case."""
 
 
 class Judging:
@@ -27,14 +41,24 @@ class Judging:
         settings: Mapping[str, Any],
         judge: Callable[[Sequence[Case]], list[Judgment]],
         role: str = "model",
+        sources: Sequence[Any] = (),
     ):
+        """Create a judge; what those of `sources` that retrieve have retrieved is recorded with each judgment."""
         self.name, self.role, self.judge = name, role, judge
+        self.retrieving = [source for source in sources if isinstance(source, Retrieving)]
         self.settings = settings
         self.contract = content_hash(settings)
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case, in order."""
-        return self.judge(cases)
+        judgments = self.judge(cases)
+        for source in self.retrieving:
+            ids = source.retrieved(cases)
+            judgments = [
+                replace(judgment, retrieved=(*judgment.retrieved, *of_case))
+                for judgment, of_case in zip(judgments, ids, strict=True)
+            ]
+        return judgments
 
 
 # ---- asking ----
@@ -104,10 +128,21 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
         tokens=(sum(part.tokens[0] for part in parts), sum(part.tokens[1] for part in parts)),
         seconds=sum(part.seconds for part in parts),
         cost=sum(part.cost for part in parts),
+        retrieved=tuple(dict.fromkeys(id for part in parts for id in part.retrieved)),
     )
 
 
-# ---- rubrics ----
+# ---- rubrics and examples ----
+
+
+def examples_for(examples: ExampleSource | None, cases: Sequence[Case]) -> list[str | None]:
+    """Return the examples that are shown with each case; None where there are none."""
+    return [text or None for text in examples(cases)] if examples else [None] * len(cases)
+
+
+def with_examples(system: str, examples: ExampleSource | None) -> str:
+    """Return a judge's instructions, with what examples are for if there is a source of them."""
+    return f"{system}\n\n{instructions('examples')}" if examples else system
 
 
 def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Rubric | None]:

@@ -12,7 +12,7 @@ from .backends.chat import Ask
 PROMPTS = Path(__file__).parent / "prompts"
 PARTS = (
     "instruction", "metadata", "reference", "rubric", "scale", "checklist", "conversation",
-    "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b",
+    "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "examples",
 )  # fmt: skip
 MARK = re.compile(rf"<(/?\s*(?:{'|'.join(PARTS)})\s*)>", re.IGNORECASE)
 

@@ -107,6 +107,8 @@ class Judgment:
     """Sum of the durations of the requests; the elapsed time is shorter if they run concurrently."""
     cost: float = 0.0
     """Cost in the currency of the backend's prices; 0 without prices."""
+    retrieved: tuple[str, ...] = ()
+    """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):

@@ -8,7 +8,19 @@ from typing import Any, Literal, NamedTuple
 
 from ...rm.types import content_hash, prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for
+from ..judge import (
+    ExampleSource,
+    Judging,
+    RubricSource,
+    ask_all,
+    described,
+    examples_for,
+    failure,
+    judgment,
+    one_of,
+    rubrics_for,
+    with_examples,
+)
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Verdict, pair_verdict
@@ -41,6 +53,7 @@ def pairwise(
     orders: Literal["both", "one"] = "both",
     flip: Literal["tie", "abstain"] = "tie",
     rubric: Rubric | RubricSource | None = None,
+    examples: ExampleSource | None = None,
     ties: bool = True,
     prompt: str = "pairwise",
     sampling: Sampling = GREEDY,
@@ -51,17 +64,19 @@ def pairwise(
     Each comparison is asked in both orders; two verdicts that differ (a flip) are a tie, or an abstention of the case.
     With `orders="one"` the hash of prompt and answer decides which is shown first, in any order of the case. A
     comparison without a verdict in any order is an abstention of the case: scores from a part of the comparisons would
-    not be comparable. `rubric` is shown to the judge, as is a case's reference; `prompt` names the instructions.
+    not be comparable. `rubric` is shown to the judge, as are `examples` and a case's reference; `prompt` names the
+    instructions.
     """
     one_of("orders", orders, ("both", "one"))
     one_of("flip", flip, ("tie", "abstain"))
     allowed = [*LABELS, TIE] if ties else list(LABELS)
     system = instructions(prompt).replace("{verdicts}", " | ".join(f'"{label}"' for label in allowed))
+    system = with_examples(system, examples)
     schema = object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed})
 
-    def ask(case: Case, rubric: Rubric | None, order: Order) -> Ask:
+    def ask(case: Case, rubric: Rubric | None, example: str | None, order: Order) -> Ask:
         shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
-        about = {"instruction": prompt_text(case.prompt), "reference": case.reference or None}
+        about = {"examples": example, "instruction": prompt_text(case.prompt), "reference": case.reference or None}
         return sampling.ask(messages(system, about | {"rubric": render(rubric) if rubric else None} | shown), schema)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
@@ -71,8 +86,10 @@ def pairwise(
             for case, case_rubric in zip(cases, rubrics, strict=True)
         ]
         asks = [
-            [ask(case, case_rubric, order) for order in plan]
-            for case, case_rubric, plan in zip(cases, rubrics, plans, strict=True)
+            [ask(case, case_rubric, example, order) for order in plan]
+            for case, case_rubric, example, plan in zip(
+                cases, rubrics, examples_for(examples, cases), plans, strict=True
+            )
         ]
         return [
             _judged(
@@ -84,8 +101,8 @@ def pairwise(
     settings: dict[str, Any] = {
         "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
         "system": system, "sampling": sampling._asdict(),
-    }  # fmt: skip
-    return Judging(name or f"{chat.name} pairwise", settings, judge)
+    } | ({"examples": described(examples)} if examples else {})  # fmt: skip
+    return Judging(name or f"{chat.name} pairwise", settings, judge, sources=(rubric, examples))
 
 
 def _orders(case: Case, orders: str) -> list[Order]:

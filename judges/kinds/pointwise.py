@@ -7,7 +7,7 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import Judging, ask_all, described, failure, judgment
+from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
 from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
@@ -24,6 +24,7 @@ def pointwise(
     low: float = 1.0,
     high: float = 10.0,
     levels: Levels | LevelsSource | None = None,
+    examples: ExampleSource | None = None,
     samples: int = 1,
     prompt: str = "pointwise",
     sampling: Sampling = GREEDY,
@@ -33,23 +34,25 @@ def pointwise(
 
     A reply without a number is left out of the mean; if not more than half of an answer's replies have one, the case is
     an abstention. `levels` describe the whole numbers of the scale (as in BiGGen Bench, 1 to 5) and set `low` and
-    `high`; a case that has none where the others do is not asked about. The single numbers are kept as criteria
-    `sample 1, ...`.
+    `high`; a case that has none where the others do is not asked about. `examples` are shown to the judge. The single
+    numbers are kept as criteria `sample 1, ...`.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
             f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
         )
     schema = object_schema(reasoning={"type": "string"}, score={"type": "number"})
+    unfilled = with_examples(instructions(prompt), examples)
 
-    def asks(case: Case, scale: Levels | None) -> list[Ask]:
+    def asks(case: Case, scale: Levels | None, example: str | None) -> list[Ask]:
         if levels is not None and scale is None:
             return []
         ends = {"{low}": f"{scale.low if scale else low:g}", "{high}": f"{scale.high if scale else high:g}"}
-        system = instructions(prompt)
+        system = unfilled
         for mark, end in ends.items():
             system = system.replace(mark, end)
         about = {
+            "examples": example,
             "instruction": prompt_text(case.prompt),
             "reference": case.reference or None,
             "scale": scale.render() if scale else None,
@@ -62,7 +65,8 @@ def pointwise(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         scales = _scales(levels, cases)
-        replied = ask_all(chat, [asks(case, scale) for case, scale in zip(cases, scales, strict=True)])
+        shown = zip(cases, scales, examples_for(examples, cases), strict=True)
+        replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in shown])
         return [
             _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
             if replies
@@ -73,9 +77,9 @@ def pointwise(
     settings: dict[str, Any] = {
         "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
         "levels": described(levels),
-        "system": instructions(prompt), "sampling": sampling._asdict(),
-    }  # fmt: skip
-    return Judging(name or f"{chat.name} pointwise", settings, judge)
+        "system": unfilled, "sampling": sampling._asdict(),
+    } | ({"examples": described(examples)} if examples else {})  # fmt: skip
+    return Judging(name or f"{chat.name} pointwise", settings, judge, sources=(examples,))
 
 
 def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequence[Levels | None]:

@@ -59,7 +59,7 @@ def rubric(
         "kind": "rubric", "chat": chat.name, "rubric": described(rubric), "score": described(score),
         "evidence": evidence, "together": together, "system": system, "sampling": sampling._asdict(),
     }  # fmt: skip
-    return Judging(name or f"{chat.name} rubric", settings, judge)
+    return Judging(name or f"{chat.name} rubric", settings, judge, sources=(rubric,))
 
 
 def marks_schema(ids: Sequence[str]) -> dict[str, Any]:

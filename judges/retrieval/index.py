@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -13,7 +13,9 @@ from safetensors.numpy import load_file, save_file
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
-from .encoder import FacetEncoder
+
+if TYPE_CHECKING:
+    from .encoder import FacetEncoder
 
 VECTORS, TEXTS, FACTS = "vectors.safetensors", "texts.jsonl", "index.json"
 DIGITS = 5
@@ -71,9 +73,10 @@ class VectorIndex:
     """Texts by the facet vectors of an encoder; scores are `pooling.similarity`, computed in full."""
 
     def __init__(
-        self, encoder: FacetEncoder, ids: Sequence[str], texts: Sequence[str], vectors: np.ndarray | None = None
+        self, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str], vectors: np.ndarray | None = None
     ):
-        self.encoder, self.ids, self.texts = encoder, list(ids), list(texts)
+        self.ids: Sequence[str] = list(ids)
+        self.encoder, self.texts = encoder, list(texts)
         self.collection = collection_hash(ids, texts)
         self.vectors = encoder.embed(texts) if vectors is None else vectors
         self.contract = content_hash(["encoder", encoder.contract, self.collection])
@@ -103,7 +106,7 @@ def similarities(
     return np.maximum.reduce(by_facet)
 
 
-def load_index(folder: Path, encoder: FacetEncoder) -> VectorIndex:
+def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
     """Load a saved index; raise `DataError` if another encoder made it, or if vectors and texts do not agree."""
     try:
         facts = from_json((folder / FACTS).read_text(encoding="utf-8"))
@@ -124,7 +127,7 @@ def load_index(folder: Path, encoder: FacetEncoder) -> VectorIndex:
     return VectorIndex(encoder, ids, texts, vectors)
 
 
-def indexed(folder: Path | None, encoder: FacetEncoder, ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
+def indexed(folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
     """Return the index of a collection: the one in the folder, or a new one, which is saved there if it is named."""
     if folder is None:
         return VectorIndex(encoder, ids, texts)

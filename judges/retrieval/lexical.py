@@ -19,7 +19,7 @@ class TfidfIndex:
     def __init__(self, ids: Sequence[str], texts: Sequence[str]):
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.ids = list(ids)
+        self.ids: Sequence[str] = list(ids)
         self.contract = content_hash(["tfidf", collection_hash(ids, texts)])
         self.vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True)
         self.matrix = _fitted(self.vectorizer, texts)
@@ -44,7 +44,7 @@ class Bm25Index:
     def __init__(self, ids: Sequence[str], texts: Sequence[str], *, k1: float = 1.2, b: float = 0.75):
         from sklearn.feature_extraction.text import CountVectorizer
 
-        self.ids = list(ids)
+        self.ids: Sequence[str] = list(ids)
         self.contract = content_hash(["bm25", k1, b, collection_hash(ids, texts)])
         self.vectorizer = CountVectorizer(token_pattern=WORDS)
         counts = _fitted(self.vectorizer, texts)

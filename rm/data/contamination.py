@@ -1,5 +1,6 @@
 """Contamination: training prompts that also occur in a benchmark, exactly or as near-duplicates."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,6 +65,19 @@ def overlaps(
 
 def _users(prompt: Messages) -> list[str]:
     return [turn["content"] for turn in prompt if turn["role"] == "user"]
+
+
+def near_duplicates(texts: Sequence[str], known: Sequence[str], near: float = 0.7) -> Iterator[tuple[int, int]]:
+    """Yield the indices (text, known text) of all texts that are the same or near-duplicates, as `overlaps` has them.
+
+    A known text that is a part of a longer text is one of its near-duplicates; the reverse does not hold.
+    """
+    normal = [normal_prompt(text) for text in texts]
+    indices: dict[str, list[int]] = defaultdict(list)
+    for index, text in enumerate(known):
+        indices[normal_prompt(text)].append(index)
+    for index, other, _ in _alike(normal, _shingles(normal), list(indices), near):
+        yield from ((index, known_index) for known_index in indices[other])
 
 
 class Shared(NamedTuple):

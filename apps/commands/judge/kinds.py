@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from ....benchmarks.scorers import open_scorer
 from ....judges.backends.chat import Chat
-from ....judges.judge import RubricSource
+from ....judges.judge import ExampleSource, RubricSource
 from ....judges.kinds.checklist import Question
 from ....judges.kinds.pointwise import LevelsSource
 from ....judges.kinds.route.guideline import Guideline
 from ....judges.kinds.route.rule import Rule, load_rule
 from ....judges.prompting import GREEDY, PROMPTS, Sampling
+from ....judges.retrieval.selection import SELECTIONS
 from ....judges.rubrics import scoring as rubric_score
 from ....judges.rubrics.formats import Levels
 from ....judges.rubrics.rubric import Rubric
@@ -24,6 +25,7 @@ from ....rm.registry import load
 from ....rm.types import RewardModel
 from ...settings.specs import build, named, parse_spec, typed_arguments
 from ..rubrics.files import open_levels, open_rubric, read_checklist
+from .retrieval import RetrievalConfig, open_examples, open_retrieved_rubrics
 from .settings import JudgeConfig
 
 KINDS = "judges.kinds"
@@ -33,6 +35,7 @@ class Materials(NamedTuple):
     """What a kind is given where it takes it."""
 
     rubric: Rubric | RubricSource | None = None
+    examples: ExampleSource | None = None
     score: str = "gated"
     levels: Levels | LevelsSource | None = None
     questions: Sequence[Question] = ()
@@ -41,10 +44,11 @@ class Materials(NamedTuple):
     """Options for opening a reward model."""
 
 
-def materials(config: JudgeConfig, loading: Mapping[str, Any]) -> Materials:
+def materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig | None = None) -> Materials:
     """Files read and checked."""
     return Materials(
-        rubric=open_rubric(config.rubric) if config.rubric else None,
+        rubric=_rubric(config, retrieval) if config.rubric else None,
+        examples=open_examples(retrieval, config) if retrieval else None,
         score=config.score,
         levels=open_levels(config.levels) if config.levels else None,
         questions=read_checklist(config.checklist) if config.checklist else (),
@@ -53,14 +57,22 @@ def materials(config: JudgeConfig, loading: Mapping[str, Any]) -> Materials:
     )
 
 
+def _rubric(config: JudgeConfig, retrieval: RetrievalConfig | None) -> Rubric | RubricSource:
+    if retrieval and config.rubric in SELECTIONS:
+        return open_retrieved_rubrics(retrieval, config)
+    return open_rubric(str(config.rubric))
+
+
 def open_judges(
     kinds: Sequence[str], together: str | None, chats: Mapping[str, Chat], given: Materials
 ) -> list[BatchJudge]:
     """Every kind with every chat, by their names; or all of these as one judge."""
     judges: list[BatchJudge] = []
+    if given.examples is not None and not any("examples" in _parameters(named(text)[1]) for text in kinds):
+        raise UsageError(f"--examples are shown by pairwise and pointwise judges, and there is {', '.join(kinds)}")
     for text in kinds:
         name, source = named(text)
-        takes_chat = "chat" in signature(load(KINDS, parse_spec(source).name)).parameters
+        takes_chat = "chat" in _parameters(source)
         if takes_chat and not chats:
             raise UsageError(f"'{text}' asks a language model; name one with --endpoint and --model, or with --local")
         if takes_chat:
@@ -72,10 +84,12 @@ def open_judges(
 
 def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> BatchJudge:
     """Return a judge of one kind that uses one chat."""
-    spec, parameters = parse_spec(source), signature(load(KINDS, parse_spec(source).name)).parameters
+    spec, parameters = parse_spec(source), _parameters(source)
     ours: dict[str, Any] = {"chat": chat, "name": name, "sampling": given.sampling}
     if given.rubric is not None:
         ours["rubric"] = given.rubric
+    if given.examples is not None:
+        ours["examples"] = given.examples
     if given.levels is not None:
         ours["levels"] = given.levels
     if given.questions:
@@ -89,6 +103,11 @@ def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> Batch
     if "prompt" in spec.arguments:
         _check_prompt(source, spec.arguments["prompt"])
     return build(KINDS, source, **{name: value for name, value in ours.items() if name in parameters})
+
+
+def _parameters(source: str) -> Mapping[str, Parameter]:
+    """Return what the kind of judge takes."""
+    return signature(load(KINDS, parse_spec(source).name)).parameters
 
 
 def _check_prompt(source: str, prompt: str) -> None:
@@ -133,7 +152,7 @@ def joined(
 ) -> BatchJudge:
     """Several judges as one: a kind that takes a list of judges, or as many as it takes one by one."""
     name, source = named(text)
-    parameters = signature(load(KINDS, parse_spec(source).name)).parameters
+    parameters = _parameters(source)
     positional = [
         parameter_name for parameter_name, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD
     ]

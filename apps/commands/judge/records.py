@@ -188,6 +188,7 @@ COLUMNS = {
     "completion_tokens": pa.int64(),
     "seconds": pa.float64(),
     "cost": pa.float64(),
+    "retrieved": pa.list_(pa.string()),
 }
 
 
@@ -198,7 +199,8 @@ def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) 
 
 
 def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
-    same = {name: getattr(judgment, name) for name in ("case", "reasoning", "raw", "orders", "seconds", "cost")}
+    names = ("case", "reasoning", "raw", "orders", "seconds", "cost", "retrieved")
+    same = {name: getattr(judgment, name) for name in names}
     criteria = [criterion._asdict() for criterion in judgment.criteria]
     return {
         "scorer": scorer,

@@ -9,6 +9,7 @@ from typing import Any
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
+from ....judges.retrieval.selection import SELECTIONS
 from ....judges.store import FILE
 from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
@@ -20,33 +21,35 @@ from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, te
 from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
+from .retrieval import RetrievalConfig, retrieval_notes
 from .settings import ChatConfig, JudgeConfig
 
 
-def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
+def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
     """Judge cases and write the run folder, or report the estimated cost; with --fit_route fit a routing probe."""
     if config.fit_route:
         return fit_route(config, trust(chats))
     started = time.time()
     chats.validate()
+    retrieval.validate(config.rubric)
     suite = open_suite(config)
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    names, given = short_names(chats.names), materials(config, trust(chats))
+    names, given = short_names(chats.names), materials(config, trust(chats), retrieval)
     imagined = dry_run_chats(names)
     dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
-    notes = [*notes, *of_draw]
+    notes = [*notes, *of_draw, *retrieval_notes(retrieval, config.rubric)]
     signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
     if config.dry_run:
         for judge in dry_run_judges:
             for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
                 judge(shown)
         return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}
-    recipe = config.identity() | chats.identity()
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config)]}
+    recipe = config.identity() | retrieval.identity() | chats.identity()
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config), *retrieval.files]}
     opened = open_chats(chats)
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
@@ -66,7 +69,8 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
 
 def _beside(config: JudgeConfig) -> list[str]:
     """The files that judges go by."""
-    return [*filter(None, (config.rubric, config.levels, config.checklist))]
+    rubric = None if config.rubric in SELECTIONS else config.rubric
+    return [*filter(None, (rubric, config.levels, config.checklist))]
 
 
 def evaluated(

@@ -106,8 +106,8 @@ class JudgeConfig:
         default=None,
     )
     rubric: str | None = setting(
-        "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one per "
-        "case, which may be HealthBench's (then with --score signed_points).",
+        "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, a .jsonl with one per "
+        "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
         default=None,
     )
     score: str = setting(f"Score function of a rubric's marks: {', '.join(SCORES)}.", default="gated")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ....judges.cdrrm.generator import rubric_json
 from ....judges.judge import RubricSource, by_case, described
@@ -13,7 +13,7 @@ from ....judges.rubrics import rubric as rubrics
 from ....judges.rubrics.formats import Levels, biggen, healthbench
 from ....judges.rubrics.rubric import Rubric, from_toml, from_values, parse
 from ....judges.types import Case
-from ....rm.data.pairs import column
+from ....rm.data.pairs import collect, column, row_prompt
 from ....rm.data.readers import read_rows
 from ....rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ....rm.io.checked_files import from_json
@@ -64,6 +64,28 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
     """Ours in a column `rubric`, or HealthBench's list of criteria with points in `rubrics`."""
     return healthbench(values) if "rubrics" in values else from_values(column(values, "rubric"))
+
+
+class RubricEntry(NamedTuple):
+    """A rubric in a collection, with the prompt that it was written for."""
+
+    id: str
+    prompt: str
+    rubric: Rubric
+
+
+def read_collection(path: Path) -> list[RubricEntry]:
+    """Load rubrics with their prompts from JSON lines; a row without an id has the hash of its content."""
+    if not path.is_file():
+        raise UsageError(f"no file of rubrics '{path}'; give a .jsonl with prompt, and rubric or HealthBench's rubrics")
+    entries, _ = collect(str(path), _entry)
+    return [*dict.fromkeys(entries)]
+
+
+def _entry(values: Mapping[str, Any]) -> RubricEntry:
+    prompt, rubric_ = prompt_text(row_prompt(values)), rubric_of_row(values)
+    name = next((values[field] for field in IDS if field in values), None)
+    return RubricEntry(str(name or content_hash([prompt, described(rubric_)])), prompt, rubric_)
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:

@@ -1,0 +1,121 @@
+"""Which entries of a collection a case is shown: the nearest, random ones or its own, without near-duplicates."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from ...rm.data.contamination import near_duplicates
+from ...rm.data.conversation_split import normal_prompt
+from ...rm.errors import UsageError
+from ...rm.types import content_hash, prompt_text
+from ..types import Case
+from .index import Index, collection_hash, search
+
+RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
+SELECTIONS = (RETRIEVED, RANDOM, ORACLE)
+FEWEST_WORDS = 8
+"""Responses of fewer words are equal by chance, and do not make two cases near-duplicates."""
+
+
+class Collection(NamedTuple):
+    """Entries that can be shown: ids, prompts as text, and the responses of each (none for rubrics)."""
+
+    ids: Sequence[str]
+    prompts: Sequence[str]
+    answers: Sequence[Sequence[str]] = ()
+
+    def texts(self) -> list[str]:
+        """Return what each entry is, for a hash of the collection."""
+        answers = self.answers or [()] * len(self.ids)
+        return ["\n".join([prompt, *of_entry]) for prompt, of_entry in zip(self.prompts, answers, strict=True)]
+
+
+def without_duplicates(cases: Sequence[Case], collection: Collection, near: float = 0.7) -> Bool[np.ndarray, "Q N"]:
+    """Return which entries may be shown with which case: neither the case itself nor a near-duplicate of it.
+
+    An entry is a near-duplicate if its prompt or one of its responses is the same as the case's, or nearly
+    (`rm.data.contamination`: the share of 3-word shingles is at least `near`, in either direction). Responses of fewer
+    than 8 words are not compared.
+    """
+    allowed = np.ones((len(cases), len(collection.ids)), bool)
+    for index, entry in _both_ways([prompt_text(case.prompt) for case in cases], collection.prompts, near):
+        allowed[index, entry] = False
+    answers = _long([case.answers for case in cases])
+    entries = _long(collection.answers)
+    for index, entry in _both_ways([text for _, text in answers], [text for _, text in entries], near):
+        allowed[answers[index][0], entries[entry][0]] = False
+    return allowed
+
+
+def _both_ways(texts: Sequence[str], known: Sequence[str], near: float) -> set[tuple[int, int]]:
+    reverse = {(index, entry) for entry, index in near_duplicates(known, texts, near)}
+    return {*near_duplicates(texts, known, near)} | reverse
+
+
+def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+    """Return the responses that are long enough to be compared, with the index of their case."""
+    return [
+        (index, text) for index, of_case in enumerate(answers) for text in of_case if len(text.split()) >= FEWEST_WORDS
+    ]
+
+
+class Selection:
+    """Choose up to k entries of a collection for each case.
+
+    `retrieved`: the k nearest by an index of the collection's prompts, best first, without near-duplicates of the case.
+    `random`: k of the same entries, drawn by the seed and the case's prompt: a control that does the same work.
+    `oracle`: up to k entries with the case's own prompt, which the others must not see: a control from above.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        how: str,
+        k: int = 1,
+        *,
+        index: Index | None = None,
+        near: float = 0.7,
+        seed: int = 0,
+    ):
+        if how not in SELECTIONS:
+            raise UsageError(f"entries are chosen by {', '.join(SELECTIONS)}, got '{how}'")
+        if k < 1:
+            raise UsageError(f"the number of entries to show is a number >= 1, got {k}")
+        if (index is None) == (how == RETRIEVED):
+            raise UsageError("an index is for entries that are retrieved, and these need one")
+        self.collection, self.how, self.k, self.index, self.near, self.seed = collection, how, k, index, near, seed
+        settings = {"how": how, "k": k, "near": near, "index": index.contract if index else None}
+        settings |= {"seed": seed} if how == RANDOM else {}
+        self.contract = content_hash([settings, collection_hash(collection.ids, collection.texts())])
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, cases: Sequence[Case]) -> list[list[int]]:
+        """Return the indices of the entries of each case; fewer than k where fewer are allowed."""
+        keys = [content_hash([prompt_text(case.prompt), list(case.answers)]) for case in cases]
+        new = {key: case for key, case in zip(keys, cases, strict=True) if key not in self._known}
+        if new:
+            self._known |= dict(zip(new, self._choose([*new.values()]), strict=True))
+        return [self._known[key] for key in keys]
+
+    def ids(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        """Return the ids of the entries of each case."""
+        return [tuple(self.collection.ids[index] for index in chosen) for chosen in self(cases)]
+
+    def _choose(self, cases: Sequence[Case]) -> list[list[int]]:
+        if self.how == ORACLE:
+            prompts = [normal_prompt(prompt) for prompt in self.collection.prompts]
+            asked = [normal_prompt(prompt_text(case.prompt)) for case in cases]
+            return [[index for index, prompt in enumerate(prompts) if prompt == text][: self.k] for text in asked]
+        allowed = without_duplicates(cases, self.collection, self.near)
+        texts = [prompt_text(case.prompt) for case in cases]
+        if self.index is None:
+            return [self._drawn(text, np.flatnonzero(row)) for text, row in zip(texts, allowed, strict=True)]
+        position = {name: index for index, name in enumerate(self.collection.ids)}
+        return [[position[hit.id] for hit in hits] for hits in search(self.index, texts, self.k, allowed)]
+
+    def _drawn(self, text: str, permitted: np.ndarray) -> list[int]:
+        rng = Random(f"{self.seed} {text}")
+        return rng.sample(permitted.tolist(), min(self.k, len(permitted)))

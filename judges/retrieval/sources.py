@@ -1,0 +1,68 @@
+"""Rubrics and examples that are retrieved for each case, as kinds of judges take them."""
+
+from collections.abc import Sequence
+
+from ...rm.types import content_hash, prompt_text
+from ..judge import Retrieving, described
+from ..rubrics.rubric import Rubric
+from ..types import Case
+from .selection import Collection, Selection
+
+MOST_CHARACTERS = 4_000
+"""Characters of a prompt or response in an example; the rest is left out, and marked."""
+
+
+class RetrievedRubrics(Retrieving):
+    """A `RubricSource`: the first entry that a selection chooses for a case; None where it chooses none."""
+
+    def __init__(self, selection: Selection, rubrics: Sequence[Rubric]):
+        self.selection, self.rubrics = selection, rubrics
+        self.name = f"{selection.how} rubrics {content_hash([selection.contract, [*map(described, rubrics)]])}"
+
+    def __call__(self, cases: Sequence[Case]) -> list[Rubric | None]:
+        """Return one rubric per case."""
+        return [self.rubrics[chosen[0]] if chosen else None for chosen in self.selection(cases)]
+
+    def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        """See `Retrieving`."""
+        return [ids[:1] for ids in self.selection.ids(cases)]
+
+
+class RetrievedExamples(Retrieving):
+    """An `ExampleSource`: labelled cases with their best responses, as a selection chooses them for a case."""
+
+    def __init__(self, selection: Selection, examples: Sequence[Case]):
+        self.selection, self.examples = selection, examples
+        labels = [[example.id, list(example.best)] for example in examples]
+        self.name = f"{selection.how} examples {content_hash([selection.contract, labels, MOST_CHARACTERS])}"
+
+    def __call__(self, cases: Sequence[Case]) -> list[str]:
+        """Return the text of each case's examples."""
+        return [
+            "\n\n".join(example_text(self.examples[index], number) for number, index in enumerate(chosen, start=1))
+            for chosen in self.selection(cases)
+        ]
+
+    def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        """See `Retrieving`."""
+        return self.selection.ids(cases)
+
+
+def collection_of(cases: Sequence[Case]) -> Collection:
+    """Return labelled cases as a collection of examples."""
+    return Collection(
+        [case.id for case in cases], [prompt_text(case.prompt) for case in cases], [case.answers for case in cases]
+    )
+
+
+def example_text(example: Case, number: int) -> str:
+    """Return a labelled case as a judge reads it; a hash of the texts decides the order of its responses."""
+    prompt = prompt_text(example.prompt)
+    order = sorted(range(len(example.answers)), key=lambda index: content_hash([prompt, example.answers[index]]))
+    shown = [f"Answer {label}:\n{_cut(example.answers[index])}" for label, index in enumerate(order, start=1)]
+    best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in example.best)
+    return "\n\n".join([f"Example {number}\n\nInstruction:\n{_cut(prompt)}", *shown, f"Best: {best}"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} […]"

@@ -1,0 +1,175 @@
+"""`rewardlab judge` with examples and rubrics that are retrieved for each case."""
+
+import json
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.apps.commands.judge.retrieval import RetrievalConfig, _unique, open_index
+from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.judges.retrieval.encoder import EncoderSettings, new_encoder
+from rewardlab.judges.types import Case
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import user_turn
+
+from tests.apps.judging import call, lengths, longer, shown, write
+
+WORDS = ("roses", "bees", "moss", "ponds", "frost", "herbs", "birds", "mulch")
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def run(tmp_path, capsys, asked):
+    """A judge behind a server that remembers what it was asked, over eight questions."""
+
+    def answer(body):
+        asked.append(body)
+        return longer(body)
+
+    rows = [
+        {
+            "id": f"p{n}",
+            "prompt": f"Tell me about {word}",
+            "chosen": f"a long answer on {word}",
+            "rejected": f"no {word}",
+        }
+        for n, word in enumerate(WORDS)
+    ]
+    data = write(tmp_path / "pairs.jsonl", rows)
+
+    def judge(*words, output="run"):
+        with ChatServer(answer=answer) as server:
+            named = ["--data", data, "--endpoint", server.url, "--model", "qwen", "--retries", 0, "--samples", 20]
+            code, facts, err = call(capsys, "judge", *named, *words, "--output", tmp_path / output)
+        folder = tmp_path / output
+        rows = pq.read_table(folder / "judgments.parquet").to_pylist() if code == 0 else []
+        return code, facts, err, {row["case"]: row["retrieved"] for row in rows}
+
+    return judge
+
+
+def labelled(tmp_path) -> str:
+    return write(
+        tmp_path / "labelled.jsonl",
+        [
+            {"id": f"e{n}", "prompt": f"What is good for {word} here", "chosen": f"sun for {word}", "rejected": "rain"}
+            for n, word in enumerate(WORDS)
+        ],
+    )
+
+
+def test_the_nearest_labelled_cases_are_shown_and_their_ids_stored(run, tmp_path, asked):
+    code, _, err, retrieved = run("--examples", "retrieved", "--examples_from", labelled(tmp_path), "--shots", 2)
+    assert code == 0, err
+    assert all(retrieved[f"p{n}"][0] == f"e{n}" and len(retrieved[f"p{n}"]) == 2 for n in range(8))
+    examples = [shown(body, "examples") for body in asked if "about bees" in shown(body, "instruction")]
+    assert len(examples) == 2 and all("What is good for bees here" in text for text in examples)
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "Up to 2 retrieved examples by tfidf from" in report
+
+
+def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run, tmp_path, asked):
+    assert run(output="before")[0] == 0
+    code, _, err, retrieved = run("--examples", "retrieved", "--examples_from", tmp_path / "before", output="after")
+    assert code == 0, err
+    assert all(case not in ids and len(ids) == 3 for case, ids in retrieved.items())
+    code, _, err, drawn = run("--examples", "random", "--examples_from", tmp_path / "before", output="random")
+    assert code == 0 and all(case not in ids and len(ids) == 3 for case, ids in drawn.items()), err
+    assert drawn != retrieved and len(Counter(id for ids in drawn.values() for id in ids)) > 3
+    code, _, err, own = run("--examples", "oracle", "--examples_from", tmp_path / "before", output="own")
+    assert code == 0 and own == {f"p{n}": [f"p{n}"] for n in range(8)}, err
+    assert "(these are of the case's own prompt)" in (tmp_path / "own" / "report.md").read_text()
+    contracts = {
+        name: json.loads((tmp_path / name / "manifest.json").read_text())["contracts"]["qwen pairwise"]
+        for name in ("before", "after", "random", "own")
+    }
+    assert len({*contracts.values()}) == 4
+
+
+def rubrics(tmp_path) -> str:
+    rows = [
+        {
+            "case": f"r{n}",
+            "prompt": f"What is good for {word} here",
+            "rubric": {"principles": [{"id": word, "description": f"Speaks of {word}."}]},
+        }
+        for n, word in enumerate(WORDS)
+    ]
+    return write(tmp_path / "rubrics.jsonl", rows)
+
+
+@pytest.mark.parametrize("retriever", ["tfidf", "bm25"])
+def test_the_rubric_of_the_nearest_prompt(run, tmp_path, asked, retriever):
+    words = ["--kind", "rubric", "--rubric", "retrieved", "--rubrics_from", rubrics(tmp_path)]
+    code, facts, err, retrieved = run(*words, "--score", "weighted", "--retriever", retriever)
+    assert code == 0, err
+    assert retrieved == {f"p{n}": [f"r{n}"] for n in range(8)}
+    assert all(word in shown(body, "rubric") for body in asked for word in WORDS if word in shown(body, "instruction"))
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert "Rubrics are retrieved by" in manifest["notes"][-1] and facts["judges"]["qwen rubric"]["coverage"] == 1.0
+
+
+def test_a_case_without_an_own_rubric_is_an_abstention_under_the_oracle(run, tmp_path):
+    words = ["--kind", "rubric", "--rubric", "oracle", "--rubrics_from", rubrics(tmp_path)]
+    code, facts, err, retrieved = run(*words, "--on_fault", "abstain")
+    assert code == 0 and facts["judges"]["qwen rubric"]["reasons"] == {"no rubric": 8}, err
+    assert retrieved == {f"p{n}": [] for n in range(8)}
+
+
+def test_an_encoder_retrieves_and_its_vectors_are_stored(run, tmp_path):
+    encoder = new_encoder(
+        EncoderSettings(facets=2, width=8, max_length=32), None, WORDS * 9, hidden=16, layers=1, vocabulary=300
+    )
+    encoder.save(tmp_path / "encoder")
+    words = ["--examples", "retrieved", "--examples_from", labelled(tmp_path), "--retriever", tmp_path / "encoder"]
+    words += ["--retriever_index", tmp_path / "index"]
+    code, _, err, first = run(*words)
+    assert code == 0 and all(len(ids) == 3 for ids in first.values()), err
+    assert {path.name for path in (tmp_path / "index").iterdir()} == {
+        "vectors.safetensors",
+        "texts.jsonl",
+        "index.json",
+    }
+    assert run(*words, output="again")[3] == first
+    assert open_index(str(tmp_path / "encoder"), ["a"], ["x"]).ids == ["a"]
+
+
+def test_examples_with_one_id_are_numbered_and_repetitions_left_out():
+    cases = [Case("a", user_turn(prompt), ("x", "y")) for prompt in ("p", "p", "q")]
+    assert [case.id for case in _unique(cases)] == ["a", "a#2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--examples", "retrieved"], "--examples_from is missing"),
+        (["--examples_from", "x.jsonl"], "--examples_from is read for --examples"),
+        (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
+        (["--rubric", "retrieved"], "--rubrics_from is missing"),
+        (["--rubrics_from", "x.jsonl"], "--rubrics_from is read for --rubric"),
+        (["--rubric", "random", "--rubrics_from", "none.jsonl"], "no file of rubrics 'none.jsonl'"),
+        (["--kind", "rubric", "--examples", "random", "--examples_from", "{own}"], "pairwise and pointwise judges"),
+    ],
+)
+def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, asked, words, message):
+    own = write(tmp_path / "own.jsonl", lengths(3))
+    code, _, err, _ = run(*[word.format(own=own) for word in words])
+    assert code == 2 and message in err and not asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"retriever": "none"}, "--retriever is tfidf, bm25 or a folder"),
+        ({"retriever_index": "i"}, "--retriever_index stores the vectors"),
+        ({"shots": 0}, "--shots is a number of examples >= 1"),
+    ],
+)
+def test_settings_of_the_retriever_are_checked(settings, message):
+    config = RetrievalConfig(examples="retrieved", examples_from=["x"], **settings)
+    with pytest.raises(UsageError, match=message):
+        config.validate(None)
