@@ -83,7 +83,7 @@ def _unforeseen(name: str, error: Exception) -> str:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<9}{verb.help}" for name, verb in VERBS.items()]
+    lines = [f"  {name:<10}{verb.help}" for name, verb in VERBS.items()]
     return "\n".join(
         ["usage: rewardlab VERB [--config file.yaml] [--flag value ...]", "", *lines, "", "rewardlab VERB --help"]
     )

@@ -15,6 +15,7 @@ from .commands.lint.settings import LintConfig
 from .commands.merge.settings import MergeConfig
 from .commands.parity.settings import ParityConfig
 from .commands.plan.settings import PlanConfig
+from .commands.retriever.settings import RetrieverConfig
 from .commands.rl.settings import RlConfig
 from .commands.rubrics.settings import RubricsConfig
 from .commands.score.settings import ScoreConfig
@@ -136,6 +137,14 @@ VERBS = {
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
         arguments=(".commands.judge.settings:ChatConfig", "..judges.cdrrm.training:Training"),
+    ),
+    "retriever": Verb(
+        "Train the encoder by which judges retrieve examples and rubrics, and lint finds similar prompts.",
+        RetrieverConfig,
+        "commands.retriever.run:train_retriever",
+        "rewardlab retriever --data rubrics.jsonl --group_by theme --output runs/retriever",
+        positional="data",
+        arguments=("..judges.retrieval.training:RetrieverArguments",),
     ),
     "decode": Verb(
         "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",

@@ -50,7 +50,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "critic_passes agents processes workers rows samples pairs test limit batch_size concurrency "
         "small_hidden small_layers small_vocabulary stream_block heads head_steps batch accumulate "
         "batch_tokens queue_tokens request_items request_tokens item_tokens body_bytes in_flight most_rules "
-        "vllm_tensor_parallel_size vllm_max_model_length",
+        "vllm_tensor_parallel_size vllm_max_model_length shots facets width segment_sentences partners",
     ),
     (AT_LEAST_2, "golden sweep"),
     (
@@ -58,7 +58,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "learning_rate weight_decay adam_epsilon max_grad_norm warmup_steps eval_delay dataloader_num_workers kl "
         "center_rewards_coefficient regression_weight global_weight shared_rank from_layer monitor_steps restarts "
         "critic_hidden agent rollout_steps retries exchange_timeout lora_rank top_k temperature weight prompt_price "
-        "completion_price max_cost",
+        "completion_price max_cost diversity_weight",
     ),
     (
         ABOVE_0,
@@ -67,8 +67,8 @@ NAMES: tuple[tuple[Range, str], ...] = (
     ),
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
     (SECONDS, "timeout drain"),
-    (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor"),
-    (SHARE_ABOVE_0, "top_p near alike vllm_gpu_memory_utilization"),
+    (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor case_weight"),
+    (SHARE_ABOVE_0, "top_p near alike similar vllm_gpu_memory_utilization"),
     (SHARE_BELOW_1, "lora_dropout weight_average weight_average_start adam_beta1 adam_beta2"),
     (Range("a share in [0, 0.5)", 0, 0.5, below=True), "label_smoothing"),
     (PORT, "port vllm_server_port vllm_group_port"),
@@ -81,6 +81,7 @@ RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES for nam
 
 OF_VERB: Mapping[tuple[str, str], Range] = {
     ("rl", "temperature"): ABOVE_0,  # policy gradients require sampled completions
+    ("retriever", "temperature"): ABOVE_0,
     ("rl", "top_k"): Range("at least 0, or -1 for off", -1, below=True),
 }
 """(verb, setting) -> range that differs from that of the other verbs."""

@@ -107,8 +107,6 @@ class FacetPooling(nn.Module):
 
 # ---- similarity ----
 
-SIMILARITIES = ("mean", "max")
-
 
 def similarity(
     first: Float[Tensor, "Q F W"], second: Float[Tensor, "N F W"], how: str = "mean"

@@ -56,12 +56,17 @@ def collection_of(cases: Sequence[Case]) -> Collection:
 
 
 def example_text(example: Case, number: int) -> str:
-    """Return a labelled case as a judge reads it; a hash of the texts decides the order of its responses."""
-    prompt = prompt_text(example.prompt)
-    order = sorted(range(len(example.answers)), key=lambda index: content_hash([prompt, example.answers[index]]))
-    shown = [f"Answer {label}:\n{_cut(example.answers[index])}" for label, index in enumerate(order, start=1)]
-    best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in example.best)
-    return "\n\n".join([f"Example {number}\n\nInstruction:\n{_cut(prompt)}", *shown, f"Best: {best}"])
+    """Return a labelled case as a judge reads it."""
+    return f"Example {number}\n\n{labelled_text(example)}"
+
+
+def labelled_text(case: Case) -> str:
+    """Return a case with its best responses as text; a hash of the texts decides the order of the responses."""
+    prompt = prompt_text(case.prompt)
+    order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.answers[index]]))
+    shown = [f"Answer {label}:\n{_cut(case.answers[index])}" for label, index in enumerate(order, start=1)]
+    best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in case.best)
+    return "\n\n".join([f"Instruction:\n{_cut(prompt)}", *shown, f"Best: {best}"])
 
 
 def _cut(text: str) -> str:

@@ -126,7 +126,10 @@ def joint_rows(
     """
     for pairs, weight, kind in ((questions, 1 - case_weight, "prompt -> rubric"), (cases, case_weight, "case -> case")):
         if weight and not pairs:
-            raise DataError(f"there is no {kind} pair, and --case_weight {case_weight:g} asks for them; change it")
+            raise DataError(
+                f"there is no {kind} pair, and --case_weight {case_weight:g} asks for them; change it, "
+                "or name the column of groups with --group_by"
+            )
     asked, compared = (_shuffled(pairs, seed + index) for index, pairs in enumerate((questions, cases)))
     sizes = [len(pairs) for pairs, weight in ((asked, 1 - case_weight), (compared, case_weight)) if weight]
     return [

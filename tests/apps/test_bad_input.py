@@ -46,6 +46,7 @@ CASES = [
     (f"{JUDGE} --concurrency 0", 2, "--concurrency is at least 1, got 0"),
     (f"{JUDGE} --timeout nan", 2, "--timeout is above 0 seconds, got nan"),
     (f"{RUBRICS} --overlap 2", 2, "--overlap is a share in [0, 1], got 2.0"),
+    ("retriever {w}/pairs.jsonl --output {w}/new --facets 0", 2, "--facets is at least 1, got 0"),
     ("lint {w}/pairs.jsonl --near 0", 2, "--near is a share in (0, 1], got 0.0"),
     ("serve {w}/rm --port 70000", 2, "--port is a port in 0..65535, got 70000"),
     ("inspect {w} --port -1", 2, "--port is a port in 0..65535, got -1"),

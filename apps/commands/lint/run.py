@@ -17,6 +17,7 @@ from ....rm.registry import load
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log_report, log_rows, run_folder, trust, write_manifest, write_rows
 from .settings import LintConfig
+from .similar import similar_prompts
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
 
@@ -108,15 +109,17 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
 
 def _all_of(read: Read, config: LintConfig) -> Linted:
     """The findings of the pairs, with the indices of their rows, after those of rows that are none."""
+    benchmarks = _benchmarks(config.against)
     linted = lint(
         read.pairs,
-        benchmarks=_benchmarks(config.against),
+        benchmarks=benchmarks,
         first=read.first,
         near=config.near,
         alike=config.alike,
         **_reading(config),
     )
-    findings = [_moved(finding, read.pair_rows) for finding in linted.findings]
+    similar = similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
+    findings = [_moved(finding, read.pair_rows) for finding in [*linted.findings, *similar]]
     findings_ = sorted([*read.unusable, *findings], key=lambda finding: finding.row)
     signs = [leak._replace(rows=tuple(read.pair_rows[row] for row in leak.rows)) for leak in linted.leaks]
     return Linted(tuple(findings_), tuple(signs), linted.shared)

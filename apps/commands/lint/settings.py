@@ -27,6 +27,11 @@ class LintConfig:
     near: float = setting(
         "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's.", default=0.7
     )
+    encoder: str | None = setting(
+        "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
+        default=None,
+    )
+    similar: float = setting("Similarity by --encoder from which a prompt is reported.", default=0.9)
     alike: float = setting("Share of 3-word shingles from which two responses are near-duplicates.", default=0.9)
     fix: str | None = setting(
         "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", default=None
@@ -44,5 +49,7 @@ class LintConfig:
         given("data", self.data)
         if self.max_length is not None and not self.model:
             raise UsageError("--max_length counts a model's tokens; name it with --model")
+        if self.encoder and not self.against:
+            raise UsageError("--encoder compares prompts with benchmarks; name them with --against")
         if self.fix and not self.fix.endswith(".jsonl"):
             raise UsageError(f"--fix ends with .jsonl, got '{self.fix}'")

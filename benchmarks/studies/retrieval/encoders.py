@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from transformers.utils import logging
 
-from ....judges.retrieval.encoder import EncoderSettings, FacetEncoder, new_encoder
+from ....judges.retrieval.encoder import FacetEncoder, new_encoder
+from ....judges.retrieval.settings import EncoderSettings
 from ....judges.retrieval.training import RetrieverArguments, RetrieverTrainer, TextPair, joint_rows
 
 FACETS, MEAN, WHOLE_TEXT, UNTRAINED = "facets", "mean pooling", "no aggregation", "untrained facets"

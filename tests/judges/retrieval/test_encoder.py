@@ -4,7 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.judges.retrieval.encoder import EncoderSettings, FacetEncoder, batch_of, load_encoder, new_encoder
+from rewardlab.judges.retrieval.encoder import FacetEncoder, batch_of, load_encoder, new_encoder
+from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
 from transformers import AutoConfig, AutoModel

@@ -3,10 +3,11 @@ import math
 
 import numpy as np
 import pytest
-from rewardlab.judges.retrieval.encoder import EncoderSettings, new_encoder
+from rewardlab.judges.retrieval.encoder import new_encoder
 from rewardlab.judges.retrieval.index import Hit, VectorIndex, indexed, load_index, search
 from rewardlab.judges.retrieval.lexical import Bm25Index, TfidfIndex
 from rewardlab.judges.retrieval.metrics import mean_reciprocal_rank, precision_at, ranks, recall_at
+from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.rm.errors import DataError
 from sklearn.metrics.pairwise import cosine_similarity
 

@@ -3,8 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.judges.retrieval.encoder import EncoderSettings, new_encoder
+from rewardlab.judges.retrieval.encoder import new_encoder
 from rewardlab.judges.retrieval.pooling import diversity
+from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.judges.retrieval.training import (
     JointRow,
     RetrieverArguments,

@@ -1,0 +1,1 @@
+"""`rewardlab retriever`: train the encoder by which judges retrieve examples and rubrics."""

@@ -1,0 +1,113 @@
+"""`rewardlab retriever`: a retrieval encoder from prompts with rubrics or labelled cases."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from ....judges.case_rows import parse_case
+from ....judges.retrieval.encoder import new_encoder
+from ....judges.retrieval.sources import labelled_text
+from ....judges.retrieval.training import (
+    JointRow,
+    RetrieverArguments,
+    RetrieverTrainer,
+    TextPair,
+    joint_rows,
+    pairs_within,
+)
+from ....judges.rubrics.rubric import render
+from ....judges.types import Case
+from ....rm.data.pairs import collect, parse_pair, row_prompt
+from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.types import prompt_text
+from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, run_folder, trust, write_manifest, write_rows
+from ...runs.stop_training import train_until_asked
+from ..rubrics.files import rubric_of_row
+from .settings import RetrieverConfig
+
+
+class Entry(NamedTuple):
+    """A row: the prompt, the rubric or labelled case that belongs to it, and its group."""
+
+    prompt: str
+    document: str
+    group: str
+
+
+def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
+    """Train an encoder and save its folder; a run that was cut off continues from its last complete checkpoint."""
+    started = time.time()
+    entries, report = collect(config.data, partial(_entry, group_by=config.group_by), config.on_bad_row)
+    log_rows("data", report)
+    questions = [TextPair(entry.prompt, entry.document) for entry in entries]
+    prompts, groups = [entry.prompt for entry in entries], [entry.group for entry in entries]
+    cases = pairs_within(prompts, groups, per_text=config.partners, seed=arguments.seed)
+    rows = joint_rows(questions, cases, arguments.case_weight, arguments.seed)
+    with run_folder(
+        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume,
+        keep=f"{CHECKPOINTS}/*",
+    ) as work:  # fmt: skip
+        encoder = _encoder(config, entries, arguments.seed)
+        over = encoder.over_length([text for pair in questions for text in pair[:2]])
+        if over:
+            log(f"data: {over} of {2 * len(questions)} texts exceed {config.max_length} tokens and lose their end")
+        folder = work / CHECKPOINTS
+        checkpoint = last_complete_checkpoint(folder, log) if config.resume else None
+        if checkpoint:
+            log(f"resuming from {checkpoint.name}")
+        trainer = RetrieverTrainer(encoder, replace(arguments, output_dir=str(folder)), rows)
+        result = train_until_asked(trainer, checkpoint)
+        encoder.save(work)
+        write_rows(work / "metrics.jsonl", trainer.state.log_history)
+        facts = {"pairs": _counts(rows), "over_length": over, "train_loss": result.training_loss}
+        facts |= {"contract": encoder.contract}
+        more = {"rows": report.as_json(), "arguments": arguments.to_sanitized_dict()}
+        write_manifest(work, data=config.data, seed=arguments.seed, started=started, **facts, **more)
+    return {"retriever": config.output, **facts}
+
+
+def _entry(values: Mapping[str, Any], group_by: str) -> Entry:
+    group = str(values.get(group_by) or "")
+    if "rubric" in values or "rubrics" in values:
+        return Entry(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
+    if "answers" in values:
+        case = parse_case(values)
+    else:
+        pair = parse_pair(values)
+        case = Case(pair.id, pair.prompt, (pair.chosen, pair.rejected))
+    return Entry(prompt_text(case.prompt), labelled_text(case), group)
+
+
+def _encoder(config: RetrieverConfig, entries: Sequence[Entry], seed: int) -> Any:
+    texts = [text for entry in entries for text in (entry.prompt, entry.document)]
+    options = {"hidden": config.small_hidden, "layers": config.small_layers, "vocabulary": config.small_vocabulary}
+    encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust(config))
+    if not config.model:
+        size = sum(parameter.numel() for parameter in encoder.parameters())
+        log(
+            f"no --model: built a small encoder with {size:,} random weights, which knows the words of the data alone; "
+            "name a pretrained backbone with --model for other texts"
+        )
+    return encoder
+
+
+def _counts(rows: Sequence[JointRow]) -> dict[str, int]:
+    return {
+        "prompt -> rubric": len({row.question for row in rows} - {None}),
+        "case -> case": len({row.case for row in rows} - {None}),
+    }
+
+
+def _recipe(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
+    """Return the settings that determine the result, which must be the same when resuming."""
+    defaults = RetrieverArguments()
+    changed = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in RetrieverArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
+    }
+    data = {source: data_hash(source) for source in config.data}
+    return json.loads(json.dumps(config.identity() | changed | {"data_sha256": data}, default=str))
