@@ -136,11 +136,11 @@ class ChecksArm(Job):
         how = RANDOM if index is None else RETRIEVED
         prompts = Collection(collection.ids, collection.prompts)
         near = 0.9  # prompts of this world share most of their words
-        one, many = (
+        nearest, several = (
             Selection(entries, how, k, index=index, seed=self.seed, near=near)
             for entries, k in ((prompts, 1), (collection, SHOTS))
         )
-        return RetrievedRubrics(one, rubrics), RetrievedExamples(many, labelled)
+        return RetrievedRubrics(nearest, rubrics), RetrievedExamples(several, labelled)
 
     def _index(self, collection: Collection, rubrics: Sequence[Rubric]) -> Index:
         if self.arm in LEXICAL:

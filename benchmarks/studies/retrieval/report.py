@@ -41,7 +41,7 @@ def _introduction(held_out: int) -> str:
         "in the world of checks), TF-IDF and BM25 read all of it.\n\n"
         f"HealthBench: 482 prompts that have criteria of their own; {held_out} of them are held out at each seed, and "
         "their rubrics are the candidates. Criteria that all prompts of a theme share are in no rubric. The theme of a "
-        "prompt is in the tags of its criteria (`cluster:THEME_...`); 98 of the 482 have none, and are not asked for "
+        "prompt is in the tags of its criteria (`cluster:THEME_...`); 116 of the 482 have none, and are not asked for "
         "neighbours.\n\n"
         "World of checks: a prompt makes two to four demands, each in one of two phrasings; the worse response of a "
         "pair fails one of them. The collection has 400 training prompts with the rubric of their demands, and a "
