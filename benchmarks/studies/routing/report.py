@@ -15,7 +15,7 @@ from .rankings import CASCADE, FLIPPED, FOLDS, GROUP, ORACLE, RANDOM
 
 BEFORE = ("metadata", "TF-IDF", "hidden states", "distilled")
 WITH_REWARDS = ("margin of another model", "spread", "metadata, margin, spread")
-DRAWN = {"metadata": "C0", "hidden states": "C4", "margin of another model": "C1", CASCADE: "C3", ORACLE: "#777777"}
+DRAWN = {"metadata": "C0", "TF-IDF": "C2", "distilled": "C4", "margin of another model": "C1", CASCADE: "C3"}
 """Rules in the figure of curves, and their colours."""
 
 
@@ -84,8 +84,8 @@ def text(material: Judged, results: Results, assessments: Mapping[str, Assessmen
         "Normalised area under the curve of accuracy against the share of cases at the strong judge: 0 is random, 1 "
         "the oracle, -1 the oracle reversed. Brackets are 95 % percentile intervals over questions (bootstrap). "
         f"{GROUP.capitalize()}: the share of needed cases among the other folds' questions of the same group "
-        "(knowledge, reasoning, maths, coding). It was added after the areas of the others were seen and is part of no claim: it "
-        "shows what knowing the group alone is worth.",
+        "(knowledge, reasoning, maths, coding). It was added after the areas of the others were seen and is part of no "
+        "claim: it shows what knowing the group alone is worth.",
         "![Accuracy by share of cases at the strong judge](curves.png)",
         "## At a price",
         _price_table(results),
@@ -177,10 +177,11 @@ def _allowed(assessments: Mapping[str, Assessment]) -> str:
     return (
         f"Better than chance: {'; '.join(better) or 'no rule'}. Not shown to be better, with the end of the interval: "
         f"{'; '.join(rest) or 'none'}. A claim about an area shows effects up to {detectable:.2f} with 80 % power; "
-        "where that is above the smallest effect of interest, an inconclusive claim is no evidence of absence. The negative "
-        f"control is at {shuffled.effect.formatted('+.3f')}, by seed of the folds {shuffled.differences.min():+.2f} to "
-        f"{shuffled.differences.max():+.2f}: fitting to noise moves an area by that much, which no interval "
-        "here covers. Claims that are significant by a narrow margin are to be read with that in mind."
+        "where that is above the smallest effect of interest, an inconclusive claim is no evidence of absence. The "
+        f"negative control is at {shuffled.effect.formatted('+.3f')}, by seed of the folds "
+        f"{shuffled.differences.min():+.2f} to {shuffled.differences.max():+.2f}: fitting to noise moves an area by "
+        "that much, which no interval here covers. Claims that are significant by a narrow margin are to be read with "
+        "that in mind."
     )
 
 
@@ -190,8 +191,8 @@ def _limits() -> list[str]:
         "- No pretrained weights exist here. Pre-Route's probes read hidden states of the model that answers; a model "
         "from scratch knows little beside the words, so neither its states nor the small classifier say what "
         "pretrained ones would reach.\n"
-        "- JudgeBench has four groups of questions in which the judges differ. A rule that recognises the group routes "
-        "better than chance here; that is no evidence that it recognises hard questions within a group.\n"
+        "- JudgeBench has four groups of questions in which the judges differ. A part of what a rule gains may be that "
+        "it recognises the group; no claim compares a rule with the group alone.\n"
         "- The intervals hold the fitted rankings fixed: they cover the sampling of questions, not the fits.\n"
         "- One strong judge, hardly more accurate than the best cheap one, and 280 questions to fit to. Rules are "
         "fitted to where it is needed, and do not know where it does harm.\n"
@@ -203,13 +204,13 @@ def _limits() -> list[str]:
 
 def curves_figure(material: Judged, results: Results) -> Figure:
     """Plot accuracy against the share of cases at the strong judge, a panel for each cheap judge."""
-    drawing = Figure(figsize=(3.2 * len(CHEAP), 3.4), layout="constrained")
+    drawing = Figure(figsize=(3.2 * len(CHEAP), 3.8), layout="constrained")
     panels = drawing.subplots(1, len(CHEAP), sharey=True, squeeze=False)[0]
     grid = np.linspace(0, 1, 201)
     for k, (panel, cheap) in enumerate(zip(panels, CHEAP, strict=True)):
         credit = material.cheap[cheap]
         panel.plot([0, 1], [100 * credit.mean(), 100 * material.strong.mean()], "--", color="#444444", label=RANDOM)
-        for rule, colour in DRAWN.items():
+        for rule, colour in (DRAWN | {ORACLE: "#999999"}).items():
             curves = [cost_curve(credit, material.strong, ranked[k]) for ranked in results.rankings[rule]]
             mean = np.mean([np.interp(grid, curve.cost, curve.accuracy) for curve in curves], axis=0)
             panel.plot(grid, 100 * mean, color=colour, linewidth=1.3, label=rule)
@@ -217,5 +218,7 @@ def curves_figure(material: Judged, results: Results) -> Figure:
         panel.set_xlabel(f"share of cases at {STRONG}", fontsize=8)
         panel.tick_params(labelsize=8)
     panels[0].set_ylabel("accuracy, %", fontsize=8)
-    panels[0].legend(fontsize=7, frameon=False)
+    drawing.legend(
+        *panels[0].get_legend_handles_labels(), fontsize=8, frameon=False, loc="outside lower center", ncols=7
+    )
     return drawing

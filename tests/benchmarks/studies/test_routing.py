@@ -95,7 +95,7 @@ def test_the_group_of_a_question_is_known_from_the_other_folds_alone():
     ranked = group_rankings(certain, [0])[0, 0]
     for fold in question_folds(certain, 0):
         code, maths = (ranked[fold.held_out][labels[fold.held_out] == label] for label in (1, 0))
-        assert code.min() > maths.max() and len({*code}) == len({*maths}) == 1
+        assert len({*code, *maths}) <= 2 and code.min(initial=1) > maths.max(initial=0)
     own = next(fold.held_out for fold in question_folds(certain, 0) if 4 in fold.held_out)
     turned = certain._replace(cheap=dict.fromkeys(CHEAP, np.where(np.isin(np.arange(30), own), 1, 1.0 - labels)))
     assert group_rankings(turned, [0])[0, 0, own].tolist() == ranked[own].tolist()
