@@ -18,8 +18,8 @@ from .report import text
 
 PILOT_SEEDS = (1000, 1001)
 SEEDS = 6
-SECONDS = 95.0
-"""CPU-seconds of a seed, measured in the pilot."""
+SECONDS = 105.0
+"""CPU-seconds of a seed, measured on one of the pilot."""
 BUDGET = 1200.0
 HEALTH_ARMS = (FACETS, MEAN, WHOLE_TEXT, UNTRAINED, *LEXICAL)
 METRICS = {

@@ -23,6 +23,7 @@ def text(design: Design, assessments: Mapping[str, Assessment], results: Values,
         claims_table(assessments),
         "![Effects with intervals](effects.png)",
         "## HealthBench: the rubric of a prompt, and prompts of its theme",
+        _chance(assessments["training_helps"], held_out),
         _arms(results, HEALTH),
         "## World of checks: a simulated judge with what was retrieved",
         _arms(results, CHECKS),
@@ -64,6 +65,20 @@ def _design(design: Design) -> str:
         f"## Design\n\nClaims decided before the counted runs, on {', '.join(decided)}, after one pilot seed had been "
         f"seen. {number} seeds are counted, each with its own split, tokenizer, weights and pairs; seeds "
         f"{', '.join(map(str, design.pilot_seeds))} are the pilot's and are not. {by_pilot}"
+    )
+
+
+def _chance(trained: Assessment, held_out: int) -> str:
+    """Return what a guess would find, and what the positive control says of the comparisons."""
+    guess = (
+        f"A guess finds the rubric first with probability {1 / held_out:g}, among the first ten with {10 / held_out:g}."
+    )
+    if trained.significant and trained.effect.value > 0:
+        return guess
+    return (
+        f"{guess} The positive control fails: training is not shown to raise recall above that of random weights, so "
+        "these encoders have learned next to nothing that carries over to held-out prompts, and their comparison says "
+        "little about facets."
     )
 
 
