@@ -62,8 +62,8 @@ def _design(design: Design) -> str:
         f"80 % power would need more seeds for {', '.join(short)}." if short else "these seeds have 80 % power."
     )
     return (
-        f"## Design\n\nClaims decided before the counted runs, on {', '.join(decided)}, after one pilot seed had been "
-        f"seen. {number} seeds are counted, each with its own split, tokenizer, weights and pairs; seeds "
+        f"## Design\n\nClaims decided before the counted runs, on {', '.join(decided)}, after both pilot seeds had "
+        f"been used to choose the encoder's settings. {number} seeds are counted, each with its own split, tokenizer, weights and pairs; seeds "
         f"{', '.join(map(str, design.pilot_seeds))} are the pilot's and are not. {by_pilot}"
     )
 
