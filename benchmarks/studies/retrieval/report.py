@@ -63,8 +63,8 @@ def _design(design: Design) -> str:
     )
     return (
         f"## Design\n\nClaims decided before the counted runs, on {', '.join(decided)}, after both pilot seeds had "
-        f"been used to choose the encoder's settings. {number} seeds are counted, each with its own split, tokenizer, weights and pairs; seeds "
-        f"{', '.join(map(str, design.pilot_seeds))} are the pilot's and are not. {by_pilot}"
+        f"been used to choose the encoder's settings. {number} seeds are counted, each with its own split, tokenizer, "
+        f"weights and pairs; seeds {', '.join(map(str, design.pilot_seeds))} are the pilot's and are not. {by_pilot}"
     )
 
 
