@@ -13,7 +13,7 @@ from .._design import assess_samples, assessment_facts, claims_figure, paired_di
 from .._runs.job_cache import run_jobs
 from ..real_text_guides.models import TextBase, corpus
 from .judges import CHEAP, Judged, judged, stored
-from .rankings import CASCADE, FITTED, GROUP, PromptStates, Rankings, fixed_rankings, group_rankings
+from .rankings import CASCADE, FITTED, GROUP, Classifier, PromptStates, Rankings, fixed_rankings, group_rankings
 from .report import Measured, Results, curves_figure, text
 
 SEEDS = 3
@@ -32,11 +32,14 @@ class Plan:
     samples: int = SAMPLES
     base_steps: int = 150
     """Training steps of the language model from scratch."""
+    classifier: Classifier = Classifier()
+    C: float | None = None
+    """Inverse regularisation of the probes; None chooses it by cross-validation."""
 
     @classmethod
     def short(cls) -> "Plan":
         """Return a plan for a dry run: everything runs, with too few steps to learn."""
-        return cls((0, 1), 200, 2)
+        return cls((0, 1), 200, 2, Classifier(hidden=16, layers=1, max_length=64, epochs=1), C=0.1)
 
 
 def routing(
@@ -51,7 +54,7 @@ def routing(
     source = stored(data, rows)
     base = TextBase(corpus(data, rows), seed=seed, hidden=64, layers=2, steps=plan.base_steps)
     states = PromptStates(source, base)
-    jobs = [Rankings(source, states, seed + number) for number in plan.seeds]
+    jobs = [Rankings(source, states, seed + number, plan.classifier, plan.C) for number in plan.seeds]
     for some in ([base], [states], jobs):
         run_jobs(some, cache, workers, log)
     log("bootstrap")

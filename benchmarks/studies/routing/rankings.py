@@ -71,17 +71,19 @@ class Fold(NamedTuple):
     train: np.ndarray
     held_out: np.ndarray
     seed: int
+    C: float | None = None
+    """Inverse regularisation of the probes; None chooses it by cross-validation."""
 
     def probe(self, features: Sequence[CaseFeatures], needed: np.ndarray, inputs: Sequence[str]) -> np.ndarray:
         """Fit a probe on named features; return the probabilities of the held-out cases."""
         seen = [features[index] for index in self.train]
-        fitted = fit_probe(seen, needed[self.train], inputs=inputs, seed=self.seed)
+        fitted = fit_probe(seen, needed[self.train], inputs=inputs, C=self.C, seed=self.seed)
         return np.array([need.probability for need in fitted([features[index] for index in self.held_out])])
 
     def logistic(self, inputs: np.ndarray, needed: np.ndarray, prompts: Sequence[str]) -> np.ndarray:
         """Fit the same regression on inputs [M, F]; return the log-odds of the held-out cases without the bias."""
         groups = [prompts[index] for index in self.train]
-        linear, _ = fit_logistic(inputs[self.train], needed[self.train], groups, seed=self.seed)
+        linear, _ = fit_logistic(inputs[self.train], needed[self.train], groups, C=self.C, seed=self.seed)
         return linear.terms(inputs[self.held_out]).sum(1)
 
     def tfidf(self, prompts: Sequence[str]) -> np.ndarray:
@@ -110,6 +112,7 @@ class Rankings(Job):
     states: PromptStates
     seed: int
     classifier: Classifier = Classifier()
+    C: float | None = None
 
     def __str__(self) -> str:
         return f"rankings, folds of seed {self.seed}"
@@ -120,7 +123,7 @@ class Rankings(Job):
         ranked = {rule: np.full((len(CHEAP), len(material.cases)), np.nan) for rule in FITTED}
         for number, fold in enumerate(question_folds(material, self.seed)):
             draw = np.random.default_rng([self.seed, number])
-            for rule, priorities in self._priorities(material, states, fold, draw).items():
+            for rule, priorities in self._priorities(material, states, fold._replace(C=self.C), draw).items():
                 ranked[rule][:, fold.held_out] = [rankdata(row) / len(row) for row in priorities]
         return ranked
 

@@ -78,7 +78,7 @@ def text(material: Judged, results: Results, assessments: Mapping[str, Assessmen
         "## Judges",
         _judges_table(material),
         "Needed: the cheap judge is wrong and the strong one right, the label that rules are fitted to. Harmful: the "
-        "reverse. Oracle: each case by whichever judge is right.",
+        "reverse. Oracle: each case by a judge that is right, if one is.",
         "## Areas",
         _areas_table(results),
         "Normalised area under the curve of accuracy against the share of cases at the strong judge: 0 is random, 1 "

