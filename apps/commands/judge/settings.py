@@ -137,10 +137,12 @@ class JudgeConfig:
     )
     other_author: str = setting(
         "For the audit: the name that stands against it; by default the most frequent other one of the cases.",
+        advanced=True,
         default="",
     )
     chance: str | None = setting(
         f"For the audit: how scores are converted to probabilities, to measure calibration: {' or '.join(CHANCES)}.",
+        advanced=True,
         default=None,
     )
     fit_route: list[str] = setting(
@@ -152,10 +154,13 @@ class JudgeConfig:
     encoder: str = setting(
         "For the probe: a frozen encoder, folder or Hub id, whose hidden states of the prompt it reads beside the "
         "metadata.",
+        advanced=True,
         default="",
     )
     fit_reward_model: str = setting(
-        "For the probe: a reward model whose margin it reads, and whose spread if it has members.", default=""
+        "For the probe: a reward model whose margin it reads, and whose spread if it has members.",
+        advanced=True,
+        default="",
     )
     on_bad_row: Literal["refuse", "skip"] = setting(
         "What to do with a row that cannot be used.", group="Run", default="refuse"

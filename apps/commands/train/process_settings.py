@@ -21,6 +21,7 @@ class ProcessConfig:
     )
     step_token: str | None = setting(
         "Token of the vocabulary that is read in place of every separator, such as <extra_0>; by default none.",
+        advanced=True,
         default=None,
     )
     aggregate: str | None = setting(

@@ -177,6 +177,7 @@ class GuideConfig:
     )
     span: bool = setting(
         "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
+        advanced=True,
         default=False,
     )
 

@@ -28,7 +28,9 @@ class SeveralConfig:
         default="mean",
     )
     heads: int = setting("Number of heads of --kind multi_head, each with a mean and a standard deviation.", default=5)
-    head_form: str = setting("What the heads learn.", choices=("regression", "bradley_terry"), default="regression")
+    head_form: str = setting(
+        "What the heads learn.", choices=("regression", "bradley_terry"), advanced=True, default="regression"
+    )
     head_steps: int = setting("Optimizer steps of the heads on a frozen trunk.", advanced=True, default=300)
     head_learning_rate: float = setting("Learning rate of the heads.", advanced=True, default=1e-2)
     head_bootstrap: bool = setting(

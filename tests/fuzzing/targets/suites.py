@@ -43,6 +43,10 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
             "annotator3": 0,
         }
     ],
+    "processbench": [
+        {"id": "gsm8k-0", "problem": "p", "steps": ["a", "b"], "label": 1},
+        {"id": "gsm8k-1", "problem": "q", "steps": ["c"], "label": -1},
+    ],
     "rewardbench": [{"id": "1", "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-cpp"}],
     "rewardbench2": [
         {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math", "num_correct": 1},
