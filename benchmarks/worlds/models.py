@@ -31,9 +31,12 @@ TEMPLATE = (
 )
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Build a tokenizer of words. A turn is rendered as `<|role|> words </s>`, no BOS; padding has its own token."""
-    ids = {token: index for index, token in enumerate((*SPECIALS, *vocabulary()))}
+def tokenizer(of: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
+    """Build a tokenizer of words, by default the garden's.
+
+    A turn is rendered as `<|role|> words </s>`, no BOS; padding has its own token.
+    """
+    ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if of is None else of)))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     return PreTrainedTokenizerFast(

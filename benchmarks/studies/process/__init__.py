@@ -1,0 +1,90 @@
+"""Process reward models: what labels of steps are worth beside labels of final answers, on chains of arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...types import Log, Study
+from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
+from .._runs.job_cache import run_jobs
+from .report import Values, text
+from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Verifier
+
+SEEDS = 5
+"""Minimum number of seeds; more if the pilot asks for them."""
+PILOT_SEEDS = (1000, 1001, 1002)
+SECONDS = 240.0
+"""CPU-seconds of a seed with all arms, estimated from runs of 400 steps (22 CPU-seconds each)."""
+METRICS = {F1: "F1 of first errors", BEST: "best of 16"}
+"""Arrays of a job -> metrics of the claims."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Seeds, and the sizes of a seed's jobs."""
+
+    seeds: tuple[int, ...]
+    solutions: int = 2000
+    steps: int = 1000
+    tested: int = 1000
+    problems: int = 300
+
+    @classmethod
+    def short(cls, seed: int, rows: int) -> "Plan":
+        """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
+        return cls((seed, seed + 1), solutions=8 * rows, steps=4, tested=40, problems=4)
+
+    def verifiers(self, seed: int) -> dict[str, Verifier]:
+        """Return the jobs of a seed by arm."""
+        return {arm: Verifier(arm, seed, self.solutions, self.steps, self.tested, self.problems) for arm in ARMS}
+
+
+def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
+    """Train the same model on labels of steps and of final answers; compare first errors and best of 16.
+
+    No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
+    """
+    claims = read_claims("process")
+    if rows is not None:
+        plan = Plan.short(seed, rows)
+        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, plan.problems * 16, SECONDS)
+    else:
+        pilot = Plan(PILOT_SEEDS)
+        run_plan(pilot, cache, workers, log)
+        design = plan_seeds(
+            claims,
+            paired_differences(claims, _by_metric(values(pilot, cache))),
+            pilot_seeds=PILOT_SEEDS,
+            seconds_per_seed=SECONDS,
+            completions=pilot.problems * 16,
+            first_seed=seed,
+            at_least=SEEDS,
+        )
+        plan = Plan(design.seeds)
+    run_plan(plan, cache, workers, log)
+    results = values(plan, cache)
+    metrics = _by_metric(results)
+    assessments = assess(design, paired_differences(claims, metrics))
+    facts = study_facts(design, assessments, metrics)
+    return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
+
+
+def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
+    """Train all arms of all seeds, and finish a seed before the next one."""
+    for seed in plan.seeds:
+        run_jobs(plan.verifiers(seed).values(), cache, workers, log)
+
+
+def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return every array [S] by its name and arm."""
+    stored = {
+        arm: [plan.verifiers(seed)[arm].result(cache) for seed in plan.seeds] for arm in plan.verifiers(plan.seeds[0])
+    }
+    names = (F1, BEST, THRESHOLD, LABELS, SOLUTIONS)
+    return {name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()} for name in names}
+
+
+def _by_metric(results: Values) -> Mapping[str, Mapping[str, np.ndarray]]:
+    return {metric: results[name] for name, metric in METRICS.items()}
