@@ -66,12 +66,7 @@ def evaluate(
     names; all scorers share the samples, so that differences to a baseline are paired. The report is deterministic
     given cases, scorers and seed.
     """
-    if not cases:
-        raise DataError(f"{suite.name}: there is no case to judge; check the data")
-    if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
-        raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
-    if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
-        raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
+    _check_names(suite, cases, scorers)
     layout = lay_out(cases, samples, seed)
     judgments: dict[str, list[Judgment]] = {}
     for scorer in scorers:
@@ -80,15 +75,9 @@ def evaluate(
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     marks = pair_marks(cases)
+    styles = {name: style_facts(cases, judged, marks) for name, judged in judgments.items()}
     rows = [
-        _row(
-            scorer,
-            judgments[scorer.name],
-            figures[scorer.name],
-            style_facts(cases, judgments[scorer.name], marks),
-            layout,
-            interval,
-        )
+        _row(scorer, judgments[scorer.name], figures[scorer.name], styles[scorer.name], layout, interval)
         for scorer in scorers
     ]
     rows = rows if suite.compares else [replace(row, ties=0) for row in rows]
@@ -122,6 +111,16 @@ def evaluate(
         interval=interval,
     )
     return Evaluation(report, cases, judgments)
+
+
+def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
+    """Raise an error if there is no case, or if two cases or two scorers have the same name."""
+    if not cases:
+        raise DataError(f"{suite.name}: there is no case to judge; check the data")
+    if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
+        raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
+    if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
+        raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
 
 
 def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
