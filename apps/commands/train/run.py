@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,7 @@ def train(
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
         return make_boosted(config, several, output)
-    if config.kind == "autoregressive":
-        guide.validate()
-    elif config.kind != "scalar" and len(names) > 1:
-        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
-    if config.stream:
-        check_stream(config, guide, several, arguments)
+    _check_kind(config, guide, several, arguments, names)
     started = time.time()
     recipe = _recipe(config, guide, several, steps, arguments)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
@@ -101,6 +97,18 @@ def train(
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
     shared = ("train_", "eval_loss", "eval_accuracy", "eval_first_error", "weights")
     return summary | {name: value for name, value in facts.items() if name.startswith(shared)}
+
+
+def _check_kind(
+    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments, names: Sequence[str]
+) -> None:
+    """Raise an error for settings that the kind of reward model, or streamed data, do not allow."""
+    if config.kind == "autoregressive":
+        guide.validate()
+    elif config.kind != "scalar" and len(names) > 1:
+        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
+    if config.stream:
+        check_stream(config, guide, several, arguments)
 
 
 def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
