@@ -19,6 +19,9 @@ class InspectConfig:
     )
     base: str | None = setting("Base model of the playground; by default the base model of its adapter.", default=None)
     arm: list[str] = setting("Autoregressive reward model of the playground, as for `decode`.", default_factory=list)
+    retriever: str = setting(
+        "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever.", default="tfidf"
+    )
     host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
     port: int = setting("Port; 0 selects a free one.", default=7860)
     token: str | None = setting("Password for HTTP access (user name: rewardlab).", default=None)
@@ -29,4 +32,7 @@ class InspectConfig:
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
+        from ..judge.retrieval import check_retriever
+
         given("run", self.run)
+        check_retriever(self.retriever)

@@ -67,8 +67,8 @@ class RetrievalConfig:
 
     def _check_retriever(self, used: bool, two: bool) -> None:
         lexical = self.retriever in LEXICAL
-        if used and not lexical and not Path(self.retriever).is_dir():
-            raise UsageError(f"--retriever is {', '.join(LEXICAL)} or a folder with an encoder, got '{self.retriever}'")
+        if used:
+            check_retriever(self.retriever)
         if self.retriever_index and (lexical or not used):
             raise UsageError("--retriever_index stores the vectors of a --retriever that is an encoder; leave it out")
         if self.retriever_index and two:
@@ -84,6 +84,12 @@ class RetrievalConfig:
         """Return the settings that determine the result, where anything is retrieved."""
         used = self.examples or self.rubrics_from
         return {name: value for name, value in vars(self).items() if name != "retriever_index"} if used else {}
+
+
+def check_retriever(retriever: str) -> None:
+    """Raise a `UsageError` for what `open_index` cannot open."""
+    if retriever not in LEXICAL and not Path(retriever).is_dir():
+        raise UsageError(f"--retriever is {', '.join(LEXICAL)} or a folder with an encoder, got '{retriever}'")
 
 
 def open_examples(retrieval: RetrievalConfig, config: JudgeConfig) -> RetrievedExamples | None:

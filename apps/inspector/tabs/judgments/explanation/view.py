@@ -18,6 +18,7 @@ from ..queries import open_run
 from . import queries as views
 from .criteria import grounds, grounds_html
 from .rescore import SCORES, needs_judge, parse_rubric, read_settings, rescore, rescored_html, source_of
+from .similar import similar_cases, similar_html
 
 START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
 CENTRES = ["0", "the mean token"]
@@ -54,14 +55,15 @@ def section(site: Site) -> Section:
     judged = gr.HTML(elem_id="grounds", apply_default_css=False)
     rubric = _rubric(site, chosen)
     asked = _model(site, chosen)
+    similar = _similar(site, chosen)
 
     def update(run: str | None, scorer: str | None, case: str | None) -> list[Any]:
         if not (run and scorer and case):
-            return [None, "", *_no_rubric(), *asked.nothing()]
+            return [None, "", *_no_rubric(), *asked.nothing(), ""]
         folder = site.root.find(run, JUDGED)
-        return [(run, scorer, case), *_judged(folder, site.root.folder, scorer, case), *asked.nothing()]
+        return [(run, scorer, case), *_judged(folder, site.root.folder, scorer, case), *asked.nothing(), ""]
 
-    return Section([chosen, judged, *rubric, *asked], update)
+    return Section([chosen, judged, *rubric, *asked, similar], update)
 
 
 def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
@@ -71,6 +73,30 @@ def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
     run, scorer, case = chosen
     folder = site.root.find(run, JUDGED)
     return folder, item(open_run(folder), scorer, case)
+
+
+def _on_click(
+    button: gr.Button,
+    chosen: gr.State,
+    inputs: list[Any],
+    outputs: list[Any],
+    compute: Callable[..., list[Any]],
+    progress: gr.HTML,
+) -> None:
+    """Fill the outputs by a slow function of the chosen case and the inputs, unless another case is chosen by then."""
+    computed = gr.State()
+
+    def answer(chosen: Chosen | None, *values: Any) -> tuple[Chosen | None, list[Any]]:
+        return chosen, compute(chosen, *values)
+
+    def show(chosen: Chosen | None, computed: tuple[Chosen | None, list[Any]] | None) -> list[Any]:
+        if computed is None or computed[0] != chosen:  # refused, or the reader has gone on to another case
+            return [gr.skip() for _ in outputs]
+        return computed[1]
+
+    begun = button.click(lambda: None, None, computed, **QUIET)  # after the events that choose the case
+    done = begun.then(sentences(answer), [chosen, *inputs], computed, **SLOW, show_progress_on=progress)
+    done.then(show, [chosen, computed], outputs, **QUIET)
 
 
 # ---- judges ----
@@ -139,22 +165,26 @@ def _model(site: Site, chosen: gr.State) -> Asked:
     with gr.Row():
         sums, objectives = gr.Plot(visible=False, show_label=False), gr.Plot(visible=False, show_label=False)
     asked = Asked(gr.State(), objective, centre, shown, sums, objectives)
-    computed = gr.State()
-
-    def answer(chosen: Chosen | None, name: str | None) -> tuple[Chosen | None, list[Any]]:
-        return chosen, _explained(site, chosen, name)
-
-    def show(chosen: Chosen | None, computed: tuple[Chosen | None, list[Any]] | None) -> list[Any]:
-        if computed is None or computed[0] != chosen:  # refused, or the reader has gone on to another case
-            return [gr.skip() for _ in asked]
-        return computed[1]
-
-    begun = explain.click(lambda: None, None, computed, **QUIET)  # after the events that choose the case
-    done = begun.then(sentences(answer), [chosen, model], computed, **SLOW, show_progress_on=shown)
-    done.then(show, [chosen, computed], list(asked), **QUIET)
+    _on_click(explain, chosen, [model], list(asked), lambda chosen, name: _explained(site, chosen, name), shown)
     for event in (objective.input, centre.input):
         event(sentences(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
     return asked
+
+
+def _similar(site: Site, chosen: gr.State) -> gr.HTML:
+    """The cases of the run with the most similar prompts, when they are asked for."""
+    with gr.Row(elem_classes="bar"):
+        find = button("Find similar cases")
+    table = gr.HTML(elem_id="similar", apply_default_css=False)
+
+    def compute(chosen: Chosen | None) -> list[Any]:
+        folder, shown = _run_and_item(site, chosen)
+        similar = similar_cases(open_run(folder), shown.scorer, shown.case, site.config.retriever)
+        assert chosen is not None
+        return [similar_html(chosen[0], shown.scorer, similar)]
+
+    _on_click(find, chosen, [], [table], compute, table)
+    return table
 
 
 def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:

@@ -1,0 +1,59 @@
+"""Similar cases: those of the same run with the most similar prompts, and what the chosen scorer made of them."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ......judges.retrieval.index import Index, search
+from .....commands.judge.retrieval import open_index
+from .....runs.tables import ITEMS
+from ....html import STYLE, number, pill, shown
+from ....run_list import stamp
+from ...metrics import cases_query, header_row, linked
+from ..index import ITEM_TABLE
+from ..index import index as tables_of
+from ..queries import Filter, Line, Run, lines
+
+MOST = 8
+"""Number of similar cases that are shown."""
+
+
+class Similar(NamedTuple):
+    """A case as the list shows it, and the similarity of its prompt."""
+
+    line: Line
+    similarity: float
+
+
+def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Similar]:
+    """Return the cases of the run whose prompts are most similar to a case's prompt, best first, without the case."""
+    prompts, prompt_index = _indexed(run.folder, stamp(run.folder, (ITEMS,)), retriever)
+    others = np.array([[name != case for name in prompt_index.ids]])
+    (hits,) = search(prompt_index, [prompts[case]], MOST, others)
+    judged = lines(run, Filter(scorer, among=[hit.id for hit in hits]), 0, MOST)
+    by_case = {line.case: line for line in judged}
+    return [Similar(by_case[hit.id], hit.score) for hit in hits if hit.id in by_case]
+
+
+@lru_cache(maxsize=2)
+def _indexed(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], Index]:
+    """Return the prompts of a run by case, and their index."""
+    prompts = dict(tables_of(folder).query(f'SELECT "case"::VARCHAR, prompt::VARCHAR FROM {ITEM_TABLE}'))
+    return prompts, open_index(retriever, [*prompts], [*prompts.values()])
+
+
+def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
+    """Return similar cases as a table whose names lead to the cases."""
+    if not similar:
+        return f'{STYLE}<p class="rl faint">This run has no other case that this scorer judged.</p>'
+    head = header_row(["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"], words={1, 2, 3, 5})
+    rows = "".join(
+        f"<tr><td>{similarity:.2f}</td>"
+        f'<td class="words">{linked(cases_query(run, scorer, item=line.case), shown(line.case, 100))}</td>'
+        f'<td class="words">{shown(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
+        f'<td>{number(line.margin)}</td><td class="words">{shown(line.prompt)}</td></tr>'
+        for line, similarity in similar
+    )
+    return f'{STYLE}<div class="rl"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
