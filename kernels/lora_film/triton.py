@@ -1,7 +1,14 @@
-"""`kernels.lora_film` as one kernel in y's memory: every program makes its own u = A x and expands it."""
+"""`kernels.lora_film` as two kernels in y's memory.
 
-from typing import Any
+    shrink    u = A x, in parts that share x's columns
+    expand    the parts put together, modulated, and times B added to y
 
+Where several layers read one x, `shrink` serves their A's together.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -9,19 +16,49 @@ from torch import Tensor
 from ..triton_common.launch import launch
 from ..triton_common.tiles import dot, operand
 
-BLOCK_N, BLOCK_K = 128, 64
+BLOCK_K = 64
+FEW = 64  # positions; up to here latency is what counts, not work
 DRY_RUNS = [
     {"N": 4, "L": length, "m": 4096, "n": 4096, "r": 8, "start": 2, "kind": kind}
     for length in (1, 64) for kind in ("scale", "core", "plain")
 ]  # fmt: skip
-ELEMENTS = {"add_adapter": "BLOCK_K"}
+ELEMENTS = {"shrink": "BLOCK_K"}
 WIDEST_CORE = 32  # ranks beyond do not fit into registers as [BLOCK_M, r, r]
 
 
+class Tiles(NamedTuple):
+    """Positions and outputs of a program, and the most parts of u; few programs would leave processors idle."""
+
+    positions: int
+    outputs: int
+    parts: int
+
+
+def tiles(positions: int) -> Tiles:
+    """Sizes by the number of positions alone: more parts and fewer outputs a program where there are few."""
+    return Tiles(16, 64, 16) if positions <= FEW else Tiles(64, 128, 4)
+
+
 def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None) -> bool:
-    """Whether the kernel takes these: contiguous rows, one dtype for x and y, a core that fits."""
+    """Whether the kernels take these: contiguous rows, one dtype for x and y, a core that fits."""
     contiguous = all(tensor.stride(-1) == 1 for tensor in (x, A, B)) and x.is_contiguous() and y.is_contiguous()
     return contiguous and x.dtype == y.dtype and (core is None or core.shape[-1] <= WIDEST_CORE)
+
+
+def shrunk(x: Tensor, A: Tensor) -> Tensor:
+    """u = A x of every position in parts [parts, positions, r], float32: their sum is u."""
+    rows, length, m = x.shape
+    positions, r = rows * length, len(A)
+    shape = tiles(positions)
+    part = BLOCK_K * triton.cdiv(triton.cdiv(m, BLOCK_K), shape.parts)
+    u = torch.empty(triton.cdiv(m, part), positions, r, device=x.device)
+    launch(
+        shrink,
+        (triton.cdiv(positions, shape.positions), len(u)),
+        **{"x": x, "A": A, "u": u, "positions": positions, "m": m, "r": r, "part": part},
+        **{"R": _rank(r), "BLOCK_M": shape.positions, "BLOCK_K": BLOCK_K},
+    )
+    return u
 
 
 def fused(
@@ -35,22 +72,31 @@ def fused(
     shift: Tensor | None = None,
     factor: float = 1.0,
     start: int = 0,
+    u: Tensor | None = None,
 ) -> Tensor:
-    """The same, in y's memory; A and B are read in their own dtype and multiplied in x's."""
+    """The same, in y's memory; A and B are read in their own dtype and multiplied in x's. `u` is `shrunk` if known."""
     rows, length, n = y.shape
-    m, r = x.shape[2], len(A)
+    if start == rows:
+        return y
+    u, r = shrunk(x[start:], A) if u is None else u, B.shape[1]
     positions = (rows - start) * length
-    block_m = 16 if positions <= 64 else 64
+    shape = tiles(positions)
     launch(
-        add_adapter,
-        (triton.cdiv(positions, block_m), triton.cdiv(n, BLOCK_N)),
-        **{"y": y, "x": x, "A": A, "B": B},
+        expand,
+        (triton.cdiv(positions, shape.positions), triton.cdiv(n, shape.outputs)),
+        **{"y": y[start:], "u": u, "part_step": u.stride(0), "position_step": u.stride(1), "B": B},
         **_modulation("scale", scale, y) | _modulation("core", core, y) | _modulation("shift", shift, y),
-        **{"first": start * length, "end": rows * length, "length": length, "n": n, "m": m, "r": r},
-        **{"factor": float(factor), "SCALE": scale is not None, "CORE": core is not None, "SHIFT": shift is not None},
-        **{"R": max(16, triton.next_power_of_2(r)), "BLOCK_M": block_m, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K},
+        **{"positions": positions, "length": length, "n": n, "r": r, "parts": len(u), "factor": float(factor)},
+        **{"SCALE": scale is not None, "CORE": core is not None, "SHIFT": shift is not None},
+        **{"PARTS": triton.next_power_of_2(len(u)), "R": _rank(r)},
+        **{"BLOCK_M": shape.positions, "BLOCK_N": shape.outputs},
     )
     return y
+
+
+def _rank(r: int) -> int:
+    """Ranks of a tile: matrix instructions take at least 16."""
+    return max(16, triton.next_power_of_2(r))
 
 
 def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:
@@ -60,37 +106,56 @@ def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, A
     return {name: tensor.contiguous(), f"{name}_step": tensor[0].numel() if len(tensor) > 1 else 0}
 
 
-@triton.jit(do_not_specialize=["first", "end", "length"])
-def add_adapter(
-    y, x, A, B, scale, scale_step, core, core_step, shift, shift_step, first, end, length, n, m, r, factor,
-    SCALE: tl.constexpr, CORE: tl.constexpr, SHIFT: tl.constexpr,
-    R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+@triton.jit(do_not_specialize=["positions"])
+def shrink(
+    x, A, u, positions, m, r, part, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
-    """y += factor B (M A x + shift) for BLOCK_M positions and BLOCK_N outputs."""
+    """A x over `part` of x's columns, for BLOCK_M positions."""
+    p = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)  # positions of all rows, one after the other
+    rank = tl.arange(0, R)
+    first = tl.program_id(1) * part
+    total = tl.zeros([BLOCK_M, R], tl.float32)
+    for begin in range(first, tl.minimum(first + part, m), BLOCK_K):
+        k = begin + tl.arange(0, BLOCK_K)
+        inside = (p < positions)[:, None] & (k < m)
+        left = tl.load(x + p[:, None] * m + k, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_K]
+        right = tl.load(A + rank * m + k[:, None], mask=(rank < r) & (k < m)[:, None], other=0.0)  # [BLOCK_K, R]
+        total += dot(operand(left, left), operand(right, left))
+    at = u + tl.program_id(1).to(tl.int64) * positions * r + p[:, None] * r + rank
+    tl.store(at, total, mask=(p < positions)[:, None] & (rank < r))
+
+
+@triton.jit(
+    do_not_specialize=["positions", "length", "part_step", "position_step", "scale_step", "core_step", "shift_step"]
+)
+def expand(
+    y, u, part_step, position_step, B, scale, scale_step, core, core_step, shift, shift_step,
+    positions, length, n, r, parts, factor,
+    SCALE: tl.constexpr, CORE: tl.constexpr, SHIFT: tl.constexpr, PARTS: tl.constexpr,
+    R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """y += factor B (M u + shift) for BLOCK_M positions and BLOCK_N outputs."""
     offset = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    p = (first + offset).to(tl.int64)  # positions of all rows, one after the other
+    p = offset.to(tl.int64)
     row = offset // length  # of scale, core and shift
     rank = tl.arange(0, R)
-    u = tl.zeros([BLOCK_M, R], tl.float32)
-    for begin in range(0, m, BLOCK_K):
-        k = begin + tl.arange(0, BLOCK_K)
-        left = tl.load(x + p[:, None] * m + k, mask=(p < end)[:, None] & (k < m), other=0.0)  # [BLOCK_M, BLOCK_K]
-        right = tl.load(A + rank * m + k[:, None], mask=(rank < r) & (k < m)[:, None], other=0.0)  # [BLOCK_K, R]
-        u += dot(operand(left, left), operand(right, left))
-    known = (p < end)[:, None] & (rank < r)
+    known = (offset < positions)[:, None] & (rank < r)
+    part = tl.arange(0, PARTS)[:, None, None]
+    at = u + part.to(tl.int64) * part_step + (p * position_step)[None, :, None] + rank[None, None, :]
+    features = tl.sum(tl.load(at, mask=(part < parts) & known[None], other=0.0), 0)  # [BLOCK_M, R]
     if SCALE:
-        u *= tl.load(scale + row[:, None] * scale_step + rank, mask=known, other=0.0).to(tl.float32)
+        features *= tl.load(scale + row[:, None] * scale_step + rank, mask=known, other=0.0).to(tl.float32)
     if CORE:
         core_offset = row[:, None, None] * core_step + rank[None, :, None] * r + rank[None, None, :]
         inside = known[:, :, None] & (rank < r)[None, None, :]
         mix = tl.load(core + core_offset, mask=inside, other=0.0).to(tl.float32)  # [BLOCK_M, R, R]
-        u = tl.sum(mix * u[:, None, :], 2)
+        features = tl.sum(mix * features[:, None, :], 2)
     if SHIFT:
-        u += tl.load(shift + row[:, None] * shift_step + rank, mask=known, other=0.0).to(tl.float32)
+        features += tl.load(shift + row[:, None] * shift_step + rank, mask=known, other=0.0).to(tl.float32)
     out = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    expand = tl.load(B + out * r + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
-    core_offset = p[:, None] * n + out
-    inside = (p < end)[:, None] & (out < n)
-    before = tl.load(y + core_offset, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_N]
-    added = dot(operand(u, before), operand(expand, before))
-    tl.store(y + core_offset, (before.to(tl.float32) + factor * added).to(before.dtype), mask=inside)
+    weight = tl.load(B + out * r + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
+    outputs = y + p[:, None] * n + out
+    inside = (offset < positions)[:, None] & (out < n)
+    before = tl.load(outputs, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_N]
+    added = dot(operand(features, before), operand(weight, before))
+    tl.store(outputs, (before.to(tl.float32) + factor * added).to(before.dtype), mask=inside)

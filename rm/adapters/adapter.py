@@ -44,7 +44,7 @@ from .modulation import (
 )
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
-from .serving import Block
+from .serving import Block, SharedFeatures, SharedInputAdapters
 from .settings import SETTINGS, AdapterSettings, load_settings
 
 WEIGHTS = "preference_adapter.safetensors"
@@ -155,7 +155,8 @@ class PreferenceAdapter:
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
             restored[name] = parent
-            block = blocks.setdefault(parent, Block())
+            on_kernels = way(layer.get_base_layer().weight) == "triton"
+            block = blocks.setdefault(parent, Block(SharedFeatures if on_kernels else SharedInputAdapters))
             served = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
             setattr(parent, name.rpartition(".")[2], served)
         try:
@@ -263,16 +264,19 @@ class _ServedLinear(nn.Module):
         self.A, self.B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
         self.rows = rows.map(lambda tensor: tensor.detach().to(self.A))
         self.factor, self.start = factor, start
-        self.eager = base.weight.is_cpu and way(base.weight) == "eager"
+        self.kernels = way(base.weight) == "triton"
+        self.shared = self.kernels or (base.weight.is_cpu and way(base.weight) == "eager")
         self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the base output, with the adapter's contribution added to the rows from `start` on."""
         y = self.base(x)
-        if not self.eager or x.shape[1] > 1:
-            return lora_film(y, x, self.A, self.B, **self.rows._asdict(), factor=self.factor, start=self.start)
+        share = self.block.share(self.place, x, self.start) if self.shared and x.shape[1] == 1 else None
+        if share is None or self.kernels:
+            film = {**self.rows._asdict(), "factor": self.factor, "start": self.start}
+            return lora_film(y, x, self.A, self.B, **film, u=share)
         if self.start < len(x):
-            y[self.start :].add_(self.block.share(self.place, x, self.start))
+            y[self.start :].add_(share)
         return y
 
 

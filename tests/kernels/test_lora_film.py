@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference
+from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference, shrunk
 
 FILM = {"N": 4, "L": 3, "m": 9, "n": 6, "r": 5, "start": 2, "kind": "scale"}
 CORE = FILM | {"kind": "core"}
@@ -62,6 +62,18 @@ def test_one_row_of_modulation_serves_all():
     spread = {name: arguments[name].expand(2, -1) for name in ("scale", "shift")}
     expected = lora_film(**arguments | spread | {"y": arguments["y"].clone()})
     torch.testing.assert_close(lora_film(**arguments), expected)
+
+
+@pytest.mark.parametrize("kernels", ["eager", "triton"])
+@pytest.mark.parametrize("length", [3, 40])  # few positions and many
+def test_layers_with_one_input_get_their_features_from_one_product(kernels, length, monkeypatch, triton):
+    monkeypatch.setenv("REWARDLAB_KERNELS", kernels)
+    arguments = example(FILM | {"L": length, "m": 300}, torch.float32)
+    u = shrunk(arguments["x"][2:].contiguous(), torch.cat([arguments["A"] + 1, arguments["A"]]))
+    assert u.shape[1:] == (2 * length, 10)
+    torch.testing.assert_close(u.sum(0)[:, 5:], arguments["x"][2:].flatten(0, 1) @ arguments["A"].T)
+    expected = reference(**arguments)
+    torch.testing.assert_close(lora_film(**arguments, u=u[:, :, 5:]), expected, atol=1e-4, rtol=1e-5)
 
 
 def test_without_gradients_the_sum_is_formed_in_place_and_with_them_it_is_not():

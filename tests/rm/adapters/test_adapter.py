@@ -213,9 +213,11 @@ def test_serving_adapts_the_later_rows_and_leaves_the_base_rows_alone(name):
     torch.testing.assert_close(logits(preferred(adapter).model), live)
 
 
+@pytest.mark.parametrize("kernels", ["eager", "triton"])
 @pytest.mark.parametrize("name", KINDS)
-def test_token_by_token_serving_gives_what_it_gives_at_once(name):
+def test_token_by_token_serving_gives_what_it_gives_at_once(name, kernels, monkeypatch, triton):
     """Layers that read one tensor are then served together; rows have a preference each, the first two have none."""
+    monkeypatch.setenv("REWARDLAB_KERNELS", kernels)
     adapter = adapted(name)
     wanted = [a_preference(adapter), EVEN if adapter.settings.follows_preference else LEAN, a_preference(adapter)]
     rows = adapter.modulations(adapter._matrix(wanted, ()))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from rewardlab.kernels import lora_film
 from rewardlab.rm.adapters.modulation import Modulation, span_coordinates
-from rewardlab.rm.adapters.serving import Block
+from rewardlab.rm.adapters.serving import Block, SharedFeatures
 
 KINDS = {
     "scale": Modulation(scale=torch.tensor([[2.0, 3.0]]), shift=torch.tensor([[1.0, 0.0]])),
@@ -39,6 +39,16 @@ def test_adapters_called_for_at_once_add_what_each_adds_alone(name):
         for place, read in zip(places, (x, x, other), strict=True):
             torch.testing.assert_close(block.share(place, read, 1), alone(read[1:], *adapters[place]))
     assert [group.indices for group in block.by_index.values()] == [[0, 1], [0, 1], [2]]
+
+
+def test_features_of_adapters_with_one_input_are_those_of_each_alone():
+    block, adapters = Block(SharedFeatures), [an_adapter(seed, 4, KINDS["plain"]) for seed in range(3)]
+    places = [block.add(*adapter) for adapter in adapters]
+    for token in range(2):
+        x = torch.randn(3, 1, 5, generator=torch.Generator().manual_seed(token))
+        for place, (A, _, _) in zip(places, adapters, strict=True):
+            torch.testing.assert_close(block.share(place, x, 1).sum(0), x[1:, 0] @ A.T)
+    assert block.by_index[0] is block.by_index[2]
 
 
 def test_a_second_token_takes_one_call_for_all_that_read_it(monkeypatch):
