@@ -27,9 +27,11 @@ def argument_parser(doc: str | None, hidden: Sequence[str] = ()) -> ArgumentPars
 
 
 def write(measurements: Any, output: Path | None, indent: int = 2) -> None:
-    """Write measurements as JSON, if there is an output file."""
+    """Write measurements as JSON, if there is an output file; a program that is killed here leaves the earlier file."""
     if output is not None:
-        output.write_text(json.dumps(measurements, indent=indent) + "\n", encoding="utf-8")
+        unfinished = output.with_name(f"{output.name}.tmp")
+        unfinished.write_text(json.dumps(measurements, indent=indent) + "\n", encoding="utf-8")
+        unfinished.replace(output)
 
 
 def in_fresh_process(module: str, *arguments: str) -> str:

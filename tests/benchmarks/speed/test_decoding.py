@@ -1,10 +1,10 @@
-"""benchmarks/speed/decoding.py at toy size: that it runs and adds up, not how fast anything is."""
+"""benchmarks/speed/decoding at toy size: that it runs and adds up, not how fast anything is."""
 
 import json
+from itertools import islice
 
 import pytest
-from rewardlab.benchmarks.speed.decoding import Bench, Size, main, public_loop, summary
-from rewardlab.benchmarks.speed.speculation import main as speculation
+from rewardlab.benchmarks.speed.decoding import EXPERIMENTS, Bench, Size, main, measure, public_loop, summary
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 
@@ -39,8 +39,14 @@ def test_the_restated_loop_writes_what_two_models_write():
     assert pytest.approx(1) == sum(asked[0].preference.values())
 
 
+def test_what_is_measured_is_there_after_every_number_of_rows():
+    parts = [{name: [*part] for name, part in results.items() if name in EXPERIMENTS}
+             for results in islice(measure(TOY, "cpu", 0), 2)]  # fmt: skip
+    assert parts == [{"variants": ["N=1"]}, {"variants": ["N=1", "N=2"]}]
+
+
 def test_the_speculation_script_counts_what_no_machine_changes(tmp_path):
-    speculation(["--budget", "0", "--layers", "1", "--output", str(tmp_path / "found.json")], TOY)
+    main(["--speculative", "--budget", "0", "--layers", "1", "--output", str(tmp_path / "found.json")], TOY)
     times = json.loads((tmp_path / "found.json").read_text())["times"]
     assert [*times] == ["plain", "guided", "draft=1", "draft=2", "draft=4", "draft=8"]
     for draft in (1, 2, 4, 8):

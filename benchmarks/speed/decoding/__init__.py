@@ -24,16 +24,16 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
-from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
-from ...policy.decoding.guided import POLL, Piece, decode, stream
-from ...policy.decoding.language_models import DecodingModel, decoding_model, language_model, prompts_of
-from ...policy.decoding.requests import Request
-from ...rm.adapters.adapter import attach
-from ...rm.adapters.settings import AdapterSettings
-from ...rm.backbones.loading import sharing
-from ...rm.types import user_turn
-from ..worlds.models import SPECIALS, TEMPLATE
-from ._scripts import argument_parser, machine, seconds, write
+from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.guided import POLL, Piece, decode, stream
+from ....policy.decoding.language_models import DecodingModel, decoding_model, language_model, prompts_of
+from ....policy.decoding.requests import Request
+from ....rm.adapters.adapter import attach
+from ....rm.adapters.settings import AdapterSettings
+from ....rm.backbones.loading import sharing
+from ....rm.types import user_turn
+from ...worlds.models import SPECIALS, TEMPLATE
+from .._scripts import argument_parser, machine, seconds, write
 
 TURN = 16  # tokens, as many as between two synchronizations with a GPU
 TITLES = {"objectives": "objectives, N=2, ms per token", "public loop": "8 prompts, ms per token"}
@@ -191,8 +191,8 @@ def summary(rounds: Rounds, against: str) -> dict[str, Any]:
 # ---- experiments ----
 
 
-def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
-    """Measure decoding and prefill of the four variants at every number of rows."""
+def variants(bench: Bench, device: str, budget: float) -> Iterator[dict[str, Any]]:
+    """Measure decoding and prefill of the four variants, and yield the measurements after every number of rows."""
     guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
     separate = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
     engines: dict[str, Engine] = {
@@ -211,10 +211,10 @@ def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
             "ms per token": summary(take_turns(decoding, 1.9 * share, bench.size.repeats), "plain"),
             "ms of prefill and first token": summary(take_turns(prefill, 0.1 * share, bench.size.repeats), "plain"),
         }
-    return measurements
+        yield measurements
 
 
-def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[str, Any]:
+def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> Iterator[dict[str, Any]]:
     """Measure one adapter for k = 1 to 5 objectives, two rows: forwards and adapter FLOPs per token, and time."""
     guides = {k: bench.guide(k) for k in range(1, most + 1)}
     engines = {k: SharedBackbone(guide) for k, guide in guides.items()}
@@ -225,7 +225,7 @@ def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[
         decode(engine, bench.requests(2, k), progress=False)
         times[f"k={k}"]["forwards per token"] = engine.counters.forwards / bench.size.tokens
         times[f"k={k}"]["adapter FLOPs per row and token"] = adapter_flops(guides[k])
-    return times
+    yield times
 
 
 def adapter_flops(guide: DecodingModel) -> int:
@@ -240,7 +240,7 @@ def adapter_flops(guide: DecodingModel) -> int:
     )
 
 
-def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> dict[str, Any]:
+def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> Iterator[dict[str, Any]]:
     """Measure milliseconds per token of 8 completions: by the published loop, and in one batch on a shared backbone."""
     guide, engine = bench.guide(model=sharing(bench.other)), SharedBackbone(bench.guide())
     asked = bench.requests(prompts, temperature=0.0)
@@ -249,7 +249,7 @@ def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: 
         "loop": lambda: 1000 * seconds(lambda: public_loop(base, guide, asked), device) / number,
         "one batch": lambda: 1000 * seconds(lambda: decode(engine, asked, progress=False), device) / number,
     }
-    return summary(take_turns(round_of(runs), budget, min(3, bench.size.repeats)), "one batch")
+    yield summary(take_turns(round_of(runs), budget, min(3, bench.size.repeats)), "one batch")
 
 
 @torch.inference_mode()
@@ -273,23 +273,30 @@ def public_loop(base: DecodingModel, guide: DecodingModel, requests: Sequence[Re
     return answers
 
 
+EXPERIMENTS: Mapping[str, tuple[Callable[[Bench, str, float], Iterator[dict[str, Any]]], float]] = {
+    "variants": (variants, 0.6),
+    "objectives": (objectives, 0.25),
+    "public loop": (compare_with_public_loop, 0.15),
+}
+"""Function and share of the budget of each experiment, in their order."""
+
+
 # ---- report ----
 
 
 def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
-    """Yield the measurements so far after each experiment. `budget` is in seconds, but every experiment makes its
-    minimum number of rounds."""
+    """Yield the measurements so far after each experiment and number of rows.
+
+    `budget` is in seconds, but every experiment makes its minimum number of rounds.
+    """
     torch.manual_seed(0)
     bench = Bench(size, device)
     parameters = sum(weight.numel() for weight in bench.model.parameters())
     measurements = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
-    for name, run, share in (
-        ("variants", variants, 0.6),
-        ("objectives", objectives, 0.25),
-        ("public loop", compare_with_public_loop, 0.15),
-    ):
-        measurements = measurements | {name: run(bench, device, share * budget)}
-        yield measurements
+    for name, (run, share) in EXPERIMENTS.items():
+        for results in run(bench, device, share * budget):
+            measurements = measurements | {name: results}
+            yield measurements
 
 
 def markdown(measurements: Mapping[str, Any]) -> str:
@@ -309,11 +316,20 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure and print the tables; write every round to `--output` after each experiment."""
+    """Measure and print the tables; write every round to `--output` after each experiment and number of rows."""
     parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
+    parser.add_argument("--speculative", action="store_true", help="speculative decoding in place of the tables above")
+    parser.add_argument("--layers", type=int, default=3, help="of the small model of --speculative")
     options = parser.parse_args(arguments)
+    if options.speculative:
+        from . import speculation  # imports this module
+
+        measurements = speculation.measure(size or Size(), options.layers, options.device, options.budget)
+        write(measurements, options.output)
+        print(speculation.markdown(measurements))
+        return
     for measurements in measure(size or Size(), options.device, options.budget):
         write(measurements, options.output)
     print(markdown(measurements))

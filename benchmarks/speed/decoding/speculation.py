@@ -1,4 +1,4 @@
-"""Time per token of speculative guided decoding: `rewardlab bench speculation`.
+"""Time per token of speculative guided decoding: `rewardlab bench decoding --speculative`.
 
 The big model has random weights. As random models do not agree, the small model consists of the big model's first
 layers with its embedding and head: the acceptance rate is a property of this pair, and is printed next to every time.
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...policy.decoding.engines import SeparateModels
-from ...policy.decoding.requests import Request
-from ...policy.decoding.speculative import Counts, speculate
-from ...rm.backbones.loading import sharing
-from ._scripts import argument_parser, machine, seconds, write
-from .decoding import TURN, Bench, Size, per_token, summary, take_turns
+from ....policy.decoding.engines import SeparateModels
+from ....policy.decoding.requests import Request
+from ....policy.decoding.speculative import Counts, speculate
+from ....rm.backbones.loading import sharing
+from .._scripts import machine, seconds
+from . import TURN, Bench, Size, per_token, summary, take_turns
 
 DRAFTS = (1, 2, 4, 8)
 
@@ -73,19 +73,3 @@ def markdown(measurements: dict[str, Any]) -> str:
         cells += [row.get("acceptance", np.nan), row.get("tokens per big forward", 1)]
         lines.append(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
     return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure, print the table and write every round to `--output`."""
-    parser = argument_parser(__doc__)
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--budget", type=float, default=300, help="seconds")
-    parser.add_argument("--layers", type=int, default=3, help="of the small model")
-    options = parser.parse_args(arguments)
-    measurements = measure(size or Size(), options.layers, options.device, options.budget)
-    print(markdown(measurements))
-    write(measurements, options.output)
-
-
-if __name__ == "__main__":
-    main()
