@@ -32,6 +32,16 @@ def way(tensor: Tensor) -> Way:
     return "triton" if tensor.is_cuda and _capable(tensor.get_device()) else "eager"
 
 
+def on_gpu(tensor: Tensor) -> bool:
+    """Whether an operation on this tensor goes as on a GPU: it lies on one, or has no data (`meta`), in a dry run."""
+    return tensor.is_cuda or tensor.is_meta
+
+
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """Autocast off on the tensor's device: it would round what is to stay float32 to bfloat16."""
+    return torch.autocast("cuda" if tensor.is_meta else tensor.device.type, enabled=False)
+
+
 def backend() -> str:
     """What serves float32 tensors on this machine's best device, in words for people."""
     device = "cuda" if torch.cuda.is_available() else "cpu"

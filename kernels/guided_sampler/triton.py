@@ -23,6 +23,9 @@ from ..triton_common.tiles import gumbel, philox
 from .drawing import CELL, CELLS, TOKENS, Sampled
 from .triton_parts import INFINITY, MASKED, append, deepest, depth, is_cut, reach, read, say, tempered
 
+WARPS = {False: 1, True: 2}
+"""Warps of a program of `scan_cells`, without and with cut rows: one warp needs no barriers and the fewest
+instructions, but with candidates 232 registers a thread, so that only 8 warps fit on a multiprocessor."""
 SPAN = 2  # cells a program of `scan_cells` reads, a constant: what a row draws must not depend on its batch
 DELTA = 14.0  # candidates are within this of the largest x = u / T; e^-14 = 8e-7
 CAPACITY = 4096  # candidates kept of a row
@@ -57,6 +60,7 @@ def fused(
     min_p: Tensor | None = None,
     span: int = SPAN,
     delta: float = DELTA,
+    warps: int | None = None,
 ) -> Sampled:
     """The same row by row; a token may differ where two are within float32's rounding of each other."""
     rows, vocabulary = base.shape
@@ -71,9 +75,8 @@ def fused(
     sums = torch.empty(rows, splits, SUMS, device=base.device)
     picks = torch.empty(rows, splits, PICKS, dtype=torch.int32, device=base.device)
     shared = logits | noise | {"sums": sums, "picks": picks, "splits": splits, "CELL": CELL}
-    launch(
-        scan_cells, (rows, splits), **shared, **limits, **scratch, CUT=cut, SPAN=span, CAPACITY=CAPACITY, num_warps=1
-    )
+    constants = {"CUT": cut, "SPAN": span, "CAPACITY": CAPACITY, "num_warps": WARPS[cut] if warps is None else warps}
+    launch(scan_cells, (rows, splits), **shared, **limits, **scratch, **constants)
 
     out: dict[str, Any] = {"token": torch.empty(rows, dtype=torch.int64, device=base.device)}
     out |= {"facts": torch.empty(5, rows, device=base.device), "rows": rows}

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import Way, way
+from ..dispatch import Way, full_precision, on_gpu, way
 from ..memory_limits import LINEAR_LOGPROB_CHUNK
-from .autograd import FormedInForward, Recomputed, RowLoss, full_precision
+from .autograd import FormedInForward, Recomputed, RowLoss
 from .cases import CASES, example
 from .eager import EAGER, IGNORED, Engine, Head
 from .reference import LinearLogprob, reference
@@ -101,7 +101,7 @@ def _wants_gradient(tensor: Tensor | None) -> bool:
 
 def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
     """Rows that have their logits at a time."""
-    number = LINEAR_LOGPROB_CHUNK["cuda" if hidden.is_cuda else "cpu"] if chunk is None else chunk
+    number = LINEAR_LOGPROB_CHUNK["cuda" if on_gpu(hidden) else "cpu"] if chunk is None else chunk
     return even_rows(len(hidden), max(1, number // len(weight)))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..dispatch import wide
+from ..dispatch import full_precision, wide
 from .eager import IGNORED, Chunk, Engine, Head, gradients_in_chunks
 
 RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
@@ -111,8 +111,3 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
 def _in_their_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[Tensor | None]:
     """Every gradient in the dtype of its argument, which may be said by the argument."""
     return [total if total is None else total.to(of) for total, of in zip(totals, inputs, strict=True)]
-
-
-def full_precision(hidden: Tensor) -> torch.autocast:
-    """Autocast off: it would round the logits of a bfloat16 training to bfloat16."""
-    return torch.autocast(hidden.device.type, enabled=False)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import wide
+from ..dispatch import on_gpu, wide
 from ..memory_limits import LINEAR_LOGPROB_BLOCK
 
 IGNORED = -100  # a target without a log-probability
@@ -102,7 +102,7 @@ def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
     A CPU rounds bfloat16 products to bfloat16. float16 holds no small gradients.
     """
-    if hidden.is_cuda and hidden.dtype == weight.dtype == torch.bfloat16:
+    if on_gpu(hidden) and hidden.dtype == weight.dtype == torch.bfloat16:
         return hidden, weight
     dtype = wide(hidden.dtype)
     return hidden.to(dtype), weight.to(dtype)

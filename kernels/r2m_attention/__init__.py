@@ -1,10 +1,9 @@
 """One query a row attends to that row's own states: how R2M's reward token reads the policy's hidden states."""
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..dispatch import way
+from ..dispatch import full_precision, way
 from ..packed import check_bounds
 from .cases import CASES, example
 from .eager import absorbed, attend
@@ -36,7 +35,7 @@ def r2m_attention(
     (float64 for float64), the result has the query's dtype. Bounds rise from 0 to T; they are not checked on a GPU.
     """
     _check(query, states, bounds, W_q, W_k, W_v, W_o, mask)
-    with torch.autocast(query.device.type, enabled=False):
+    with full_precision(query):
         match way(query):
             case "reference":
                 return reference(query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
