@@ -193,11 +193,17 @@ class Traffic(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
         out = function(*arguments, **(options or {}))
-        if not function.is_view and BLANK not in str(function):
-            read = {id(tensor): tensor for tensor in _tensors(arguments)}
-            written = {id(tensor): tensor for tensor in _tensors(out if isinstance(out, (tuple, list)) else [out])}
-            self.bytes += sum(tensor.nbytes for tensors in (read, written) for tensor in tensors.values())
+        self.bytes += bytes_moved(function, arguments, out)
         return out
+
+
+def bytes_moved(function: Any, arguments: Sequence[Any], out: Any) -> int:
+    """Return the bytes of an operation's distinct inputs and of its outputs; 0 for a view, and for memory alone."""
+    if function.is_view or BLANK in str(function):
+        return 0
+    read = {id(tensor): tensor for tensor in _tensors(arguments)}
+    written = {id(tensor): tensor for tensor in _tensors(out if isinstance(out, (tuple, list)) else [out])}
+    return sum(tensor.nbytes for tensors in (read, written) for tensor in tensors.values())
 
 
 def _tensors(arguments: Sequence[Any]) -> list[Tensor]:

@@ -63,12 +63,16 @@ def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.d
     monkeypatch.setenv("REWARDLAB_KERNELS", "eager")
     plain = results(name, widened(arguments))
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    for found, true in zip(results(name, arguments), plain, strict=True):
-        assert found.is_cuda and found.shape == true.shape
-        if not is_float(found):
-            assert torch.equal(found, true)
-        elif found.numel():
-            assert (found.float() - true).abs().max() <= TOLERANCE[dtype] * true.abs().max() + 1e-5
+    computed = results(name, arguments)
+    rows: Any = slice(None)
+    if not is_float(computed[0]):  # tokens: one row may have two within rounding of each other
+        rows = computed[0] == plain[0]
+        assert (~rows).sum() <= 1, f"tokens differ in rows {(~rows).nonzero().flatten().tolist()}"
+    for output, true in zip(computed, plain, strict=True):
+        assert output.is_cuda and output.shape == true.shape
+        if is_float(output) and output.numel():
+            error = (output.float() - true)[rows].abs()
+            assert not error.numel() or error.max() <= TOLERANCE[dtype] * true.abs().max() + 1e-5
 
 
 @pytest.mark.parametrize(
@@ -84,6 +88,21 @@ def test_kernels_give_what_pytorch_gives_at_a_real_size(name, monkeypatch):
     arguments = module(name).example(REAL[name], torch.bfloat16, "cuda")
     arguments.pop("chunk", None)  # the default's: as it is used
     assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16, monkeypatch)
+
+
+def test_gradients_of_many_chunks_add_up_in_bfloat16(monkeypatch):
+    """dW grows in place in float32 from products of bfloat16: `addmm` with `out` its own first argument."""
+    case = {"N": 1000, "D": 256, "V": 4096}
+    arguments = module("linear_logprob").example(case, torch.bfloat16, "cuda") | {"chunk": 128 * 4096}
+    assert_kernels_agree_with_pytorch("linear_logprob", arguments, torch.bfloat16, monkeypatch)
+
+
+def test_layers_with_one_input_share_its_product_on_a_gpu(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    arguments = module("lora_film").example(REAL["lora_film"] | {"L": 1}, torch.bfloat16, "cuda")
+    u = module("lora_film").shrunk(arguments["x"][8:], torch.cat([arguments["A"], arguments["A"].neg()]))
+    alone = module("lora_film").lora_film(**copies(arguments))
+    torch.testing.assert_close(module("lora_film").lora_film(**copies(arguments), u=u[:, :, :8]), alone)
 
 
 @pytest.mark.parametrize("truncated", [False, True])
@@ -102,4 +121,5 @@ def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch)
         arguments["base"].copy_(arguments["base"].roll(1, dims=1))
         graph.replay()
         for inside, alone in zip(captured, door(**arguments), strict=True):
-            assert torch.equal(inside, alone)
+            # candidates of truncated rows come in any order, and their sum is rounded by it
+            torch.testing.assert_close(inside, alone, atol=1e-5 * truncated, rtol=0)

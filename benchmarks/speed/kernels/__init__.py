@@ -12,7 +12,10 @@ All inputs are random. The variants of an operation alternate in one process; on
 overwritten before every run, and CUDA events measure the time. Each time is reported with its error against float64,
 and with the fraction of the rate that a bare copy and a bare bfloat16 product reach in the same process, for the
 minimum bytes and FLOPs. On a CPU all sizes are tiny; bytes and errors are meaningful there, times hardly. Exit code 5:
-a row of a table failed.
+a row of a table failed. The output file is written after every row.
+
+Without a GPU, `--compile` compiles every kernel for one and counts registers, spills and instructions, and `--dry_run`
+prints what the sittings at a GPU (`make gpu-s1` to `gpu-s4`) would compile, launch and take.
 """
 
 import math
@@ -23,6 +26,7 @@ from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,7 +35,7 @@ from .._scripts import argument_parser, machine, write
 from .head import output_head
 from .losses import adapters, sequences
 from .sampling import sampling
-from .timing import BUDGET, TINY, Bench, Case, Row, Size, record_failure
+from .timing import BUDGET, TINY, Bench, Case, Row, Size, record_failure, timed
 
 PEERS = ("triton", "trl", "transformers", "liger_kernel", "cut_cross_entropy")
 LOADED = ("transformers.generation.logits_process", "trl.trainer.utils")  # imported before the budget starts
@@ -69,7 +73,7 @@ TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
 
 
 def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tuple(TABLES)) -> Iterator[dict[str, Any]]:
-    """Yield the measurements so far after each case. `budget` is in seconds, shared equally by the tables."""
+    """Yield the measurements so far after each variant. `budget` is in seconds, shared equally by the tables."""
     environment = machine(device)
     for module in LOADED:
         with record_failure({}):
@@ -84,12 +88,14 @@ def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tupl
     for number, name in enumerate(tables):
         cases = list(TABLES[name](bench))
         until = time.perf_counter() + (end - time.perf_counter()) / (len(tables) - number)
-        for done, case in enumerate(cases):
-            left = until - time.perf_counter()
-            rows = rows_of(case, left / (len(cases) - done), until)
-            measurements["tables"].setdefault(case.table, []).extend({"case": case.title} | row for row in rows)
-            measurements["seconds"] = time.perf_counter() - begin
-            yield measurements
+        while cases:
+            share = (until - time.perf_counter()) / len(cases)
+            case = cases.pop(0)  # with the memory of its inputs, which would count in the peaks of later cases
+            finished = measurements["tables"].get(case.table, [])
+            for rows in rows_of(case, bench, share, until):
+                measurements["tables"][case.table] = finished + [{"case": case.title} | row for row in rows]
+                measurements["seconds"] = time.perf_counter() - begin
+                yield measurements
 
 
 def version_of(package: str) -> str:
@@ -100,16 +106,23 @@ def version_of(package: str) -> str:
         return "unknown"
 
 
-def rows_of(case: Case, seconds: float, until: float) -> list[Row]:
-    """Return the case's rows, or a single row with the reason why there are none."""
+def rows_of(case: Case, bench: Bench, seconds: float, until: float) -> Iterator[list[Row]]:
+    """Yield the case's rows so far; a failure that ends the case, or the reason why it is not run, is a row."""
     if seconds <= 0:
-        return [{"way": "all", "not run": BUDGET}]
+        yield [{"way": "all", "not run": BUDGET}]
+        return
     rows: list[Row] = []
     with record_failure(row := {"way": "all"}):
-        rows = case.rows(seconds, until)
+        if case.rows is not None:
+            steps = case.rows(seconds, until)
+        else:
+            steps = timed(case.trial(), bench, time.perf_counter() + seconds, until)
+        for rows in steps:
+            yield rows
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return rows if len(row) == 1 else [row]
+    if len(row) > 1:
+        yield [*rows, row]
 
 
 def failures(measurements: Mapping[str, Any]) -> list[str]:
@@ -162,12 +175,23 @@ def _cell(name: str, value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> int:
-    """Measure and print the tables; write the measurements so far to `--output` after every case."""
+    """Measure and print the tables; write the measurements so far to `--output` after every variant."""
     parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
     parser.add_argument("--tables", default=",".join(TABLES), help=f"some of {','.join(TABLES)}")
+    parser.add_argument(
+        "--dry_run", "--dry-run", action="store_true", help="schedule of a GPU's sittings; runs nothing"
+    )
+    parser.add_argument("--compile", action="store_true", help="compile every kernel for GPUs, without one")
+    parser.add_argument("--check", type=Path, help="a table of --compile to compare with, JSON")
     options = parser.parse_args(arguments)
+    if options.dry_run or options.compile:
+        from . import aot, schedule  # these need Triton
+
+        if options.dry_run:
+            return schedule.print_schedule(options.output)
+        return aot.compile_everything(options.check, options.output)
     tables = options.tables.split(",")
     if unknown := [name for name in tables if name not in TABLES]:
         parser.error(f"--tables: there is no table {unknown[0]!r}; choose some of {','.join(TABLES)}")

@@ -45,23 +45,22 @@ def output_head(bench: Bench) -> Iterator[Case]:
         title = "N={}, D={}, V={}".format(tokens, *bench.size.head)
         true = cache(
             lambda batch_class, inputs_of_case=inputs_of_case: [
-                gradient.float() for gradient in truth(batch_class(*inputs_of_case()))
+                gradient.float().cpu() for gradient in truth(batch_class(*inputs_of_case()))
             ]
         )
         for frozen in (False, True):
             of_head = f"{title}, {'frozen' if frozen else 'trained'} head"
-            yield Case("B2", of_head, bench.timed(partial(training, bench, inputs_of_case, true, frozen)))
-        yield Case("B1", title, bench.timed(partial(scoring, bench, inputs_of_case)))
+            yield Case("B2", of_head, partial(training, bench, inputs_of_case, true, frozen))
+        yield Case("B1", title, partial(scoring, bench, inputs_of_case))
         if not index:
-            yield Case("B3", title, partial(ratios, bench, inputs_of_case))
+            yield Case("B3", title, partial(scoring, bench, inputs_of_case), partial(ratios, bench, inputs_of_case))
 
 
 def inputs(bench: Bench, tokens: int) -> Batch:
     """Generate a random bfloat16 batch with logits of standard deviation 3 and one advantage per sequence."""
     width, vocabulary = bench.size.head
     length = min(bench.size.length, tokens)
-    generator = torch.Generator(bench.device).manual_seed(0)
-    options = {"generator": generator, "device": bench.device}
+    options = bench.random()
     hidden = torch.randn(tokens, width, dtype=torch.bfloat16, **options)
     weight = torch.randn(vocabulary, width, dtype=torch.bfloat16, **options).mul_(3 / width**0.5)
     target = torch.randint(vocabulary, (tokens,), **options)
@@ -139,12 +138,12 @@ def products(given: Batch, number: int) -> list[Tensor]:
 def scoring(bench: Bench, given: Callable[[], Batch]) -> Trial:
     """Return the trial of log-probabilities and entropy without gradients."""
     batch = Batch(*(tensor.detach() for tensor in given()))
-    true_values = true_scores(batch, min(512, len(batch.target)))
+    true_values = cache(lambda: true_scores(batch, min(512, len(batch.target))))
     variants = {"1 product": Variant(partial(products, batch, 1), error=no_error)} | scores(batch, bench)
     flops = 2 * batch.weight.numel() * len(batch.target)
     return Trial(
         variants,
-        partial(largest_score_error, true_values),
+        lambda computed: largest_score_error(true_values(), computed),
         flops=flops,
         elements=flops // batch.weight.shape[1] // 2,
         of="logit",
@@ -181,7 +180,13 @@ def training(bench: Bench, given: Callable[[], Batch], true: Callable[[type[Batc
     variants |= peers(batch, bench, lambda gradients: largest_gradient_error(true(WithoutEntropy), gradients))
     elements = len(batch.target) * len(batch.weight)
     flops = 2 * number * elements * batch.weight.shape[1]
-    return Trial(variants, partial(largest_gradient_error, true(Batch)), flops=flops, elements=elements, of="logit")
+    return Trial(
+        variants,
+        lambda gradients: largest_gradient_error(true(Batch), gradients),
+        flops=flops,
+        elements=elements,
+        of="logit",
+    )
 
 
 def peers(batch: Batch, bench: Bench, error: Callable[[Any], float]) -> dict[str, Variant | str]:
@@ -193,6 +198,9 @@ def peers(batch: Batch, bench: Bench, error: Callable[[Any], float]) -> dict[str
         else:
             variant = Variant(stepped(batch, partial(loss_of, score=score)), counted=package == "torch")
         variants[name] = from_package(package, variant, bench)
+    first = bench.size.tokens[0]
+    if bench.cuda and len(batch.target) != first:
+        return variants | dict.fromkeys(("torch.compile on logits", "Liger"), f"compiled for N={first} only")
     on_logits = compiled(partial(by_logits, dtype=torch.float32))
     by_compiler = Variant(stepped(batch, partial(loss_of, score=on_logits)), patience=COMPILING)
     variants["torch.compile on logits"] = by_compiler if bench.cuda else CUDA_ONLY
@@ -226,13 +234,13 @@ def largest_gradient_error(true: Sequence[Tensor], gradients: Sequence[Tensor | 
     """Return the largest relative error of the gradients, by norm."""
     pairs = zip(gradients, true, strict=True)
     return max(
-        float((gradient.float() - true_gradient).norm() / true_gradient.norm())
+        float((gradient.float() - true_gradient.to(gradient.device)).norm() / true_gradient.norm())
         for gradient, true_gradient in pairs
         if gradient is not None
     )
 
 
-def ratios(bench: Bench, given: Callable[[], Batch], seconds: float, end: float) -> list[Row]:
+def ratios(bench: Bench, given: Callable[[], Batch], seconds: float, end: float) -> Iterator[list[Row]]:
     """Measure exp(new - old) - 1 with `new` by each variant and `old` the float64 log-probability of the same weights.
 
     If sampling and training use different programs, this error adds to the change of the policy.
@@ -249,4 +257,5 @@ def ratios(bench: Bench, given: Callable[[], Batch], seconds: float, end: float)
             ratio = (variant.run()[0].double() - true_logprob).exp() - 1
             worst, most = ratio.abs().max(), ratio.abs().quantile(0.99)
             rows[-1] |= {"largest error": float(worst), "99 % below": float(most), "mean error": float(ratio.mean())}
-    return rows
+        yield rows
+    yield rows

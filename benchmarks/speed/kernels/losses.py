@@ -20,9 +20,8 @@ from .timing import (
     Variant,
     compiled,
     doubled,
+    error_to,
     implementations,
-    kernel_backend,
-    largest_error,
     nbytes,
     no_error,
 )
@@ -39,11 +38,11 @@ def sequences(bench: Bench) -> Iterator[Case]:
     length = bench.size.length
     for tokens in bench.size.packed:
         lengths = [length] * (tokens // length)
-        yield Case("C", f"policy_loss and gradient, {tokens} tokens", bench.timed(partial(losses, bench, lengths)))
-        yield Case("C", f"discounted_scan, {tokens} tokens", bench.timed(partial(scans, bench, lengths)))
+        yield Case("C", f"policy_loss and gradient, {tokens} tokens", partial(losses, bench, lengths))
+        yield Case("C", f"discounted_scan, {tokens} tokens", partial(scans, bench, lengths))
     for backward in (False, True):
         title = f"r2m_attention, {bench.size.states[0]} rows of {length}{', with gradients' * backward}"
-        yield Case("C", title, bench.timed(partial(attention, bench, backward)))
+        yield Case("C", title, partial(attention, bench, backward))
 
 
 def losses(bench: Bench, lengths: list[int]) -> Trial:
@@ -56,25 +55,25 @@ def losses(bench: Bench, lengths: list[int]) -> Trial:
         total = op(**{**given, "logprob": leaf}).total
         return total.detach(), torch.autograd.grad(total, leaf)[0]
 
-    with kernel_backend("eager"):
-        true = run(doubled(given))
     variants = implementations(lambda: partial(run, given), bench, graph=True)
-    compiled_step = Variant(partial(run, given, compiled(policy.policy_loss)), "eager", patience=COMPILING)
-    variants["torch.compile"] = compiled_step if bench.cuda else CUDA_ONLY
-    tokens = sum(lengths)
+    first, tokens = bench.size.packed[0], sum(lengths)
+    if bench.cuda and tokens == first:
+        compiled_loss = partial(run, given, compiled(policy.policy_loss))
+        variants["torch.compile"] = Variant(compiled_loss, "eager", patience=COMPILING)
+    else:
+        variants["torch.compile"] = f"compiled for {first} tokens only" if bench.cuda else CUDA_ONLY
     least = nbytes(*given.values(), given["logprob"])
-    return Trial(variants, partial(largest_error, true=true), least, elements=tokens, of="token")
+    error = error_to(lambda: run(doubled(given)), "eager")
+    return Trial(variants, error, least, elements=tokens, of="token")
 
 
 def scans(bench: Bench, lengths: list[int]) -> Trial:
     """Return the trial of the discounted scan, as used by GAE."""
     given = scan.example({"lengths": lengths, "discount": 0.95}, torch.float32, bench.device)
-    true = scan.discounted_scan(**doubled(given))
     variants = implementations(lambda: partial(scan.discounted_scan, **given), bench, graph=True)
     variants["torch.compile"] = UNROLLED if bench.cuda else CUDA_ONLY
-    return Trial(
-        variants, partial(largest_error, true=true), 2 * nbytes(given["x"]), elements=len(given["x"]), of="token"
-    )
+    error = error_to(lambda: scan.discounted_scan(**doubled(given)))
+    return Trial(variants, error, 2 * nbytes(given["x"]), elements=len(given["x"]), of="token")
 
 
 def attention(bench: Bench, backward: bool) -> Trial:
@@ -90,14 +89,13 @@ def attention(bench: Bench, backward: bool) -> Trial:
         leaves = {name: given[name].detach().requires_grad_() for name in learned}
         return torch.autograd.grad(op(**{**given, **leaves}).sum(), list(leaves.values()))
 
-    with kernel_backend("reference"):
-        true = run(doubled(given))
     variants = implementations(lambda: partial(run, given), bench, graph=not backward)
-    compiled_step = Variant(partial(run, given, compiled(padded)), patience=COMPILING)
-    variants["torch.compile, padded"] = compiled_step if bench.cuda else CUDA_ONLY
-    return Trial(
-        variants, partial(largest_error, true=true), nbytes(given["states"]), elements=len(given["states"]), of="token"
-    )
+    if bench.cuda and not backward:
+        variants["torch.compile, padded"] = Variant(partial(run, given, compiled(padded)), patience=COMPILING)
+    else:
+        variants["torch.compile, padded"] = "compiled without gradients only" if bench.cuda else CUDA_ONLY
+    error = error_to(lambda: run(doubled(given)), "reference")
+    return Trial(variants, error, nbytes(given["states"]), elements=len(given["states"]), of="token")
 
 
 def padded(query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor) -> Tensor:
@@ -114,7 +112,8 @@ def padded(query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tens
 def adapters(bench: Bench) -> Iterator[Case]:
     """Yield the cases of table lora."""
     for pairs in bench.size.pairs:
-        yield Case("lora", f"N={2 * pairs}, one position", bench.timed(partial(adapted, bench, pairs)))
+        yield Case("lora", f"N={2 * pairs}, one position", partial(adapted, bench, pairs))
+        yield Case("lora", f"N={2 * pairs}, one position, q, k and v", partial(three_adapted, bench, pairs))
 
 
 def adapted(bench: Bench, pairs: int) -> Trial:
@@ -122,7 +121,6 @@ def adapted(bench: Bench, pairs: int) -> Trial:
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
     given = lora.example(case, torch.bfloat16, bench.device)
-    true = lora.reference(**doubled(given))
     weight = torch.randn(wide, wide, device=bench.device, dtype=torch.bfloat16)
     bare = partial(torch.nn.functional.linear, given["x"], weight)
     variants = {"the layer": Variant(bare, graph=True, counted=True, error=no_error, bytes=nbytes(weight))}
@@ -135,4 +133,27 @@ def adapted(bench: Bench, pairs: int) -> Trial:
         variants["eager"] = Variant(fresh(), "eager", graph=True, counted=True)
     changed = given["y"][pairs:]
     least = nbytes(given["A"], given["B"], given["x"][pairs:], changed, changed)
-    return Trial(variants, partial(largest_error, true=true), least, elements=changed.numel(), of="output")
+    error = error_to(lambda: lora.reference(**doubled(given)))
+    return Trial(variants, error, least, elements=changed.numel(), of="output")
+
+
+def three_adapted(bench: Bench, pairs: int) -> Trial:
+    """Return the trial of three layers with one input: each with a product of its own, and all with one."""
+    wide = bench.size.layer
+    case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
+    one = lora.example(case, torch.bfloat16, bench.device)
+    given = [one | {"A": one["A"].roll(number, 1)} for number in range(3)]
+    stacked, changed = torch.cat([layer["A"] for layer in given]), one["y"][pairs:]
+
+    def run(layers: list[dict[str, Any]], one_product: bool) -> list[Tensor]:
+        u = lora.shrunk(one["x"][pairs:], stacked).split(case["r"], 2) if one_product else (None, None, None)
+        return [lora.lora_film(**layer, u=part) for layer, part in zip(layers, u, strict=True)]
+
+    def fresh(one_product: bool) -> Callable[[], list[Tensor]]:
+        return partial(run, [layer | {"y": layer["y"].clone()} for layer in given], one_product)
+
+    variants = implementations(partial(fresh, True), bench, "one product", graph=True)
+    variants |= implementations(partial(fresh, False), bench, "a product each", graph=True)
+    least = nbytes(one["x"][pairs:], stacked, *[one["B"], changed, changed] * 3)
+    error = error_to(lambda: [lora.reference(**doubled(layer)) for layer in given])
+    return Trial(variants, error, least, elements=3 * changed.numel(), of="output")

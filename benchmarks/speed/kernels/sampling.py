@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -25,10 +25,12 @@ from .timing import (
     implementations,
     kernel_backend,
     nbytes,
+    no_error,
     record_failure,
 )
 
 TEMPERATURE = 0.8
+WARPS = (1, 2, 4)  # that the first pass over the logits is also timed with
 CUTS: dict[str, dict[str, Any]] = {
     "nothing cut": {},
     "top-p 0.9": {"top_p": 0.9},
@@ -41,11 +43,11 @@ def sampling(bench: Bench) -> Iterator[Case]:
     size = bench.size
     for guides, (cut, limits), rows in product(size.guides, CUTS.items(), size.rows):
         make = partial(sampler, bench, rows, guides, limits)
-        yield Case("A", f"N={rows}, {guides} guides, {cut}", bench.timed(make))
+        yield Case("A", f"N={rows}, {guides} guides, {cut}", make)
         if guides == size.guides[0] and rows == size.rows[0] and "top_p" in limits:
-            yield Case("A", f"N={rows}, {guides} guides, {cut}, flat logits", bench.timed(partial(make, flat=True)))
+            yield Case("A", f"N={rows}, {guides} guides, {cut}, flat logits", partial(make, flat=True))
         if guides == size.guides[0] and cut == "nothing cut" and rows == size.rows[-1]:
-            yield Case("A2", "the tail", partial(tail, bench))
+            yield Case("A2", "the tail", partial(one_draw, bench), partial(tail, bench))
 
 
 def sampler(bench: Bench, rows: int, guides: int, limits: Mapping[str, Any], flat: bool = False) -> Trial:
@@ -55,19 +57,38 @@ def sampler(bench: Bench, rows: int, guides: int, limits: Mapping[str, Any], fla
     row = torch.arange(rows, device=bench.device)
     options = {"temperature": torch.full((rows,), TEMPERATURE, device=bench.device), "seed": row, "position": 7 * row}
     variants = implementations(lambda: partial(guided_sampler, *given, **options, **limit), bench, graph=True)
+    first = (guides, rows) == (bench.size.guides[0], bench.size.rows[0]) and not flat
+    if bench.cuda and first:
+        variants |= {
+            f"triton, {warps} warps": Variant(
+                partial(by_warps, warps, *given, **options, **limit), "triton", graph=True
+            )
+            for warps in WARPS
+        }
     if not bench.cuda:
         variants["torch.compile"] = CUDA_ONLY
-    elif (guides, rows) != (bench.size.guides[0], bench.size.rows[0]) or "top_k" in limits or flat:
+    elif not first or "top_k" in limits:
         variants["torch.compile"] = f"compiled for N={bench.size.rows[0]}, uncut and top-p, only"
     else:
         compiled_sampler = partial(compiled(straightforward), *given, TEMPERATURE, **limits)
         variants["torch.compile"] = Variant(compiled_sampler, patience=COMPILING)
     processed = Variant(partial(processors, *given, TEMPERATURE, **limits), counted=True)
     variants["Hugging Face"] = from_package("transformers", processed, bench)
-    log_probabilities = log_distribution(*(tensor[:8] for tensor in given), TEMPERATURE, **limits)
+    true = cache(lambda: log_distribution(*(tensor[:8] for tensor in given), TEMPERATURE, **limits))
     return Trial(
-        variants, partial(logprob_error, log_probabilities), nbytes(*given), elements=given[0].numel(), of="logit"
+        variants,
+        lambda sampled: logprob_error(true(), sampled),
+        nbytes(*given),
+        elements=given[0].numel(),
+        of="logit",
     )
+
+
+def by_warps(warps: int, *given: Tensor, **options: Tensor) -> tuple[Tensor, ...]:
+    """Sample by the kernels, with a number of warps in place of the chosen one."""
+    from ....kernels.guided_sampler.triton import fused  # Triton may be absent
+
+    return fused(*given, warps=warps, **options)
 
 
 def logits(bench: Bench, rows: int, guides: int, flat: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,8 +96,7 @@ def logits(bench: Bench, rows: int, guides: int, flat: bool) -> tuple[Tensor, Te
 
     The logits are normal, plus 18 - 3 log(rank) for a thousand tokens, as in a language model, unless `flat`.
     """
-    generator = torch.Generator(bench.device).manual_seed(0)
-    options = {"generator": generator, "device": bench.device}
+    options = bench.random()
     number, vocabulary = guides + 1, bench.size.vocabulary
     z = torch.randn(rows, number, vocabulary, dtype=torch.bfloat16, **options).mul_(3 if flat else 2)
     if not flat:
@@ -156,7 +176,22 @@ def logprob_error(log_probabilities: Tensor, sampled: Sequence[Tensor]) -> float
     return float((log_probabilities.gather(1, token[:, None]).squeeze(1) - logprob).abs().max())
 
 
-def tail(bench: Bench, seconds: float, end: float) -> list[Row]:
+def one_draw(bench: Bench) -> Trial:
+    """Return the trial of one call of `tail`, as it is compiled; only its kernels matter."""
+    rows = bench.size.drawn[0]
+    z = torch.empty(1, bench.size.vocabulary, device=bench.device).expand(rows, -1)
+    return Trial(implementations(lambda: partial(draw, z, torch.arange(rows, device=bench.device)), bench), no_error)
+
+
+def draw(z: Tensor, position: Tensor) -> Tensor:
+    """Draw a token for every row with the temperature 1, without guides."""
+    blank = torch.empty(len(z), 0, z.shape[1], device=z.device)
+    temperature, seed = torch.ones(len(z), device=z.device), torch.zeros(len(z), dtype=torch.int64, device=z.device)
+    options = {"temperature": temperature, "seed": seed, "position": position}
+    return guided_sampler(z, blank, blank[:, :, 0], **options).token
+
+
+def tail(bench: Bench, seconds: float, end: float) -> Iterator[list[Row]]:
     """Count the tail's tokens in many draws from one distribution with float32 logits."""
     size, begin = bench.size, time.perf_counter()
     probability = torch.tensor([p for p, number in size.tails for _ in range(number)], dtype=torch.float64)
@@ -166,28 +201,24 @@ def tail(bench: Bench, seconds: float, end: float) -> list[Row]:
     at_once = {"triton": size.drawn[0], "eager": size.drawn[1], "multinomial": size.drawn[1]}
     rows: list[Row] = []
     for turn, (variant, number) in enumerate(at_once.items(), 1):
-        if variant == "triton" and not bench.cuda:
-            rows.append({"way": variant, "not run": CUDA_ONLY})
-            continue
-        with record_failure(row := {"way": variant}), kernel_backend(None if variant == "multinomial" else variant):
-            rows += tokens_of(z, variant, number, size, min(end, begin + turn * seconds / len(at_once)))
+        row: Row = {"way": variant} | ({"not run": CUDA_ONLY} if variant == "triton" and not bench.cuda else {})
+        if "not run" not in row:
+            with record_failure(row), kernel_backend(None if variant == "multinomial" else variant):
+                rows += tokens_of(z, variant, number, size, min(end, begin + turn * seconds / len(at_once)))
         rows += [row] if len(row) > 1 else []
-    return rows
+        yield rows
 
 
 def tokens_of(z: Tensor, variant: str, number: int, size: Size, until: float) -> list[Row]:
     """Return a row for each tail probability: its share of the draws divided by the true share."""
-    many, blank = z.expand(number, -1), torch.empty(number, 0, z.shape[1], device=z.device)
-    temperature, seed = torch.ones(number, device=z.device), torch.zeros(number, dtype=torch.int64, device=z.device)
+    many = z.expand(number, -1)
     counts = torch.zeros(z.shape[1], dtype=torch.int64, device=z.device)
     draws = 0
     while draws < size.draws and (time.perf_counter() < until or not draws):
         if variant == "multinomial":
             token = torch.multinomial(many.softmax(1), 1).squeeze(1)
         else:
-            position = torch.arange(draws, draws + number, device=z.device)
-            noise = {"temperature": temperature, "seed": seed, "position": position}
-            token = guided_sampler(many, blank, blank[:, :, 0], **noise).token
+            token = draw(many, torch.arange(draws, draws + number, device=z.device))
         counts += torch.bincount(token, minlength=len(counts))
         draws += number
     rows, first = [], 16

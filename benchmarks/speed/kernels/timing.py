@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Size:
     head: tuple[int, int] = (4096, 151_936)
     """Width and vocabulary. With 8,192 tokens it is the case of https://github.com/huggingface/trl/issues/7244."""
     tokens: tuple[int, ...] = (8192, 2048)
-    packed: tuple[int, ...] = (65_536, 1_048_576)
+    packed: tuple[int, ...] = (1_048_576, 65_536)
     length: int = 1024
     states: tuple[int, int, int, int] = (16, 4096, 4096, 128)
     """Rows, width of the reward model and of the policy, size of a key."""
@@ -93,11 +94,13 @@ class Trial(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Some rows of a table; tensors are allocated only by `rows(seconds to spend, end of the budget)`."""
+    """Some rows of a table; its tensors are allocated only when it is measured."""
 
     table: str
     title: str
-    rows: Callable[[float, float], list[Row]]
+    trial: Callable[[], Trial]
+    rows: Callable[[float, float], Iterator[list[Row]]] | None = None
+    """Measures it, if that is not timing the trial's variants: (seconds to spend, end of the budget) -> `timed`."""
 
 
 # ---- measurement ----
@@ -112,6 +115,14 @@ class Bench:
             self.flush = torch.empty(FLUSHED, dtype=torch.int8, device=device)
             self.events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         self.copied, self.multiplied = self._ceilings()
+
+    def lacks(self, package: str) -> bool:
+        """Return whether a package to compare with is missing."""
+        return find_spec(package) is None
+
+    def random(self) -> dict[str, Any]:
+        """Return device and generator for random tensors, the same ones every time."""
+        return {"device": self.device, "generator": torch.Generator(self.device).manual_seed(0)}
 
     def milliseconds(self, run: Callable[[], object]) -> float:
         """Return the milliseconds of one run, on a GPU with a cold cache."""
@@ -138,10 +149,6 @@ class Bench:
         rounds = np.array([[self.milliseconds(run) for run in runs] for _ in range(WARM_UP + REPEATS)])
         copy, product_ = np.median(rounds[WARM_UP:], axis=0) / 1000
         return float(memory.nbytes / copy), float(2 * side**3 / product_)
-
-    def timed(self, make: Callable[[], Trial]) -> Callable[[float, float], list[Row]]:
-        """Return the `rows` function of a case whose trial is built only when it is called."""
-        return lambda seconds, end: timed(make(), self, time.perf_counter() + seconds, end)
 
 
 @contextmanager
@@ -170,9 +177,10 @@ def record_failure(row: Row) -> Iterator[None]:
         row["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:200]
 
 
-def timed(trial: Trial, bench: Bench, until: float, end: float) -> list[Row]:
-    """Return every variant's row: after a few runs each, the variants alternate until `until`, at most until `end`.
+def timed(trial: Trial, bench: Bench, until: float, end: float) -> Iterator[list[Row]]:
+    """Yield every variant's row, again after each variant's first runs and at the end.
 
+    After a few runs each, whose times the first rows have, the variants alternate until `until`, at most until `end`.
     Fractions of the bare rates are those of the CUDA graph where there is one, without the launches of kernels.
     """
     rows: dict[str, Row] = {name: {"way": name} for name in trial.variants}
@@ -190,12 +198,13 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> list[Row]:
                 with record_failure(trouble := {}), kernel_backend(variant.through):
                     turns[name, "graph ms"] = None, replay(variant.run)
                 rows[name] |= {f"graph {what}": why for what, why in trouble.items()}
+            yield list(rows.values())
     for (name, column), times in alternate(turns, rows, bench, until, end).items():
         rows[name] |= spread(column, times)
     for name, variant in trial.variants.items():
         if "ms" in rows[name] and isinstance(variant, Variant):
             rows[name] |= fractions(variant, trial, bench, rows[name].get("graph ms", rows[name]["ms"]) / 1000)
-    return list(rows.values())
+    yield list(rows.values())
 
 
 Turns = dict[tuple[str, str], tuple[str | None, Callable[[], object]]]
@@ -216,10 +225,9 @@ def alternate(turns: Turns, rows: Mapping[str, Row], bench: Bench, until: float,
 
 
 def warm_up(variant: Variant, trial: Trial, bench: Bench) -> Row:
-    """Warm up a variant, and return its error, bytes moved and peak megabytes."""
+    """Warm up a variant, and return its error, first times, bytes moved and peak megabytes."""
     facts: Row = {"error": (variant.error or trial.error)(variant.run())}
-    for _ in range(WARM_UP - 1):
-        variant.run()
+    facts |= spread("ms", [bench.milliseconds(variant.run) for _ in range(WARM_UP - 1)])
     if variant.counted:
         with Traffic() as traffic:
             variant.run()
@@ -269,7 +277,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def from_package(package: str, variant: Variant, bench: Bench) -> Variant | str:
     """Return the variant if its package is installed and runs on this device, else the reason."""
-    if find_spec(package) is None:
+    if bench.lacks(package):
         return MISSING
     return variant if bench.cuda or package not in WITHOUT_CPU else CUDA_ONLY
 
@@ -292,6 +300,17 @@ def largest_error(computed: Any, true: Any) -> float:
     if isinstance(computed, Tensor):
         return float((computed.double() - true).abs().max() / true.abs().max())
     return max(largest_error(*pair) for pair in zip(computed, true, strict=True))
+
+
+def error_to(true: Callable[[], Any], through: str | None = None) -> Callable[[Any], float]:
+    """Return the largest error to values that are computed when the first output is there."""
+
+    @cache
+    def values() -> Any:
+        with kernel_backend(through):
+            return true()
+
+    return lambda computed: largest_error(computed, values())
 
 
 def no_error(_: Any) -> None:

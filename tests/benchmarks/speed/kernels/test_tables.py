@@ -2,10 +2,14 @@
 
 import json
 import os
+import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from rewardlab.benchmarks.speed._scripts import write
 from rewardlab.benchmarks.speed.kernels import failures, main, markdown, rows_of
 from rewardlab.benchmarks.speed.kernels import timing as kernel_timing
 from rewardlab.benchmarks.speed.kernels.sampling import logprob_error
@@ -25,6 +29,20 @@ from rewardlab.benchmarks.speed.kernels.timing import (
 OURS = ("eager", "reference")
 SMALL = {"A": 1e-5, "B1": 1e-5, "B2": 1e-2, "C": 1e-2, "lora": 2e-2}  # errors of bfloat16 where they are that large
 SECONDS = 300.0
+KILLED = """
+import os, signal, sys
+from rewardlab.benchmarks.speed.kernels import losses, main
+
+scan = losses.scan.discounted_scan
+
+def killed(*given, **options):
+    if os.environ.get("REWARDLAB_KERNELS") == "reference":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return scan(*given, **options)
+
+losses.scan.discounted_scan = killed
+main(sys.argv[1:])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +106,9 @@ def test_a_missing_package_is_told_and_not_guessed(bench):
     assert from_package("torch", Variant(int), bench) == Variant(int)
 
 
-def test_a_case_without_time_left_is_not_run():
-    assert rows_of(Case("A", "late", lambda *_: []), 0, 0) == [{"way": "all", "not run": "budget"}]
+def test_a_case_without_time_left_is_not_run(bench):
+    late = Case("A", "late", lambda: pytest.fail("its tensors are made"))
+    assert [*rows_of(late, bench, 0, 0)] == [[{"way": "all", "not run": "budget"}]]
 
 
 def test_what_goes_wrong_ends_its_row_alone(bench):
@@ -97,10 +116,40 @@ def test_what_goes_wrong_ends_its_row_alone(bench):
         raise RuntimeError("no such kernel\nand more")
 
     until = time.perf_counter() + 0.05
-    good, bad = timed(
-        Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0), bench, until, until + SECONDS
-    )
+    trial = Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0)
+    good, bad = [*timed(trial, bench, until, until + SECONDS)][-1]
     assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
+
+
+def test_a_case_that_ends_early_keeps_the_rows_before(bench):
+    def rows(seconds, end):
+        yield [{"way": "first", "ms": 1.0}]
+        raise RuntimeError("no more")
+
+    *_, last = rows_of(Case("A", "short", Trial, rows), bench, 1, time.perf_counter() + SECONDS)
+    assert last == [{"way": "first", "ms": 1.0}, {"way": "all", "failed": "RuntimeError: no more"}]
+
+
+def test_a_killed_run_leaves_every_row_before_the_one_that_ran(script, tmp_path):
+    file = tmp_path / "found.json"
+    done = subprocess.run(script(KILLED, "--tables", "C", "--budget", "60", "--output", file), capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    rows = {(row["case"].split(",")[0], row["way"]): row for row in json.loads(file.read_text())["tables"]["C"]}
+    losses = [rows["policy_loss and gradient", way] for way in OURS]
+    assert all(row["ms"] > 0 and row["rounds"] > 2 for row in losses)
+    before, cut = (rows["discounted_scan", way] for way in OURS)
+    assert before["ms"] > 0 and before["error"] < 1e-2 and "ms" not in cut
+
+
+def test_a_run_killed_while_it_writes_leaves_the_earlier_file(tmp_path, monkeypatch):
+    file = tmp_path / "found.json"
+    write({"row": 1}, file)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        write({"row": 2}, file)
+    assert json.loads(file.read_text()) == {"row": 1}
+    write({"row": 3}, file)
+    assert json.loads(file.read_text()) == {"row": 3} and [*tmp_path.iterdir()] == [file]
 
 
 def test_what_failed_and_what_is_no_number_is_told():
@@ -116,7 +165,7 @@ def test_what_failed_and_what_is_no_number_is_told():
 def test_bytes_are_each_operations_inputs_and_outputs(bench):
     x, y = torch.ones(2, 50), torch.ones(2, 50, dtype=torch.bfloat16)
     trial = Trial({"one": Variant(lambda: x + y.float(), counted=True)}, lambda _: 0.0, elements=100, of="logit")
-    (row,) = timed(trial, bench, 0, time.perf_counter() + SECONDS)
+    *_, (row,) = timed(trial, bench, 0, time.perf_counter() + SECONDS)
     assert row["bytes per logit"] == 2 + 4 + 4 + 4 + 4  # bfloat16 read, float32 written; two float32 read, one written
 
 
