@@ -96,7 +96,7 @@ def fused(
 
 def _rank(r: int) -> int:
     """Ranks of a tile: matrix instructions take at least 16."""
-    return max(16, triton.next_power_of_2(r))
+    return max(16, 1 << (r - 1).bit_length())
 
 
 def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:

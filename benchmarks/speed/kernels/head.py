@@ -200,7 +200,8 @@ def peers(batch: Batch, bench: Bench, error: Callable[[Any], float]) -> dict[str
         variants[name] = from_package(package, variant, bench)
     first = bench.size.tokens[0]
     if bench.cuda and len(batch.target) != first:
-        return variants | dict.fromkeys(("torch.compile on logits", "Liger"), f"compiled for N={first} only")
+        skipped = f"compiled for N={first} only"
+        return variants | {"torch.compile on logits": skipped, "Liger": skipped}
     on_logits = compiled(partial(by_logits, dtype=torch.float32))
     by_compiler = Variant(stepped(batch, partial(loss_of, score=on_logits)), patience=COMPILING)
     variants["torch.compile on logits"] = by_compiler if bench.cuda else CUDA_ONLY

@@ -141,12 +141,12 @@ def three_adapted(bench: Bench, pairs: int) -> Trial:
     """Return the trial of three layers with one input: each with a product of its own, and all with one."""
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
-    one = lora.example(case, torch.bfloat16, bench.device)
-    given = [one | {"A": one["A"].roll(number, 1)} for number in range(3)]
-    stacked, changed = torch.cat([layer["A"] for layer in given]), one["y"][pairs:]
+    shared = lora.example(case, torch.bfloat16, bench.device)
+    given = [shared | {"A": shared["A"].roll(number, 1)} for number in range(3)]
+    stacked, changed = torch.cat([layer["A"] for layer in given]), shared["y"][pairs:]
 
     def run(layers: list[dict[str, Any]], one_product: bool) -> list[Tensor]:
-        u = lora.shrunk(one["x"][pairs:], stacked).split(case["r"], 2) if one_product else (None, None, None)
+        u = lora.shrunk(shared["x"][pairs:], stacked).split(case["r"], 2) if one_product else (None, None, None)
         return [lora.lora_film(**layer, u=part) for layer, part in zip(layers, u, strict=True)]
 
     def fresh(one_product: bool) -> Callable[[], list[Tensor]]:
@@ -154,6 +154,6 @@ def three_adapted(bench: Bench, pairs: int) -> Trial:
 
     variants = implementations(partial(fresh, True), bench, "one product", graph=True)
     variants |= implementations(partial(fresh, False), bench, "a product each", graph=True)
-    least = nbytes(one["x"][pairs:], stacked, *[one["B"], changed, changed] * 3)
+    least = nbytes(shared["x"][pairs:], stacked, *[shared["B"], changed, changed] * 3)
     error = error_to(lambda: [lora.reference(**doubled(layer)) for layer in given])
     return Trial(variants, error, least, elements=3 * changed.numel(), of="output")
