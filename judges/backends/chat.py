@@ -1,7 +1,7 @@
 """Requests to language models, their replies, and the interface `Chat` of backends."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ...rm.types import Messages
 
@@ -56,4 +56,21 @@ class Chat(Protocol):
         `arrived` is called once per ask, in any order and by the caller's own thread: a store of replies has those
         that were there when the process was killed. What it raises ends the call.
         """
+        ...
+
+
+class Choice(NamedTuple):
+    """The beginning of a reply and texts that may follow it, of which none is the beginning of another."""
+
+    messages: Messages
+    beginning: str
+    options: tuple[str, ...]
+
+
+@runtime_checkable
+class ChoosingChat(Chat, Protocol):
+    """A chat that knows the probabilities of given texts."""
+
+    def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
+        """Return log P(option | messages, beginning) of every option in nats, up to a constant for each choice."""
         ...

@@ -4,6 +4,7 @@ import copy
 import random
 import time
 from collections.abc import Iterator, Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from tqdm import tqdm
 
 from ...rm.errors import DataError
 from ...rm.types import content_hash
-from .chat import Arrived, Ask, Reply, failed
+from .chat import Arrived, Ask, Choice, Reply, failed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,6 +55,40 @@ class Local:
                 if arrived is not None:
                     arrived(ask_index, reply)
         return [replies[index] for index in range(len(asks))]
+
+    def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
+        """Return log P(option | messages, beginning) in nats, at temperature 1, for every option of every choice.
+
+        Texts are tokenized with the option at their end. The sum is over the tokens behind those that all options of a
+        choice share, so that a token that spans the boundary counts.
+        """
+        rows = [row for choice in choices for row in self._option_rows(choice)]
+        longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index][0]))
+        values = [0.0] * len(rows)
+        for start in range(0, len(rows), self.batch_size):
+            indices = longest_first[start : start + self.batch_size]
+            for index, value in zip(indices, self._logprobs([rows[index] for index in indices]), strict=True):
+                values[index] = value
+        found = iter(values)
+        return [[next(found) for _ in choice.options] for choice in choices]
+
+    def _option_rows(self, choice: Choice) -> list[tuple[list[int], int]]:
+        """Return the tokens of a conversation with each option, and the index of the first token that differs."""
+        prompt = self.encoder.encode_prompt(choice.messages)
+        texts = [choice.beginning + option for option in choice.options]
+        replies = self.encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids
+        return [([*prompt, *ids], len(prompt) + len(commonprefix(replies))) for ids in replies]
+
+    def _logprobs(self, rows: Sequence[tuple[list[int], int]]) -> list[float]:
+        import torch
+
+        from ...rm.backbones.logprobs import completion_logprobs
+        from ...rm.backbones.tokenization import pad
+
+        tokens, attention = (part.to(self.model.device) for part in pad([ids for ids, _ in rows]))
+        starts = torch.tensor([start for _, start in rows], device=tokens.device)
+        with torch.inference_mode():
+            return completion_logprobs(self.model, tokens, attention, starts).double().sum(1).tolist()
 
     def _replies(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Reply]]:
         rows = []

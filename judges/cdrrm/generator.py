@@ -55,7 +55,9 @@ def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: boo
     learn to give itself. The released code trains on the rubric alone, which is the default.
     """
     return [
-        _record(generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first))
+        conversation_record(
+            generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
+        )
         for pair in accepted
         for example in (pair, _swapped(pair))
     ]
@@ -78,14 +80,15 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
     """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
     questions = [Question(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
-        _record(verdict_ask(question, order), reply.text)
+        conversation_record(verdict_ask(question, order), reply.text)
         for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
         if ruling.winner == "AB".index(example.sides.preferred)
         for order, reply in zip(ORDERS, ruling.replies, strict=True)
     ]
 
 
-def _record(asked: Ask, reply: str) -> Record:
+def conversation_record(asked: Ask, reply: str) -> Record:
+    """A request and its reply as a conversation to learn from."""
     prompt = [{"role": turn["role"], "content": turn["content"]} for turn in asked.messages]
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
 
@@ -149,7 +152,7 @@ class RubricJudge:
 def check_records(records: Sequence[Record]) -> None:
     """Refuse records that a trainer would misread, by their places."""
     if not records:
-        raise DataError("no records to train on; every rubric was rejected, see the reasons that the filter counted")
+        raise DataError("no records to train on; everything was dropped, see the reasons that were counted")
     for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
             raise DataError(f"record {index}: prompt and completion are lists of messages, got {record!r:.80}")

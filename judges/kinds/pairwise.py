@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
-from ...rm.types import content_hash, prompt_text
 from ..backends.chat import Ask, Chat, Reply
 from ..judge import (
     ExampleSource,
@@ -15,20 +13,16 @@ from ..judge import (
     ask_all,
     described,
     examples_for,
-    failure,
     judgment,
     one_of,
     rubrics_for,
-    with_examples,
 )
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
-from ..parsing.verdicts import Verdict, pair_verdict
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
-from ..rubrics.rubric import Rubric, render
+from ..prompting import GREEDY, Sampling
+from ..rubrics.rubric import Rubric
 from ..types import Case, Comparison, Judgment, Reason
-
-Order = tuple[int, int]
+from ._comparison import ComparisonPrompt, Order, comparison_prompt, orders_of
 
 
 class Duel(NamedTuple):
@@ -69,20 +63,15 @@ def pairwise(
     """
     one_of("orders", orders, ("both", "one"))
     one_of("flip", flip, ("tie", "abstain"))
-    allowed = [*LABELS, TIE] if ties else list(LABELS)
-    system = instructions(prompt).replace("{verdicts}", " | ".join(f'"{label}"' for label in allowed))
-    system = with_examples(system, examples)
-    schema = object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed})
+    shown = comparison_prompt(prompt, ties=ties, examples=examples, sampling=sampling)
 
-    def ask(case: Case, rubric: Rubric | None, example: str | None, order: Order) -> Ask:
-        shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
-        about = {"examples": example, "instruction": prompt_text(case.prompt), "reference": case.reference or None}
-        return sampling.ask(messages(system, about | {"rubric": render(rubric) if rubric else None} | shown), schema)
+    def ask(case: Case, case_rubric: Rubric | None, example: str | None, order: Order) -> Ask:
+        return shown.ask(case, order, rubric=case_rubric, examples=example)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
         plans = [
-            _orders(case, orders) if case_rubric or not rubric else []
+            orders_of(case, both=orders == "both") if case_rubric or not rubric else []
             for case, case_rubric in zip(cases, rubrics, strict=True)
         ]
         asks = [
@@ -93,34 +82,20 @@ def pairwise(
         ]
         return [
             _judged(
-                case, [_duel(case, *asked, ties=ties) for asked in zip(plan, replies, strict=True)], chat, replies, flip
+                case, [_duel(case, shown, *asked) for asked in zip(plan, replies, strict=True)], chat, replies, flip
             )
             for case, plan, replies in zip(cases, plans, ask_all(chat, asks), strict=True)
         ]
 
     settings: dict[str, Any] = {
         "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
-        "system": system, "sampling": sampling._asdict(),
+        "system": shown.system, "sampling": sampling._asdict(),
     } | ({"examples": described(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pairwise", settings, judge, sources=(rubric, examples))
 
 
-def _orders(case: Case, orders: str) -> list[Order]:
-    """Return all comparisons of two responses, in the orders to request."""
-    key = partial(_key, case)
-    first = [(i, j) if key(i) <= key(j) else (j, i) for i, j in combinations(range(len(case.answers)), 2)]
-    return [order for i, j in first for order in ([(i, j), (j, i)] if orders == "both" else [(i, j)])]
-
-
-def _key(case: Case, index: int) -> str:
-    """A coin for an answer that knows nothing of its place or of who is right."""
-    return content_hash([prompt_text(case.prompt), case.answers[index]])
-
-
-def _duel(case: Case, order: Order, reply: Reply, *, ties: bool) -> Duel:
-    verdict = failure(reply) or pair_verdict(reply.text, quoted=[case.answers[i] for i in order], finish=reply.finish)
-    if isinstance(verdict, Verdict) and verdict.choice == TIE and not ties:
-        verdict = NoVerdict(Reason.DECLINED, "a tie was not allowed")
+def _duel(case: Case, shown: ComparisonPrompt, order: Order, reply: Reply) -> Duel:
+    verdict = shown.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
         return Duel(order, verdict, "")
     winner = None if verdict.choice == TIE else order[LABELS.index(verdict.choice)]

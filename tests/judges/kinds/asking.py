@@ -1,9 +1,11 @@
 """Cases, and whom kinds of judges ask about them: scripted chats and judges whose judgments are given."""
 
 import json
+import math
 import re
 
 from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.scripted import Scripted
 from rewardlab.judges.judge import Judging
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
@@ -41,3 +43,15 @@ def judge_of(name: str, *scores) -> Judging:
         ]
 
     return Judging(name, {"name": name}, judge)
+
+
+class Chooser(Scripted):
+    """A script with probabilities: P(A) is 0.8 where A is shown the longer response, else 0.4."""
+
+    def choice_logprobs(self, choices):
+        self.choices = choices
+        return [[math.log(p), math.log(1 - p)] for p in map(self._p, choices)]
+
+    def _p(self, choice):
+        ask = Ask(choice.messages)
+        return 0.8 if len(shown(ask, "answer_a")) > len(shown(ask, "answer_b")) else 0.4

@@ -9,6 +9,7 @@ from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.checklist import Question, checklist
 from rewardlab.judges.kinds.consistent import consistent
+from rewardlab.judges.kinds.generative import generative
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.panel import panel
 from rewardlab.judges.kinds.pointwise import pointwise
@@ -22,12 +23,13 @@ from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import PreferencePair, user_turn
 
-from tests.judges.kinds.asking import by_length, longer, shown
+from tests.judges.kinds.asking import Chooser, by_length, longer, shown
 
 
 def test_every_file_is_a_kind_with_its_name():
     assert names("judges.kinds") == [
-        "cascade", "checklist", "consistent", "pairwise", "panel", "pointwise", "reward_model", "route", "rubric",
+        "cascade", "checklist", "consistent", "generative", "pairwise", "panel", "pointwise", "reward_model",
+        "route", "rubric",
     ]  # fmt: skip
     for name in names("judges.kinds"):
         factory = load("judges.kinds", name)
@@ -79,6 +81,7 @@ def test_every_kind_scores_a_benchmark_unchanged():
     scorers = [
         compared,
         rated,
+        generative(Chooser(longer, "chooser")),
         rubric(right, short),
         checklist(ticked, [Question("q", "Is it right?")]),
         reward_model(Lengths()),
@@ -89,4 +92,4 @@ def test_every_kind_scores_a_benchmark_unchanged():
     ]
     report = evaluate(pairs(), suite_cases(12), scorers, samples=20).report
     values = {row.scorer: (row.overall.value, row.unscored) for row in report.rows}
-    assert len(values) == 9 and set(values.values()) == {(1.0, 0)}
+    assert len(values) == 10 and set(values.values()) == {(1.0, 0)}

@@ -1,0 +1,81 @@
+"""Comparison of two responses by a language model: the request in either order, and the verdict in its reply."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from ...rm.types import content_hash, prompt_text
+from ..backends.chat import Ask, Reply
+from ..judge import ExampleSource, failure, with_examples
+from ..parsing.grammars import LABELS, TIE
+from ..parsing.statements import NoVerdict
+from ..parsing.verdicts import Verdict, pair_verdict
+from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..rubrics.rubric import Rubric, render
+from ..types import Case, Reason
+
+Order = tuple[int, int]
+"""Indices of the responses shown as A and as B."""
+
+
+class ComparisonPrompt(NamedTuple):
+    """Instructions of a comparison, and the verdicts that they allow."""
+
+    system: str
+    ties: bool
+    sampling: Sampling
+
+    def ask(
+        self, case: Case, order: Order, *, rubric: Rubric | None = None, examples: str | None = None, sample: int = 0
+    ) -> Ask:
+        """Return the request to compare two responses of a case in this order."""
+        about = {"examples": examples, "instruction": prompt_text(case.prompt), "reference": case.reference or None}
+        shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
+        parts = about | {"rubric": render(rubric) if rubric else None} | shown
+        return self.sampling.ask(messages(self.system, parts), self._schema, sample)
+
+    @property
+    def _schema(self) -> dict[str, Any]:
+        return object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed(self.ties)})
+
+    def verdict(self, case: Case, order: Order, reply: Reply) -> Verdict | NoVerdict:
+        """Return the verdict of a reply, or why it has none; a tie that is not allowed is none."""
+        return failure(reply) or self.read(reply.text, [case.answers[index] for index in order], reply.finish)
+
+    def read(self, text: str, quoted: Sequence[str], finish: str = "stop") -> Verdict | NoVerdict:
+        """Return the verdict of a text on two responses, which are what it may have `quoted`."""
+        verdict = pair_verdict(text, quoted=quoted, finish=finish)
+        if isinstance(verdict, Verdict) and verdict.choice == TIE and not self.ties:
+            return NoVerdict(Reason.DECLINED, "a tie was not allowed")
+        return verdict
+
+
+def comparison_prompt(
+    prompt: str = "pairwise",
+    *,
+    ties: bool = True,
+    examples: ExampleSource | None = None,
+    sampling: Sampling = GREEDY,
+) -> ComparisonPrompt:
+    """Return the requests of a comparison whose instructions are in `prompts/PROMPT.txt`."""
+    verdicts = " | ".join(f'"{label}"' for label in allowed(ties))
+    system = instructions(prompt).replace("{verdicts}", verdicts)
+    return ComparisonPrompt(with_examples(system, examples), ties, sampling)
+
+
+def allowed(ties: bool) -> list[str]:
+    """Return the verdicts that a judge may give."""
+    return [*LABELS, TIE] if ties else list(LABELS)
+
+
+def orders_of(case: Case, *, both: bool = True) -> list[Order]:
+    """Return all comparisons of two responses of a case in both orders, or in the one that their content decides."""
+    key = partial(_key, case)
+    first = [(i, j) if key(i) <= key(j) else (j, i) for i, j in combinations(range(len(case.answers)), 2)]
+    return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
+
+
+def _key(case: Case, index: int) -> str:
+    """A coin for an answer that knows nothing of its place or of who is right."""
+    return content_hash([prompt_text(case.prompt), case.answers[index]])

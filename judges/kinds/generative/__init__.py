@@ -1,0 +1,136 @@
+"""Generative reward model: reasoning in words, and the probability of the verdict that follows it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+from ....rm.errors import UsageError
+from ...backends.chat import Chat, Choice, ChoosingChat, Reply
+from ...judge import Judging, ask_all, judgment
+from ...parsing.grammars import LABELS
+from ...parsing.statements import NoVerdict
+from ...prompting import GREEDY, Sampling
+from ...types import Case, Comparison, Criterion, Judgment
+from .._comparison import ComparisonPrompt, Order, comparison_prompt, orders_of
+from .probabilities import Preference, before_verdict, choosing, first_probability, preference, unlocated
+
+SPREAD = "spread"
+"""Criterion of every response: the spread of its score over replies."""
+
+
+def generative(
+    chat: Chat, *, samples: int = 1, prompt: str = "pairwise", sampling: Sampling = GREEDY, name: str = ""
+) -> Judging:
+    """s_i = mean over the other answers j of P(y_i ≻ y_j), in [0, 1], where P(y_i ≻ y_j) is the mean over both orders
+    and `samples` replies of p_A / (p_A + p_B) at the verdict, for the label of y_i
+
+    p are the model's probabilities of the labels behind the reasoning that it has written, at temperature 1 (GenRM:
+    Zhang et al. 2024, arXiv:2408.15240, where a reply is about a single answer and the labels are Yes and No). The
+    criterion `spread` is the standard deviation over the replies of both orders, and for more than two answers the mean
+    of those. A reply without a verdict is left out; if not more than half of the replies of an order have one, the case
+    is an abstention. The model runs in this process, since servers do not return the probabilities of both labels.
+    """
+    if samples < 1 or (samples > 1 and sampling.temperature == 0):
+        raise UsageError(
+            f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
+        )
+    chooser = choosing(chat)
+    shown = comparison_prompt(prompt, ties=False, sampling=sampling)
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        plans = [[(order, k) for order in orders_of(case) for k in range(samples)] for case in cases]
+        asks = [
+            [shown.ask(case, order, sample=k) for order, k in plan] for case, plan in zip(cases, plans, strict=True)
+        ]
+        orders = [[order for order, _ in plan] for plan in plans]
+        replied = ask_all(chat, asks)
+        read = iter(_read(cases, orders, replied, shown, chooser))
+        return [
+            _judged(case, plan, replies, [next(read) for _ in plan], chat)
+            for case, plan, replies in zip(cases, orders, replied, strict=True)
+        ]
+
+    settings: dict[str, Any] = {
+        "kind": "generative", "chat": chat.name, "samples": samples, "system": shown.system,
+        "sampling": sampling._asdict(),
+    }  # fmt: skip
+    return Judging(name or f"{chat.name} generative", settings, judge)
+
+
+Read = tuple[float, str] | NoVerdict
+"""P(the response shown first is preferred) of a reply, and its reasoning."""
+
+
+def _read(
+    cases: Sequence[Case],
+    plans: Sequence[Sequence[Order]],
+    replied: Sequence[Sequence[Reply]],
+    shown: ComparisonPrompt,
+    chooser: ChoosingChat | None,
+) -> Iterator[Read]:
+    """Yield what every reply says, in order; the probabilities of all are asked for in one call."""
+    read = [
+        _stated(case, order, reply, shown)
+        for case, plan, replies in zip(cases, plans, replied, strict=True)
+        for order, reply in zip(plan, replies, strict=True)
+    ]
+    choices = [stated[0] for stated in read if not isinstance(stated, NoVerdict)]
+    if choices and chooser is None:
+        raise UsageError("a scripted chat has no probabilities of verdicts; give one with `choice_logprobs`")
+    logprobs = iter(chooser.choice_logprobs(choices) if chooser else ())
+    for stated in read:
+        yield stated if isinstance(stated, NoVerdict) else (first_probability(next(logprobs)), stated[1])
+
+
+def _stated(case: Case, order: Order, reply: Reply, shown: ComparisonPrompt) -> tuple[Choice, str] | NoVerdict:
+    """Return the choice between the labels at the verdict of a reply, and its reasoning."""
+    verdict = shown.verdict(case, order, reply)
+    if isinstance(verdict, NoVerdict):
+        return verdict
+    quoted = [case.answers[index] for index in order]
+    beginning = before_verdict(reply.text, lambda text: shown.read(text, quoted))
+    if beginning is None:
+        return unlocated()
+    return Choice(shown.ask(case, order).messages, beginning, LABELS), verdict.reasoning
+
+
+def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: Sequence[Read], chat: Chat) -> Judgment:
+    first = [value if isinstance(value, NoVerdict) else value[0] for value in read]
+    preferences = {
+        pair: preference(
+            {
+                order: [value for of, value in zip(plan, first, strict=True) if of == order]
+                for order in (pair, pair[::-1])
+            }
+        )
+        for pair in combinations(range(len(case.answers)), 2)
+    }
+    missing = next((value for value in preferences.values() if isinstance(value, NoVerdict)), None)
+    known = {pair: value for pair, value in preferences.items() if isinstance(value, Preference)}
+    scores = missing or [_mean(known, index) for index in range(len(case.answers))]
+    spreads = [] if missing else [_mean_spread(known, index) for index in range(len(case.answers))]
+    return judgment(
+        case,
+        scores,
+        chat,
+        replies,
+        orders=plan,
+        comparisons=[
+            Comparison(order, float("nan") if isinstance(value, NoVerdict) else value)
+            for order, value in zip(plan, first, strict=True)
+        ],
+        reasoning=[value[1] for value in read if not isinstance(value, NoVerdict)],
+        criteria=[Criterion(index, SPREAD, spread) for index, spread in enumerate(spreads)],
+    )
+
+
+def _mean(preferences: dict[Order, Preference], index: int) -> float:
+    """Return the mean of P(response `index` is preferred) over the others."""
+    return fmean(
+        value.value if pair[0] == index else 1 - value.value for pair, value in preferences.items() if index in pair
+    )
+
+
+def _mean_spread(preferences: dict[Order, Preference], index: int) -> float:
+    return fmean(value.spread for pair, value in preferences.items() if index in pair)

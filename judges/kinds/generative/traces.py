@@ -1,0 +1,94 @@
+"""Traces to learn from: replies of a teacher, or of the model itself, with the right verdict in both orders."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...backends.chat import Ask, Chat, Reply
+from ...cdrrm.generator import Record, conversation_record
+from ...judge import ask_all
+from ...parsing.grammars import LABELS
+from ...parsing.verdicts import Verdict
+from ...types import Case
+from .._comparison import ComparisonPrompt, Order, orders_of
+
+WRONG, ONE_ORDER, NO_VERDICT = "wrong verdict", "right in one order only", "no verdict"
+"""Reasons for dropping a pair."""
+
+
+class Traces(NamedTuple):
+    """Conversations to learn from, two for every kept pair, and why the other pairs are dropped."""
+
+    records: list[Record]
+    kept: list[str]
+    """Ids of the kept pairs."""
+    dropped: dict[str, str]
+    """Id -> reason."""
+
+    def account(self) -> dict[str, Any]:
+        """Return the numbers of kept and dropped pairs, the latter by reason."""
+        return {"kept": len(self.kept), "dropped": dict(Counter(self.dropped.values()).most_common())}
+
+
+def right_label(case: Case, order: Order) -> str:
+    """Return the label under which the right response of a pair is shown."""
+    return LABELS[order.index(case.best[0])]
+
+
+def is_pair(case: Case) -> bool:
+    """Return whether a case has two responses of which exactly one is right."""
+    return len(case.answers) == 2 and len(case.best) == 1
+
+
+def drop_reason(outcomes: Sequence[Sequence[bool | None]]) -> str:
+    """Return why a pair has no trace, or an empty string if it has; outcomes of replies by order, None: no verdict.
+
+    >>> drop_reason([[False, True], [True]]), drop_reason([[True], [None]]), drop_reason([[None], [False]])
+    ('', 'right in one order only', 'wrong verdict')
+    >>> drop_reason([[None], [None]])
+    'no verdict'
+    """
+    right = [True in of_order for of_order in outcomes]
+    if all(right):
+        return ""
+    if any(right):
+        return ONE_ORDER
+    return WRONG if any(outcome is False for of_order in outcomes for outcome in of_order) else NO_VERDICT
+
+
+def select_traces(chat: Chat, pairs: Sequence[Case], prompt: ComparisonPrompt, *, samples: int = 1) -> Traces:
+    """Ask for `samples` replies in each order of every pair; keep the first right one of each order if both have one.
+
+    A pair that is right in one order only may be right by its position, so none of its replies is kept. This is
+    rejection sampling, as in STaR (Zelikman et al. 2022, arXiv:2203.14465) if `chat` is the model that is trained.
+    """
+    plans = [orders_of(pair) for pair in pairs]
+    asks = [
+        [prompt.ask(pair, order, sample=sample) for order in plan for sample in range(samples)]
+        for pair, plan in zip(pairs, plans, strict=True)
+    ]
+    traces = Traces([], [], {})
+    for pair, plan, asked, replies in zip(pairs, plans, asks, ask_all(chat, asks), strict=True):
+        outcomes = [
+            [_outcome(pair, order, prompt, reply) for reply in replies[index * samples : (index + 1) * samples]]
+            for index, order in enumerate(plan)
+        ]
+        if reason := drop_reason(outcomes):
+            traces.dropped[pair.id] = reason
+        else:
+            traces.kept.append(pair.id)
+            traces.records.extend(_first_right(asked, replies, outcomes))
+    return traces
+
+
+def _outcome(pair: Case, order: Order, prompt: ComparisonPrompt, reply: Reply) -> bool | None:
+    verdict = prompt.verdict(pair, order, reply)
+    return verdict.choice == right_label(pair, order) if isinstance(verdict, Verdict) else None
+
+
+def _first_right(
+    asks: Sequence[Ask], replies: Sequence[Reply], outcomes: Sequence[Sequence[bool | None]]
+) -> list[Record]:
+    """Return the conversation of the first right reply in each order."""
+    indices = [row * len(of_order) + of_order.index(True) for row, of_order in enumerate(outcomes)]
+    return [conversation_record(asks[index], replies[index].text) for index in indices]

@@ -1,0 +1,161 @@
+"""judges/kinds/generative: the verdict's probability, by hand and by a small language model."""
+
+import math
+from statistics import stdev
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.judges.backends.chat import Choice
+from rewardlab.judges.backends.local_model import in_process, local
+from rewardlab.judges.backends.scripted import dry_run_chat
+from rewardlab.judges.kinds._comparison import orders_of
+from rewardlab.judges.kinds.generative import SPREAD, generative
+from rewardlab.judges.kinds.generative.probabilities import before_verdict, first_probability, preference
+from rewardlab.judges.parsing.statements import NoVerdict
+from rewardlab.judges.parsing.verdicts import pair_verdict
+from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.types import Reason
+from rewardlab.rm.errors import UsageError
+
+from tests.judges.kinds.asking import Chooser, case, longer
+
+NONE = NoVerdict(Reason.NO_VERDICT)
+
+
+# ---- where the verdict is ----
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("Winner: A", "Winner: "),
+        ("A is short. B is longer and better. Final verdict: B", "A is short. B is longer and better. Final verdict: "),
+        ('{"reasoning": "A cites, B does not", "winner": "A"}', '{"reasoning": "A cites, B does not", "winner": "'),
+        ("<think>Winner: B?</think>[[A]]", "<think>Winner: B?</think>[["),
+        ("Winner: A\nMy final verdict is the same.\nWinner: A", "Winner: "),
+    ],
+)
+def test_the_label_that_states_the_verdict_is_found_by_the_parser(text, before):
+    assert before_verdict(text, pair_verdict) == before
+
+
+@pytest.mark.parametrize("text", ["Winner: tie", "I cannot say.", ""])
+def test_a_text_without_a_winner_has_no_such_label(text):
+    assert before_verdict(text, pair_verdict) is None
+
+
+# ---- by hand ----
+
+
+def test_the_probability_of_the_first_is_a_ratio_of_two():
+    assert first_probability([math.log(0.03), math.log(0.01)]) == pytest.approx(0.75)
+    assert first_probability([-5000.0, 0.0]) == 0.0 and first_probability([0.0, -5000.0]) == 1.0
+
+
+def test_a_preference_is_the_mean_over_orders_and_replies():
+    both = preference({(0, 1): [0.9, 0.7], (1, 0): [0.4, 0.2]})  # 0.8 and 1 - 0.3
+    assert both.value == pytest.approx(0.75) and both.spread == pytest.approx(stdev([0.9, 0.7, 0.6, 0.8]))
+
+
+def test_orders_weigh_equally_however_many_replies_have_a_verdict():
+    assert preference({(0, 1): [0.9, 0.9, NONE], (1, 0): [0.5, 0.5, 0.5]}).value == pytest.approx(0.7)
+
+
+def test_no_preference_if_not_more_than_half_of_the_replies_of_an_order_have_a_verdict():
+    assert preference({(0, 1): [0.9, NONE], (1, 0): [0.5, 0.5]}) == NONE
+
+
+def test_a_judge_that_prefers_the_first_is_in_the_middle():
+    assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
+
+
+# ---- the kind ----
+
+
+def test_the_score_of_a_pair_is_the_mean_of_both_orders():
+    chat = Chooser(longer, "chooser")
+    (judged,) = generative(chat)([case()])
+    assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
+    assert [one.value for one in judged.criteria if one.name == SPREAD] == pytest.approx([stdev([0.8, 0.6])] * 2)
+    by_order = dict(judged.comparisons)
+    assert by_order[(0, 1)] == pytest.approx(0.8) and by_order[(1, 0)] == pytest.approx(0.4)
+    assert all(choice.beginning.endswith('"winner": "') and choice.options == ("A", "B") for choice in chat.choices)
+    assert {judged.orders} == {tuple(orders_of(case()))}
+
+
+def test_of_three_responses_each_has_its_mean_over_the_others():
+    (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
+    assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
+
+
+def test_a_reply_without_a_verdict_is_an_abstention_with_its_reason():
+    (judged,) = generative(Chooser(lambda ask: "Hm.", "chooser"))([case()])
+    assert judged.reason == Reason.NO_VERDICT and judged.raw == ("Hm.", "Hm.")
+    (judged,) = generative(Chooser(lambda ask: "Winner: tie", "chooser"))([case()])
+    assert judged.reason == Reason.DECLINED
+
+
+def test_several_samples_need_a_temperature_and_are_draws_of_their_own():
+    with pytest.raises(UsageError, match="3 samples at temperature 0.0"):
+        generative(Chooser(longer, "chooser"), samples=3)
+    chat = Chooser(longer, "chooser")
+    generative(chat, samples=3, sampling=Sampling(temperature=1.0, seed=7))([case()])
+    assert [ask.seed for ask in chat.asked] == [7, 8, 9] * 2
+
+
+def test_an_endpoint_is_refused_before_it_is_asked_and_a_dry_run_is_not():
+    class Endpoint:
+        name = "model at http://127.0.0.1:9"
+
+    with pytest.raises(UsageError, match="run the model in this process with --local"):
+        generative(Endpoint())  # type: ignore[arg-type]
+    chat = dry_run_chat()
+    assert generative(chat)([case()])[0].abstained and len(chat.asked) == 2
+
+
+# ---- a small language model ----
+
+
+@pytest.fixture(scope="module")
+def words():
+    return models.tokenizer((*garden.vocabulary(), "Winner:", "A", "B"))
+
+
+@pytest.fixture(scope="module")
+def model(words):
+    return models.causal_lm(words, seed=1)
+
+
+CHOICES = [
+    Choice(prompt, " ".join(["and"] * index + ["Winner: "]), ("A", "B"))
+    for index, prompt in enumerate(garden.prompts(7, 0))
+]
+
+
+def test_logprobs_are_those_of_a_forward_over_prompt_and_beginning(model, words):
+    for choice, logprobs in zip(CHOICES, in_process(model, words).choice_logprobs(CHOICES), strict=True):
+        ids = words.apply_chat_template(list(choice.messages), add_generation_prompt=True, return_dict=False)
+        ids = [*ids, *words(choice.beginning, add_special_tokens=False).input_ids]
+        with torch.no_grad():
+            expected = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+        assert logprobs == pytest.approx(expected[words.convert_tokens_to_ids(["A", "B"])].tolist(), abs=1e-5)
+
+
+def test_neither_batch_size_nor_order_nor_a_reload_matters(model, words, tmp_path):
+    found = [in_process(model, words, batch_size=size).choice_logprobs(CHOICES) for size in (1, 3, 32)]
+    for other in (found[1], found[2], in_process(model, words, batch_size=3).choice_logprobs(CHOICES[::-1])[::-1]):
+        assert torch.allclose(torch.tensor(other), torch.tensor(found[0]), atol=1e-5)
+    model.save_pretrained(tmp_path / "judge")
+    words.save_pretrained(tmp_path / "judge")
+    assert local(str(tmp_path / "judge"), batch_size=1).choice_logprobs(CHOICES) == found[0]
+
+
+def test_an_option_of_several_tokens_has_the_sum_over_those_that_differ(model, words):
+    choice = CHOICES[0]
+    longer_options = [choice._replace(options=("and A to", "and B to"))]
+    after = [choice._replace(beginning=f"{choice.beginning}and ", options=("A", "B"))]
+    after += [choice._replace(beginning=f"{choice.beginning}and {label} ", options=("to", "hello")) for label in "AB"]
+    labels, *ends = in_process(model, words).choice_logprobs(after)
+    expected = [label + end[0] for label, end in zip(labels, ends, strict=True)]
+    assert in_process(model, words).choice_logprobs(longer_options)[0] == pytest.approx(expected, abs=1e-5)

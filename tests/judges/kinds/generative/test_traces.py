@@ -1,0 +1,85 @@
+"""judges/kinds/generative/traces.py"""
+
+from rewardlab.judges.backends.chat import Reply, failed
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.kinds._comparison import comparison_prompt, orders_of
+from rewardlab.judges.kinds.generative.traces import (
+    NO_VERDICT,
+    ONE_ORDER,
+    WRONG,
+    is_pair,
+    right_label,
+    select_traces,
+)
+from rewardlab.judges.prompting import Sampling
+
+from tests.judges.kinds.asking import case, longer, shown
+
+PROMPT = comparison_prompt(ties=False)
+
+
+def teacher(ask):
+    """What it does with a pair is the first word of its instruction."""
+    does = shown(ask, "instruction").split()[1]
+    a_is_right = shown(ask, "answer_a").startswith("long")
+    if does == "right":
+        return longer(ask)
+    if does == "wrong":
+        return f"Winner: {'B' if a_is_right else 'A'}"
+    if does == "first":
+        return "Winner: A"
+    if does == "half":
+        return longer(ask) if a_is_right else "Hard to say."
+    return "Both are fine answers."
+
+
+def pair(does):
+    return case(does, prompt=({"role": "user", "content": f"{does} please"},))
+
+
+def test_only_pairs_that_are_right_in_both_orders_are_kept_and_the_others_are_counted():
+    pairs = [pair(does) for does in ("right", "wrong", "first", "half", "none")]
+    traces = select_traces(scripted(teacher), pairs, PROMPT)
+    assert traces.kept == ["right"]
+    assert traces.dropped == {"wrong": WRONG, "first": ONE_ORDER, "half": ONE_ORDER, "none": NO_VERDICT}
+    assert traces.account() == {"kept": 1, "dropped": {ONE_ORDER: 2, WRONG: 1, NO_VERDICT: 1}}
+
+
+def test_a_trace_is_the_request_that_a_judge_gets_and_the_reply_in_both_orders():
+    right = pair("right")
+    records = select_traces(scripted(teacher), [right], PROMPT).records
+    for record, order in zip(records, orders_of(right), strict=True):
+        assert record["prompt"] == [dict(turn) for turn in PROMPT.ask(right, order).messages]
+        assert record["completion"][0]["role"] == "assistant"
+        assert f'"winner": "{right_label(right, order)}"' in record["completion"][0]["content"]
+    assert {right_label(right, order) for order in orders_of(right)} == {"A", "B"}
+
+
+def test_the_first_right_reply_of_each_order_is_kept():
+    right = pair("right")
+    labels = [right_label(right, order) for order in orders_of(right)]
+    wrong = ["B" if label == "A" else "A" for label in labels]
+    replies = [f"1 Winner: {wrong[0]}", f"2 Winner: {labels[0]}", f"3 Winner: {labels[0]}"]
+    replies += [f"4 Winner: {labels[1]}", "5 Unsure.", f"6 Winner: {wrong[1]}"]
+    replies = [reply.replace(" ", "\n", 1) for reply in replies]
+    prompt = comparison_prompt(ties=False, sampling=Sampling(temperature=1.0, seed=3))
+    chat = scripted(replies)
+    records = select_traces(chat, [right], prompt, samples=3).records
+    assert [record["completion"][0]["content"][0] for record in records] == ["2", "4"]
+    assert [ask.seed for ask in chat.asked] == [3, 4, 5, 3, 4, 5]
+
+
+def test_a_reply_that_is_cut_off_or_missing_has_no_verdict():
+    for reply in (Reply("Winner: A", "length"), failed("timeout")):
+        traces = select_traces(scripted(lambda ask, reply=reply: reply), [pair("right")], PROMPT)
+        assert traces.dropped == {"right": NO_VERDICT} and not traces.records
+
+
+def test_a_tie_is_not_the_right_verdict():
+    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], PROMPT).dropped == {"right": NO_VERDICT}
+    allowed = comparison_prompt(ties=True)
+    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}
+
+
+def test_a_tied_case_and_one_with_three_responses_are_no_pairs():
+    assert is_pair(case()) and not is_pair(case(best=(0, 1))) and not is_pair(case(answers=("a", "b", "c")))
