@@ -20,6 +20,13 @@ class PromptRow(NamedTuple):
     as_text: bool
     """Whether the row's prompt is a string; otherwise it is a list of messages."""
     columns: Row
+    variants: tuple[Messages, ...] = ()
+    """Equivalent prompts, which are in one group with this one."""
+
+    @property
+    def prompts(self) -> tuple[Messages, ...]:
+        """The prompt and its variants."""
+        return self.prompt, *self.variants
 
 
 class RunFacts(NamedTuple):

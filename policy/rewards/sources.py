@@ -50,7 +50,8 @@ class RewardSources:
 
     Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
     the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
-    data that each prompt comes from. A method `learn(cycle)` is called after each cycle; then `state()`
+    data that each prompt comes from; with `reads_finished` as `source(examples, rows, finished)`, also with whether
+    each completion ended by itself. A method `learn(cycle)` is called after each cycle; then `state()`
     and `load(state)` are for checkpoints, and `version` is a named tuple of what determines its rewards besides the
     text. A method `facts()` returns metrics of the completions rated last. A method `step_rewards(examples)` returns
     the rewards of single steps of the completions rated last; one source may have it.
@@ -81,15 +82,17 @@ class RewardSources:
         states: Sequence[Float[Tensor, "S D"]] | None = None,
         rows: Sequence[int] | None = None,
         tokens: CompletionTokens | None = None,
+        finished: Sequence[bool] | None = None,
     ) -> tuple[Rewards, list[Fault]]:
         """Return the rewards of all components, and the faults.
 
-        `states` are the policy's hidden states, `rows` the row of the data that each completion's prompt comes from.
-        `tokens` are the completions' own, which the rewards of steps are placed at; without them there are none.
+        `states` are the policy's hidden states, `rows` the row of the data that each completion's prompt comes from,
+        `finished` whether each completion ended by itself. `tokens` are the completions' own, which the rewards of
+        steps are placed at; without them there are none.
         """
         columns, members, faults = [], {}, []
         for name, source in self.sources.items():
-            values, member_values = self._ask(name, source, examples, states, rows)
+            values, member_values = self._ask(name, source, _inputs(source, examples, states, rows, finished))
             if hasattr(source, "spread"):
                 members[name], values, member_values = self._ask_members(name, source, examples, values, member_values)
             columns.append(values)
@@ -140,21 +143,10 @@ class RewardSources:
         objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
-    def _ask(
-        self,
-        name: str,
-        source: Any,
-        examples: Sequence[Example],
-        states: Sequence[Tensor] | None,
-        rows_of_data: Sequence[int] | None,
-    ) -> tuple[np.ndarray, list[Fault]]:
-        """Return the rewards [N, K] of one source, and its faults."""
+    def _ask(self, name: str, source: Any, asked: tuple[Any, ...]) -> tuple[np.ndarray, list[Fault]]:
+        """Return the rewards [N, K] of one source, which reads `asked`, and its faults."""
+        examples = asked[0]
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
-        asked: tuple[Any, ...] = (examples,)
-        if getattr(source, "reads_states", False):
-            asked = examples, states
-        elif getattr(source, "reads_rows", False):
-            asked = examples, rows_of_data
         try:
             values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
             rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in values]
@@ -211,6 +203,21 @@ class RewardSources:
             columns = [self.names.index(component) for component in self._components(name)]
             members[:, columns, : len(member_scores)] = np.moveaxis(member_scores, 0, 2)
         return torch.from_numpy(members)
+
+
+def _inputs(
+    source: Any,
+    examples: Sequence[Example],
+    states: Sequence[Tensor] | None,
+    rows: Sequence[int] | None,
+    finished: Sequence[bool] | None,
+) -> tuple[Any, ...]:
+    """Return what a source reads, by its attributes."""
+    if getattr(source, "reads_states", False):
+        return examples, states
+    if getattr(source, "reads_finished", False):
+        return examples, rows, finished
+    return (examples, rows) if getattr(source, "reads_rows", False) else (examples,)
 
 
 def _append(path: Path, faults: Sequence[Fault]) -> None:

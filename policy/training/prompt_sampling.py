@@ -1,4 +1,4 @@
-"""Prompt sampling by kind: a curriculum sets each kind's share of the next prompts."""
+"""Prompts of a step: a curriculum sets the share of each kind, and variants of a prompt share a group."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -7,6 +7,8 @@ from typing import Any
 from ..types import Curriculum, Cycle
 
 CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
+VARIANTS = "variants"
+"""Column with all equivalent prompts of a row, `prompt` among them."""
 
 
 class DrawnPrompts:
@@ -58,3 +60,27 @@ class DrawnPrompts:
     def load(self, state: Mapping[str, Any]) -> None:
         """Load the state from a checkpoint."""
         self._formula, self.shares, self._given = state["formula"], dict(state["shares"]), dict(state["given"])
+
+
+# ---- variants ----
+
+
+def spread_over_variants(rows: Sequence[Mapping[str, Any]], size: int, *, first: int = 0) -> list[Any]:
+    """Return the rows, of which `size` consecutive ones are a group, with the group's prompts spread over its variants.
+
+    With V variants the first size / V completions of a group are for the first variant, and so on. A reward that
+    depends on the variant then differs within the group: with one group for each variant, a policy that always gets 1
+    for one and 0 for the other would have no advantage, and learn nothing. `first` is the index of the first row among
+    those of all processes.
+
+    >>> rows = [{"prompt": "ab", "variants": ["ab", "ba"]}] * 4 + [{"prompt": "c"}] * 4
+    >>> [row["prompt"] for row in spread_over_variants(rows, 4)]
+    ['ab', 'ab', 'ba', 'ba', 'c', 'c', 'c', 'c']
+    """
+    return [_in_variant(row, (first + index) % size / size) for index, row in enumerate(rows)]
+
+
+def _in_variant(row: Mapping[str, Any], position: float) -> Mapping[str, Any]:
+    """Return the row with the prompt of a completion's relative position in its group, in [0, 1)."""
+    variants = row.get(VARIANTS)
+    return {**row, "prompt": variants[int(position * len(variants))]} if variants else row

@@ -35,7 +35,7 @@ from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
 from .metrics import means
-from .prompt_sampling import CURRICULUM, DrawnPrompts
+from .prompt_sampling import CURRICULUM, VARIANTS, DrawnPrompts, spread_over_variants
 from .reference_policy import frozen_copy
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
@@ -82,6 +82,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if compares_completions(algorithm.rule) and not args.disable_dropout:
             raise UsageError(
                 "this loss reads every completion twice, which dropout would change; set disable_dropout True"
+            )
+        served = rollout_func is not None or (args.use_vllm and args.vllm_mode == "server")
+        if served and any(VARIANTS in (data.column_names or ()) for data in (train_dataset, eval_dataset) if data):
+            raise UsageError(
+                "prompts with variants are answered by this process's policy; leave the rollout function or server out"
             )
         compares = args.measure_kl or algorithm.penalty.beta != 0
         if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
@@ -190,6 +195,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         """Generate with TRL and add our rewards; returns advantages, weights and loss inputs of this process's rows."""
         if self.curriculum and self.model.training:
             inputs = self.curriculum.drawn(inputs, self.num_generations)
+        inputs = spread_over_variants(inputs, self._size, first=self.accelerator.process_index * len(inputs))
         batch = super()._generate_and_score_completions(inputs)
         training, rows = self.model.training, batch_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
@@ -197,8 +203,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         base = self._read_reference(rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
-        rewards, faults = self.sources(self._examples, states, self._rows, tokens)
-        rollout = self._everywhere(batch, rows, read, base)
+        finished = self._finished(batch, rows)
+        rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished.tolist())
+        rollout = self._everywhere(batch, rows, read, base, self._gather(finished))
         if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
             written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
             written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
@@ -224,17 +231,22 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
 
-    def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
+    def _finished(self, batch: Batch, rows: CompletionBatch) -> Tensor:
+        """Return whether each of this process's completions ended by itself [N]."""
+        ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
+        return (ends & rows.response & last_token(batch["completion_mask"].bool())).any(1)
+
+    def _everywhere(
+        self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None, finished: Tensor
+    ) -> Rollout:
         """Gather the completions of all processes, because a group may be spread over them."""
         reads = self.algorithm.reads
-        ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
         values = after = None
         if self.learner and read is not None:
             with torch.no_grad():
                 critic_values = self.learner.critic(at_completions(read.states, rows))
             values = critic_values[:, :-1] * rows.response
             after = critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1)
-        finished = self._gather((ends & rows.response & last_token(batch["completion_mask"].bool())).any(1))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,
             response=self._gather(rows.response),

@@ -7,6 +7,7 @@ from datasets import Dataset
 
 from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.training.arguments import PolicyArguments
+from ....policy.training.prompt_sampling import VARIANTS
 from ....rm.data.messages_and_tools import as_columns
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
@@ -16,7 +17,8 @@ from ...runs.run_folder import log, log_rows
 from ..decode.run import read_prompts
 from .settings import RlConfig
 
-ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is taken from
+PROMPT_VARIANTS = "prompt_variants"
+ASKED = ("prompt", "messages", "chosen", "rejected", PROMPT_VARIANTS)  # columns that prompts are taken from
 
 
 class Prompts(NamedTuple):
@@ -37,10 +39,12 @@ class Prompts(NamedTuple):
 
     def dataset(self, first_row: int = 0) -> Dataset:
         """Return the prompts as a dataset for TRL; the column `row` counts from `first_row`."""
-        numbered = enumerate(self.prompts, first_row)
-        return Dataset.from_list(
-            [{"prompt": [as_columns(turn) for turn in prompt], "row": row} for row, prompt in numbered]
-        )
+        varied = any(row.variants for row in self.rows)
+        rows = []
+        for index, row in enumerate(self.rows, first_row):
+            prompts = [[as_columns(turn) for turn in prompt] for prompt in row.prompts]
+            rows.append({"prompt": prompts[0], "row": index} | ({VARIANTS: prompts} if varied else {}))
+        return Dataset.from_list(rows)
 
 
 def load_prompts(config: RlConfig, name: str) -> Prompts:
@@ -79,13 +83,21 @@ def rows_of(*parts: Prompts) -> dict[str, list[Row]]:
     """By the prompt's text, which is all that a reward knows a prompt by."""
     rows: dict[str, list[Row]] = {}
     for row in (row for part in parts for row in part.rows):
-        rows.setdefault(prompt_text(row.prompt), []).append(row.columns)
+        for prompt in row.prompts:
+            rows.setdefault(prompt_text(prompt), []).append(row.columns)
     return rows
 
 
 def _prompt_row(row: Row) -> PromptRow:
     columns = {name: value for name, value in row.items() if name not in ASKED}
-    return PromptRow(_prompt_of(row), isinstance(row.get("prompt"), str), columns)
+    return PromptRow(_prompt_of(row), isinstance(row.get("prompt"), str), columns, _variants_of(row))
+
+
+def _variants_of(row: Row) -> tuple[Messages, ...]:
+    stated = row.get(PROMPT_VARIANTS) or []
+    if not isinstance(stated, list):
+        raise ValueError(f"'{PROMPT_VARIANTS}' is a list of prompts, got {str(stated)[:60]}")
+    return tuple(_prompt_of({"prompt": prompt}) for prompt in stated)
 
 
 def _prompt_of(row: Row) -> Messages:
@@ -101,7 +113,7 @@ def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments
     """Drop prompts that are too long, or that leave no room for the longest completion."""
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
-    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in prompts.prompts]
+    fits = [max(len(policy.encoder.encode_prompt(prompt)) for prompt in row.prompts) <= limit for row in prompts.rows]
     rows = [*compress(prompts.rows, fits)]
     left_out = len(prompts.rows) - len(rows)
     if left_out and not rows:
@@ -121,4 +133,10 @@ def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
         raise UsageError(
             f"a batch of answers takes {needed} prompts and there are {len(prompts.prompts)}; give more, or lower "
             "--per_device_train_batch_size or --gradient_accumulation_steps"
+        )
+    size = arguments.num_generations or 1
+    if uneven := [len(row.prompts) for row in prompts.rows if size % len(row.prompts)]:
+        raise UsageError(
+            f"--num_generations is {size} and a prompt has {uneven[0]} variants, which get equally many answers; make "
+            "it a multiple"
         )

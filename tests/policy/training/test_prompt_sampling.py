@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from rewardlab.policy.curricula.sec import sec
-from rewardlab.policy.training.prompt_sampling import DrawnPrompts
+from rewardlab.policy.training.prompt_sampling import DrawnPrompts, spread_over_variants
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.registry import load, names
 
@@ -90,3 +90,25 @@ def test_before_anything_is_known_all_kinds_are_alike():
     assert names("policy.curricula") == ["dump", "sec"]
     for made in (load("policy.curricula", "dump")(window=4), sec(rate=0.5, temperature=0.1)):
         assert DrawnPrompts(made, ROWS).shares == {"easy": 0.5, "hard": 0.5}
+
+
+# ---- variants ----
+
+
+def test_a_groups_completions_are_spread_over_its_prompts_variants():
+    row = {"prompt": "ab", "variants": ["ab", "ba", "cc"], "row": 7}
+    spread = spread_over_variants([row] * 6, 6)
+    assert [one["prompt"] for one in spread] == ["ab", "ab", "ba", "ba", "cc", "cc"]
+    assert {one["row"] for one in spread} == {7} and row["prompt"] == "ab"
+
+
+def test_a_group_over_two_processes_is_spread_as_in_one():
+    rows = [{"prompt": name, "variants": [name, f"{name} swapped"]} for name in "ab" for _ in range(4)]
+    whole = spread_over_variants(rows, 4)
+    assert spread_over_variants(rows[:2], 4) + spread_over_variants(rows[2:], 4, first=2) == whole
+    assert [one["prompt"] for one in whole[4:]] == ["b", "b", "b swapped", "b swapped"]
+
+
+def test_a_prompt_without_variants_is_left_alone():
+    rows = [{"prompt": "a"}, {"prompt": "b", "variants": None}]
+    assert spread_over_variants(rows, 2) == rows

@@ -190,6 +190,48 @@ PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learni
 
 
 @pytest.mark.slow
+class ByVariant:
+    """1 for the first variant and 0 for the other, whatever is written: a policy that follows the order."""
+
+    reads_finished = True
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, examples, rows, finished):
+        self.seen += zip([prompt_text(one.prompt) for one in examples], rows, finished, strict=True)
+        return [float("first" in prompt_text(one.prompt)) for one in examples]
+
+
+def test_variants_of_a_prompt_share_a_group_and_its_baseline(train, tmp_path):
+    source = ByVariant()
+    trainer = train(sources=RewardSources({"by": source}), done=False, steps=1, rollout_steps=1)
+    prompts = [[[{"role": "user", "content": f"{order} {topic}"}] for order in ("first", "second")] for topic in "abcd"]
+    trainer.train_dataset = Dataset.from_list(
+        [{"prompt": both[0], "variants": both, "row": row} for row, both in enumerate(prompts)]
+    )
+    trainer.train()
+    groups = [source.seen[start : start + 4] for start in range(0, 16, 4)]
+    assert all(["first" in text for text, *_ in group] == [True, True, False, False] for group in groups)
+    assert all(len({row for _, row, _ in group}) == 1 for group in groups)
+    assert all(text.endswith("abcd"[row]) for text, row, _ in source.seen)
+    assert {type(ended) for *_, ended in source.seen} == {bool}
+    rows = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
+    spread = 3**-0.5  # of 1, 1, 0, 0, with Bessel's correction
+    for row in rows:
+        sign = 1 if "first" in str(row["prompt"]) else -1
+        assert row["advantage/estimate"] == pytest.approx([sign * 0.5 / (spread + 1e-4)])
+
+
+def test_variants_are_refused_where_others_answer(train):
+    def rollout(prompts, trainer):
+        return {}
+
+    data = Dataset.from_list([{"prompt": [{"role": "user", "content": "a"}], "variants": [[]], "row": 0}])
+    with pytest.raises(UsageError, match="prompts with variants are answered by this process's policy"):
+        train(rollout_func=rollout, eval_dataset=data, done=False)
+
+
 def test_the_critic_learns_and_never_moves_the_policy(train):
     """With a learning rate of 0 the policy stays; the critic's loss falls."""
     trainer = train("gae", steps=30, learning_rate=0.0, **PPO)
