@@ -12,7 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .apps.api import compare, decode, evaluate, judge, lint, load, plan, reinforce, score, study, train
+    from .apps.api import (
+        compare,
+        decode,
+        evaluate,
+        judge,
+        lint,
+        load,
+        plan,
+        reinforce,
+        score,
+        study,
+        train,
+        train_judge,
+    )
     from .rm.errors import CheckFailed, DataError, UsageError
 
     __version__: str
@@ -33,6 +46,7 @@ __all__ = [
     "score",
     "study",
     "train",
+    "train_judge",
 ]
 _ERRORS = ("CheckFailed", "DataError", "UsageError")
 

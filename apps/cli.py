@@ -19,7 +19,7 @@ from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .settings.preflight import check_settings
 from .summary import summary_lines
-from .verbs import VERBS, Verb, named
+from .verbs import VERBS, Verb, named, split_verb
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 SHOWN = 300  # characters of the message of an unexpected error
@@ -32,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (ended by
     SIGTERM or Ctrl-C).
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    name = words[0] if words else ""
+    name, words = split_verb(list(sys.argv[1:] if argv is None else argv))
     try:
         if name in ("", "-h", "--help"):
             print(_overview())
@@ -41,11 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in VERBS:
             raise UsageError(f"no verb '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:
-            _help(name, VERBS[name], words[1:])
+            _help(name, VERBS[name], words)
             return 0
         RESULTS.set(sys.stdout)
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
-        given = words[1:] if name == "doctor" else [word for word in words[1:] if word != "--json"]
+        given = words if name == "doctor" else [word for word in words if word != "--json"]
         with contextlib.redirect_stdout(sys.stderr), ending:
             result = _run(name, VERBS[name], given)
         if sys.stdout.isatty() and "--json" not in words:
@@ -83,7 +82,7 @@ def _unforeseen(name: str, error: Exception) -> str:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<10}{verb.help}" for name, verb in VERBS.items()]
+    lines = [f"  {name:<13}{verb.help}" for name, verb in VERBS.items()]
     return "\n".join(
         ["usage: rewardlab VERB [--config file.yaml] [--flag value ...]", "", *lines, "", "rewardlab VERB --help"]
     )

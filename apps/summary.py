@@ -11,6 +11,7 @@ NEXT = {
     "merge": "rewardlab parity {model}",
     "eval": "rewardlab inspect {run}",
     "judge": "rewardlab inspect {run}",
+    "judge train": "rewardlab judge --local {judge} --kind generative --data FILE --output runs/judged",
     "study": "rewardlab inspect {run}",
     "board": "rewardlab inspect runs",
     "rl": "rewardlab inspect {output}",

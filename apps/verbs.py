@@ -1,6 +1,7 @@
 """The verbs of the command line and the Python API: settings, function and example of each."""
 
 import importlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .commands.board.settings import BoardConfig
@@ -11,6 +12,7 @@ from .commands.doctor.settings import DoctorConfig
 from .commands.eval.settings import EvalConfig
 from .commands.inspect.settings import InspectConfig
 from .commands.judge.settings import JudgeConfig
+from .commands.judge.train_settings import JudgeTrainConfig
 from .commands.lint.settings import LintConfig
 from .commands.merge.settings import MergeConfig
 from .commands.parity.settings import ParityConfig
@@ -130,6 +132,13 @@ VERBS = {
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
         arguments=(".commands.judge.retrieval:RetrievalConfig", ".commands.judge.settings:ChatConfig"),
     ),
+    "judge train": Verb(
+        "Train a generative judge: traces of right verdicts in both orders, then policy training on the verdict.",
+        JudgeTrainConfig,
+        "commands.judge.train:train_judge",
+        "rewardlab judge train --data pairs.jsonl --base Qwen/Qwen3-0.6B --lora --output runs/judge",
+        arguments=("..policy.training.arguments:PolicyArguments",),
+    ),
     "rubrics": Verb(
         "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
         RubricsConfig,
@@ -205,3 +214,14 @@ VERBS = {
         "rewardlab doctor --json",
     ),
 }
+
+
+def split_verb(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Split the words of a command into the verb, of two words where there is one, and its settings.
+
+    >>> split_verb(["judge", "train", "--data", "pairs.jsonl"]), split_verb(["judge", "--audit"])
+    (('judge train', ['--data', 'pairs.jsonl']), ('judge', ['--audit']))
+    """
+    both = " ".join(words[:2])
+    number = 2 if both in VERBS and len(words) > 1 else 1
+    return " ".join(words[:number]), list(words[number:])

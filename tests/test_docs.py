@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.settings.parser import SettingsParser
-from rewardlab.apps.verbs import VERBS
+from rewardlab.apps.verbs import VERBS, split_verb
 from rewardlab.benchmarks.worlds.models import pretrain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +73,7 @@ def test_the_blocks_of_a_page_run_in_order(page, world, tmp_path, monkeypatch):
 def test_verbs_and_flags_in_a_page_exist(page):
     for language in ("bash", "console"):
         for block in blocks(page, language):
-            for verb, *words in commands(block):
+            for verb, words in map(split_verb, commands(block)):
                 assert verb in VERBS, (verb, words)
                 flags = {word for word in words if word.startswith("--") and verb not in ELSEWHERE}
                 assert flags <= known_flags(verb), (verb, flags - known_flags(verb))

@@ -25,6 +25,7 @@ from .results import (
     MemoryPlan,
     Scores,
     StudyResult,
+    TrainedJudge,
     TrainedModel,
     TrainedPolicy,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "score",
     "study",
     "train",
+    "train_judge",
 ]
 
 Model = str | os.PathLike[str]
@@ -112,6 +114,18 @@ def evaluate(
 def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> Evaluation:
     """Evaluate language models as judges of cases; without `output` no run folder is kept."""
     return _evaluation("judge", settings, data, output)
+
+
+@of_verb("judge train")
+def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> TrainedJudge:
+    """Train a generative judge on pairs; further settings are those of TRL's `GRPOConfig` for the verdict reward.
+
+    The result is the path of its weights too: `judge(test, local=[judged], kind="generative")`.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        sources = {"data": data_source(data, Path(scratch), "data")}
+        facts = call("judge train", sources | {"base": base, "output": output} | settings)
+    return TrainedJudge(facts, Path(output), "Trained judge")
 
 
 def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> Evaluation:

@@ -263,6 +263,13 @@ class TrainedPolicy(Summary):
         return super()._repr_html_() + figure_image(_reward_curve(self.to_pandas()))
 
 
+class TrainedJudge(Summary):
+    """A generative judge that was trained on pairs; also the path of its weights."""
+
+    def __fspath__(self) -> str:
+        return str(self.facts["judge"])
+
+
 def _reward_curve(steps: "pd.DataFrame") -> Any:
     from matplotlib.figure import Figure
 

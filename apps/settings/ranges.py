@@ -50,7 +50,8 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "critic_passes agents processes workers rows samples pairs test limit batch_size concurrency "
         "small_hidden small_layers small_vocabulary stream_block heads head_steps batch accumulate "
         "batch_tokens queue_tokens request_items request_tokens item_tokens body_bytes in_flight most_rules "
-        "vllm_tensor_parallel_size vllm_max_model_length shots facets width segment_sentences partners",
+        "vllm_tensor_parallel_size vllm_max_model_length shots facets width segment_sentences partners sft_batch "
+        "sft_accumulate sft_max_length",
     ),
     (AT_LEAST_2, "golden sweep"),
     (
@@ -58,12 +59,13 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "learning_rate weight_decay adam_epsilon max_grad_norm warmup_steps eval_delay dataloader_num_workers kl "
         "center_rewards_coefficient regression_weight global_weight shared_rank from_layer monitor_steps restarts "
         "critic_hidden agent rollout_steps retries exchange_timeout lora_rank top_k temperature weight prompt_price "
-        "completion_price max_cost diversity_weight",
+        "completion_price max_cost diversity_weight sft_learning_rate",
     ),
     (
         ABOVE_0,
         "num_train_epochs epochs save_steps eval_steps logging_steps critic_learning_rate head_learning_rate "
-        "inverse_regularization concentration train_beta rate_of_a rate_of_modulation lora_alpha repetition_penalty",
+        "inverse_regularization concentration train_beta rate_of_a rate_of_modulation lora_alpha repetition_penalty "
+        "sft_epochs",
     ),
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
     (SECONDS, "timeout drain"),
@@ -81,8 +83,9 @@ RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES for nam
 
 OF_VERB: Mapping[tuple[str, str], Range] = {
     ("rl", "temperature"): ABOVE_0,  # policy gradients require sampled completions
+    ("judge train", "temperature"): ABOVE_0,
     ("retriever", "temperature"): ABOVE_0,
-    ("rl", "top_k"): Range("at least 0, or -1 for off", -1, below=True),
+    **dict.fromkeys((("rl", "top_k"), ("judge train", "top_k")), Range("at least 0, or -1 for off", -1, below=True)),
 }
 """(verb, setting) -> range that differs from that of the other verbs."""
 

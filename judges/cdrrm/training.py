@@ -1,6 +1,6 @@
 """Supervised training of any causal LM on conversations by TRL's SFTTrainer, as of rubric generator and judge."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,19 +55,30 @@ def train(
     Loss is on the completions alone, with `how.weak` that of the mixture in `weak_driven`. A LoRA is merged before it
     is saved, so that the folder loads without PEFT. `judges.backends.local_model.local(folder)` opens it as a chat.
     """
+    trainer = sft_trainer(model, records, folder, how or Training(), tokenizer)
+    trainer.train()
+    return save_trained(trainer, Path(folder))
+
+
+def sft_trainer(
+    model: "str | PreTrainedModel",
+    records: Sequence[Record],
+    folder: str | Path,
+    how: Training,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    **arguments: Any,
+) -> Any:
+    """Return the trainer of `train`; `arguments` are further ones of TRL's `SFTConfig`."""
     from datasets import Dataset
 
     check_records(records)
-    how = how or Training()
-    trainer = _trainer_class(how, tokenizer)(
+    return _trainer_class(how, tokenizer)(
         model=model,
-        args=_arguments(Path(folder), how),
+        args=_arguments(Path(folder), how, arguments),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
         processing_class=tokenizer,
         peft_config=_lora(how.lora_rank) if how.lora_rank else None,
     )
-    trainer.train()
-    return _save(trainer, Path(folder))
 
 
 def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -> Any:
@@ -86,10 +97,10 @@ def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -
     return partial(WeakDrivenTrainer, weak=weak, share=how.strong_share)
 
 
-def _arguments(folder: Path, how: Training) -> Any:
+def _arguments(folder: Path, how: Training, more: Mapping[str, Any]) -> Any:
     from trl import SFTConfig
 
-    return SFTConfig(
+    settings: dict[str, Any] = dict(
         output_dir=str(folder),
         num_train_epochs=how.epochs,
         max_steps=how.steps,
@@ -106,6 +117,7 @@ def _arguments(folder: Path, how: Training) -> Any:
         report_to="none",
         disable_tqdm=True,
     )
+    return SFTConfig(**settings | dict(more))
 
 
 def _lora(rank: int) -> Any:
@@ -114,7 +126,8 @@ def _lora(rank: int) -> Any:
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
-def _save(trainer: Any, folder: Path) -> Path:
+def save_trained(trainer: Any, folder: Path) -> Path:
+    """Save the trained model, a LoRA merged, with its tokenizer."""
     from peft import PeftModel
 
     model = trainer.accelerator.unwrap_model(trainer.model)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import VERBS, main
+from rewardlab.apps.verbs import split_verb
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -19,6 +20,7 @@ DECODE = "decode --base {w}/policy --data {w}/prompts.jsonl"
 EVAL = "eval --model {w}/rm --data {w}/pairs.jsonl --output {w}/new"
 SCORE = "score --model {w}/rm --data {w}/pairs.jsonl --output {w}/new.jsonl"
 JUDGE = "judge --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
+TRAIN_JUDGE = "judge train --data {w}/pairs.jsonl --base {w}/policy --use_cpu True --output {w}/new"
 RUBRICS = "rubrics build --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
 CASES = [
     # numbers outside their range
@@ -45,6 +47,8 @@ CASES = [
     (f"{EVAL} --samples 0", 2, "--samples is at least 1, got 0"),
     (f"{JUDGE} --concurrency 0", 2, "--concurrency is at least 1, got 0"),
     (f"{JUDGE} --timeout nan", 2, "--timeout is above 0 seconds, got nan"),
+    (f"{TRAIN_JUDGE} --sft_batch 0", 2, "--sft_batch is at least 1, got 0"),
+    (f"{TRAIN_JUDGE} --teacher nowhere", 2, "--teacher: no folder 'nowhere'"),
     (f"{RUBRICS} --overlap 2", 2, "--overlap is a share in [0, 1], got 2.0"),
     ("retriever {w}/pairs.jsonl --output {w}/new --facets 0", 2, "--facets is at least 1, got 0"),
     ("lint {w}/pairs.jsonl --near 0", 2, "--near is a share in (0, 1], got 0.0"),
@@ -170,5 +174,5 @@ def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, words, code,
 
 
 def test_the_bad_inputs_are_sixty_over_all_verbs():
-    assert len(CASES) >= 60 and {words.split()[0] for words, *_ in CASES} == {*VERBS}
+    assert len(CASES) >= 60 and {split_verb(words.split())[0] for words, *_ in CASES} == {*VERBS}
     assert {code for _, code, _ in CASES} == {2, 3, 5}

@@ -101,7 +101,7 @@ def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> Batch
         if setting in parameters and parameters[setting].default is Parameter.empty and setting not in ours:
             raise UsageError(f"{source}: this kind of judge needs a file; give it with {flag}")
     if "prompt" in spec.arguments:
-        _check_prompt(source, spec.arguments["prompt"])
+        check_prompt(source, spec.arguments["prompt"])
     return build(KINDS, source, **{name: value for name, value in ours.items() if name in parameters})
 
 
@@ -110,7 +110,8 @@ def _parameters(source: str) -> Mapping[str, Parameter]:
     return signature(load(KINDS, parse_spec(source).name)).parameters
 
 
-def _check_prompt(source: str, prompt: str) -> None:
+def check_prompt(source: str, prompt: str) -> None:
+    """Raise a `UsageError` for instructions that do not exist."""
     known = [path.stem for path in sorted(PROMPTS.glob("*.txt"))]
     if prompt not in known:
         raise UsageError(f"{source}: no instructions '{prompt}'; {did_you_mean(prompt, known)}")
@@ -199,7 +200,7 @@ def open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) 
         raise UsageError(f"{text}: no model '{model}'; {did_you_mean(model, chats)}")
     if unknown := [name for name in arguments if name not in ("longest", "prompt")]:
         raise UsageError(f"{text}: no argument '{unknown[0]}'; there is model, longest, prompt")
-    _check_prompt(text, arguments.get("prompt", "route"))
+    check_prompt(text, arguments.get("prompt", "route"))
     return Guideline(chats[model], **arguments)
 
 

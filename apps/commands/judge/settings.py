@@ -92,7 +92,7 @@ class JudgeConfig:
         default_factory=list,
     )
     kind: list[str] = setting(
-        "Kinds of judges/kinds as KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is run with "
+        "KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is run with "
         "each model. 'reward_model(model=runs/rm)' calls no language model.",
         group="Judges",
         registry="judges.kinds",

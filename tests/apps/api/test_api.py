@@ -15,7 +15,7 @@ from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
-FUNCTIONS = {"evaluate": "eval", "reinforce": "rl"}
+FUNCTIONS = {"evaluate": "eval", "reinforce": "rl", "train_judge": "judge train"}
 PAIRS = [
     {"prompt": f"How do I water plant {index}?", "chosen": f"With {index} cups of rain.", "rejected": "No."}
     for index in range(12)

@@ -1,0 +1,223 @@
+"""`rewardlab judge train`: a generative judge from pairs, by traces of right verdicts and then by a verdict reward."""
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ....judges.cdrrm.generator import Record
+from ....judges.cdrrm.training import Training, save_trained, sft_trainer
+from ....judges.kinds._comparison import comparison_prompt
+from ....judges.kinds.generative.rewards import verdict_row
+from ....judges.kinds.generative.traces import is_pair, select_traces
+from ....judges.prompting import Sampling
+from ....judges.types import Case
+from ....policy.training.arguments import PolicyArguments
+from ....rm.backbones.loading import load_causal_lm, load_tokenizer
+from ....rm.errors import DataError
+from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
+from ...runs.run_folder import (
+    CHECKPOINTS,
+    MANIFEST,
+    data_hash,
+    log,
+    run_folder,
+    seconds_since,
+    trust,
+    write_manifest,
+    write_rows,
+)
+from ...runs.stop_training import train_until_asked
+from ..rl.run import POLICY, open_language_model, train_policy
+from ..rl.settings import RlConfig
+from .chats import facts_of, open_chats, short_names, with_stored_replies
+from .kinds import check_prompt
+from .records import CaseFile
+from .train_settings import JudgeTrainConfig
+
+JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"
+"""Folders of a run: the trained judge, the two stages, and the weights of the first one."""
+TRACES, DROPPED, PROMPTS = "traces.jsonl", "dropped.jsonl", "prompts.jsonl"
+
+
+def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Train a generative judge in one or two stages and save its run folder."""
+    started = time.time()
+    check_prompt("--prompt", config.prompt)
+    pairs, notes = load_cases(config)
+    with run_folder(
+        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume, keep="*/*"
+    ) as work:
+        facts: dict[str, Any] = {"pairs": len(pairs)}
+        model = config.base
+        if config.stage != "rl":
+            facts |= supervise(config, arguments, pairs, work)
+            model = str(work / SFT / MODEL)
+        if config.stage != "sft":
+            facts["rl"] = reinforce(config, arguments, pairs, model, work)
+        _place_judge(config, arguments, work)
+        write_manifest(work, data=config.data, seed=arguments.seed, started=started, notes=notes, **facts)
+    judge = f"{config.output}/{JUDGE}"
+    return {"output": config.output, "judge": judge, **facts, "seconds": round(seconds_since(started), 1)}
+
+
+def load_cases(config: JudgeTrainConfig) -> tuple[list[Case], list[str]]:
+    """Return the pairs with a right response, and notes on what is left out."""
+    cases, notes = CaseFile(config.objective, config.on_bad_row).cases(config.data)
+    pairs = [case for case in cases if is_pair(case)]
+    if left := len(cases) - len(pairs):
+        notes = [*notes, f"{left} of {len(cases)} cases are no two responses of which one is right, and are left out."]
+    for note in notes:
+        log(f"data: {note}")
+    if not pairs:
+        raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases is a pair with one right response")
+    return pairs, notes
+
+
+def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Return the settings that determine the result, which must be the same when resuming."""
+    defaults = vars(PolicyArguments())
+    changed = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
+    }
+    data = {source: data_hash(source) for source in config.data}
+    return json.loads(json.dumps(config.identity() | changed | {"data_sha256": data}, default=str))
+
+
+# ---- supervised stage ----
+
+
+def supervise(
+    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], work: Path
+) -> dict[str, Any]:
+    """Train the base model on traces, unless it was done before the run was cut off; return the facts."""
+    if not (work / SFT).exists():
+        records, account = collect_traces(config, arguments, pairs, work)
+        _train_on(records, account, config, arguments, work / SFT)
+    manifest = json.loads((work / SFT / MANIFEST).read_text(encoding="utf-8"))
+    return {"traces": manifest["traces"], "sft": {"train_loss": manifest["train_loss"]}}
+
+
+def collect_traces(
+    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], work: Path
+) -> tuple[list[Record], dict[str, Any]]:
+    """Return the conversations to learn from and the account of what was dropped, and write both."""
+    chats = config.teacher_chat()
+    chats.trust_remote_code = bool(trust(arguments))
+    names = short_names(chats.names)
+    (short,) = names
+    sampling = Sampling(
+        arguments.max_completion_length or 1024, arguments.temperature if config.samples > 1 else 0.0, arguments.seed
+    )
+    prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
+    opened = open_chats(chats)
+    with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
+        log(f"asking {short} for {config.samples} replies in both orders of {len(pairs)} pairs")
+        traces = select_traces(asked[short], pairs, prompt, samples=config.samples)
+        account = traces.account() | {"teacher": asked[short].account(), "chat": facts_of(chats)}
+    write_rows(work / TRACES, traces.records)
+    write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
+    log(f"traces: {len(traces.kept)} of {len(pairs)} pairs kept; dropped: {account['dropped']}")
+    if not traces.records:
+        raise DataError(
+            f"none of {len(pairs)} pairs has the right verdict in both orders ({account['dropped']}); take another "
+            "--teacher, or more --samples"
+        )
+    return traces.records, account
+
+
+def _train_on(
+    records: Sequence[Record],
+    account: dict[str, Any],
+    config: JudgeTrainConfig,
+    arguments: PolicyArguments,
+    output: Path,
+) -> None:
+    """Train on conversations in a run folder of its own, from the last complete checkpoint when resuming."""
+    started, how = time.time(), _training(config, arguments)
+    keep = f"{CHECKPOINTS}/*"
+    with run_folder(str(output), vars(how), overwrite=False, resume=config.resume, keep=keep) as folder:
+        tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
+        model = load_causal_lm(
+            config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
+        )
+        shown = {"save_strategy": "steps", "disable_tqdm": arguments.disable_tqdm, "use_cpu": arguments.use_cpu}
+        shown |= {name: getattr(arguments, name) for name in ("save_steps", "save_total_limit", "logging_steps")}
+        trainer = sft_trainer(model, records, folder / CHECKPOINTS, how, tokenizer, **shown)
+        trainer.add_callback(MarkComplete())
+        checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None
+        if checkpoint:
+            log(f"resuming from {checkpoint.name} of the supervised stage")
+        result = train_until_asked(trainer, checkpoint)
+        save_trained(trainer, folder / MODEL)
+        write_rows(folder / "metrics.jsonl", trainer.state.log_history)
+        facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
+        write_manifest(folder, data=[], seed=how.seed, started=started, **facts)
+
+
+def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
+    return Training(
+        epochs=config.sft_epochs,
+        learning_rate=config.sft_learning_rate,
+        batch=config.sft_batch,
+        accumulate=config.sft_accumulate,
+        max_length=config.sft_max_length,
+        lora_rank=config.lora_r if config.lora else 0,
+        bf16=bool(arguments.bf16),
+        seed=arguments.seed,
+    )
+
+
+# ---- policy training stage ----
+
+
+def reinforce(
+    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], model: str, work: Path
+) -> dict[str, Any]:
+    """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`; return its results."""
+    if not (work / RL).exists():
+        train_policy(_policy_settings(config, pairs, model, work), arguments)
+    manifest = json.loads((work / RL / MANIFEST).read_text(encoding="utf-8"))
+    return {name: manifest[name] for name in ("steps", "reward", "kl")}
+
+
+def _policy_settings(config: JudgeTrainConfig, pairs: Sequence[Case], model: str, work: Path) -> RlConfig:
+    """Write the prompts of the pairs, and return the settings of `rewardlab rl` for them."""
+    prompt = comparison_prompt(config.prompt, ties=False)
+    write_rows(work / PROMPTS, [verdict_row(pair, prompt) for pair in pairs])
+    missing = "" if config.no_verdict is None else f"(no_verdict={config.no_verdict})"
+    return RlConfig(
+        model=model,
+        data=[str(work / PROMPTS)],
+        output=str(work / RL),
+        reward=[f"verdict{missing}"],
+        advantage=config.advantage,
+        loss=config.loss,
+        kl=config.kl,
+        lora=config.lora,
+        lora_r=config.lora_r,
+        lora_alpha=2 * config.lora_r,
+        dtype=config.dtype,
+        chat_template=config.chat_template,
+        resume=config.resume,
+    )
+
+
+def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
+    """Move the weights of the last stage to `judge`, adapters merged."""
+    last = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY
+    if (work / JUDGE).exists():
+        return
+    if config.stage != "sft" and config.lora:
+        merged = open_language_model(str(last), RlConfig(dtype=config.dtype), arguments)
+        unfinished = work / f"{JUDGE}.unfinished"
+        merged.model.save_pretrained(unfinished)
+        merged.encoder.tokenizer.save_pretrained(unfinished)
+        unfinished.rename(work / JUDGE)
+        shutil.rmtree(last)
+    else:
+        last.rename(work / JUDGE)

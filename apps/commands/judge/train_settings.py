@@ -1,0 +1,115 @@
+"""The settings of `rewardlab judge train`, in addition to TRL's in `policy/training/arguments.py`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ....rm.errors import UsageError
+from ....rm.types import OVERALL
+from ...settings.fields import as_list, given, one_of, setting
+from ...settings.specs import typed_arguments
+from .settings import ChatConfig
+
+STAGES = ("sft", "rl", "both")
+
+
+@dataclass
+class JudgeTrainConfig:
+    """Settings of the training of a generative judge: pairs, traces and stages."""
+
+    data: list[str] = setting(
+        "Preference files, or rows with prompt, two answers and best, as for judge.",
+        group="Data and output",
+        default_factory=list,
+    )
+    objective: str = setting("Label of the pairs.", default=OVERALL)
+    base: str = setting("Language model to start from: path or Hub id.", default="")
+    output: str = setting("Run folder; the trained judge is in judge/.", default="")
+    stage: str = setting(
+        "Supervised training on traces, policy training on the verdict reward, or one after the other.",
+        choices=STAGES,
+        default="both",
+    )
+    teacher: str = setting(
+        "Model that writes the traces: a folder, or settings of the verb judge, as in "
+        "'endpoint=http://127.0.0.1:8000/v1, model=M'. By default the base model itself.",
+        group="Supervised stage",
+        default="",
+    )
+    samples: int = setting(
+        "Replies in each order of a pair, of which the first right one is learned from; one is greedy, several are "
+        "sampled at --temperature.",
+        default=1,
+    )
+    sft_epochs: float = setting("Passes over the traces.", default=2.0)
+    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", default=1e-5)
+    sft_batch: int = setting("Conversations in a batch.", default=8)
+    sft_accumulate: int = setting("Batches in a step.", default=8)
+    sft_max_length: int = setting("Longer conversations are cut off at the end.", advanced=True, default=25_000)
+    no_verdict: float | None = setting(
+        "Reward of a reply without a verdict, such as -1; right is 1 and wrong is 0. By default it is missing.",
+        group="Policy training stage, with the trainer settings below",
+        default=None,
+    )
+    kl: float = setting("Coefficient of the KL divergence to the judge before this stage.", default=0.0)
+    advantage: str = setting("Advantage estimator.", registry="policy.advantages", advanced=True, default="grpo")
+    loss: str = setting("Policy loss.", registry="policy.losses", advanced=True, default="ppo")
+    prompt: str = setting(
+        "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True, default="pairwise"
+    )
+    lora: bool = setting("Train low-rank adapters; they are merged at the end.", group="Model", default=False)
+    lora_r: int = setting("Rank of the adapters.", default=16)
+    dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
+    chat_template: str | None = setting("Chat template of the base model: Jinja file, or plain.", default=None)
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "What to do with a row that cannot be used.", group="Run", default="refuse"
+    )
+    on_fault: Literal["stop", "abstain"] = setting(
+        "Whether a request to the teacher without a reply stops the run (which can be resumed) or has no verdict.",
+        default="stop",
+    )
+    resume: bool = setting("Continue a run that was cut off, in the stage where it was.", default=False)
+    overwrite: bool = setting("Replace the run folder.", default=False)
+
+    def __post_init__(self):
+        self.data = as_list(self.data)
+
+    def validate(self) -> None:
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
+        for name in ("data", "base", "output"):
+            given(name, getattr(self, name))
+        one_of("stage", self.stage, STAGES)
+        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+        one_of("on_fault", self.on_fault, ("stop", "abstain"))
+        if self.stage == "sft" and self.no_verdict is not None:
+            raise UsageError("--no_verdict is a reward, and --stage sft has none; leave one of them out")
+        if self.stage == "rl" and self.teacher:
+            raise UsageError("--teacher writes traces, and --stage rl reads none; leave one of them out")
+        if self.stage != "rl":
+            self.teacher_chat()
+
+    def teacher_chat(self) -> ChatConfig:
+        """Return the settings of the language model that writes the traces."""
+        opening = {"dtype": self.dtype, "chat_template": self.chat_template}
+        if not self.teacher or Path(self.teacher).is_dir():
+            return ChatConfig(local=[self.teacher or self.base], **opening)
+        if "=" not in self.teacher:
+            raise UsageError(
+                f"--teacher: no folder '{self.teacher}'; write 'local=FOLDER', or 'endpoint=URL, model=NAME'"
+            )
+        source = f"teacher({self.teacher})"
+        known = ChatConfig.__dataclass_fields__
+        if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in known]:
+            raise UsageError(f"--teacher: no setting '{unknown[0]}'; they are those of models in rewardlab judge")
+        config = ChatConfig(**(opening | typed_arguments(source, ChatConfig)))
+        config.validate()
+        if len(config.names) != 1:
+            raise UsageError(f"--teacher is one model, got {len(config.names)}; write 'endpoint=URL, model=NAME'")
+        return config
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that determine the result; the teacher's servers may change when a run is resumed."""
+        free = ("resume", "overwrite", "on_fault", "output", "teacher")
+        own = {name: value for name, value in vars(self).items() if name not in free}
+        return own | ({"teacher": self.teacher_chat().identity()} if self.stage != "rl" else {})

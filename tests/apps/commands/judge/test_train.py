@@ -1,0 +1,159 @@
+"""`rewardlab judge train`: traces of a teacher, supervised training, the verdict reward, and the saved judge."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.judges.kinds._comparison import comparison_prompt
+from rewardlab.judges.kinds.generative.rewards import verdict_row
+from rewardlab.judges.types import Case
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.training.checkpointing import MarkComplete
+from rewardlab.rm.types import user_turn
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from tests.apps.conftest import cut_off_at, steps_of
+from tests.apps.judging import call, lengths, longer, shown, write
+
+PAIRS = lengths(8)
+SMALL = (
+    *("--use_cpu", "True", "--disable_tqdm", "True", "--max_steps", "2", "--learning_rate", "1e-3"),
+    *("--sft_batch", "4", "--sft_accumulate", "1", "--sft_epochs", "1", "--sft_learning_rate", "1e-3"),
+    *("--per_device_train_batch_size", "4", "--num_generations", "4", "--max_completion_length", "12"),
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    """A language model of random weights, whose tokenizer has learned the requests."""
+    folder = tmp_path_factory.mktemp("base")
+    prompt = comparison_prompt(ties=False)
+    cases = [Case(row["id"], user_turn(row["prompt"]), (row["chosen"], row["rejected"])) for row in PAIRS]
+    texts = [turn["content"] for case in cases for turn in verdict_row(case, prompt)["prompt"]]
+    words = small_tokenizer([*texts, '{"reasoning": "counted", "winner": "A"}'] * 2)
+    words.save_pretrained(folder)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(small_config(words, hidden=32, layers=1, positions=512)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def train(base, tmp_path, capsys, server):
+    """A run of the verb with the server as the teacher: its exit code, its last line, what it said, and its folder."""
+
+    def run(*words, output="judge", at=server, data=None):
+        teacher = [] if at is None else ["--teacher", f"endpoint={at.url}, model=teacher, retries=0"]
+        data = data or write(tmp_path / "pairs.jsonl", PAIRS)
+        given = ["--data", data, "--base", base, "--output", tmp_path / output, *SMALL, *teacher]
+        code, facts, err = call(capsys, "judge", "train", *given, *words)
+        return code, facts, err, tmp_path / output
+
+    return run
+
+
+def sometimes(asked) -> str:
+    """Right about even questions; on odd ones the first is always better, and question 7 has no verdict."""
+    number = int(shown(asked, "instruction").split()[-1])
+    if number == 7:
+        return "Hard to say."
+    return longer(asked) if number % 2 == 0 else '{"winner": "A"}'
+
+
+def test_both_stages_leave_a_judge_that_judges(train, tmp_path, capsys):
+    with ChatServer(answer=sometimes) as teacher:
+        code, facts, err, folder = train("--rollout_steps", 1, at=teacher)
+    assert code == 0, err
+    assert facts["pairs"] == 8 and facts["judge"] == f"{folder}/judge"
+    kept = {name: facts["traces"][name] for name in ("kept", "dropped")}
+    assert kept == {"kept": 4, "dropped": {"right in one order only": 3, "no verdict": 1}}
+    records = [json.loads(line) for line in (folder / "traces.jsonl").read_text().splitlines()]
+    dropped = [json.loads(line) for line in (folder / "dropped.jsonl").read_text().splitlines()]
+    assert len(records) == 8 and {row["case"] for row in dropped} == {"p1", "p3", "p5", "p7"}
+    assert json.loads((folder / "sft" / "manifest.json").read_text())["steps"] == 2
+    steps = steps_of(folder / "rl")
+    assert len(steps) >= 2 and steps[0]["verdict/no_verdict"] == 1.0 and facts["rl"]["steps"] == 2
+    before, after = (load_file(folder / name / "model.safetensors") for name in ("sft/model", "judge"))
+    assert before.keys() == after.keys() and not (folder / "rl" / "policy").exists()
+    judged = ["judge", "--local", folder / "judge", "--data", tmp_path / "pairs.jsonl", "--samples", 20]
+    for kind in ("generative", "pairwise(ties=False)"):
+        code, facts, err = call(capsys, *judged, "--kind", kind, "--output", tmp_path / kind, "--max_tokens", 12)
+        assert code == 0 and facts["cases"] == 8, err
+
+
+def test_one_stage_alone(train):
+    code, facts, err, folder = train("--stage", "sft")
+    assert code == 0 and facts["traces"]["kept"] == 8 and "rl" not in facts, err
+    assert (folder / "judge" / "model.safetensors").is_file() and not (folder / "rl").exists()
+    code, facts, err, folder = train("--stage", "rl", "--no_verdict", "-1", output="rl", at=None)
+    assert code == 0 and "traces" not in facts and not (folder / "sft").exists(), err
+    assert steps_of(folder / "rl")[0]["rewards/verdict/mean"] == -1.0
+    assert (folder / "judge" / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_adapters_are_merged(train):
+    code, _, err, folder = train("--lora", "--lora_r", 2)
+    assert code == 0, err
+    assert (folder / "judge" / "model.safetensors").is_file()
+    assert not (folder / "judge" / "adapter_config.json").exists() and not (folder / "rl" / "policy").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["sft", "rl"])
+def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stage, train):
+    with ChatServer(answer=longer) as teacher:
+        assert train("--save_steps", 1, output="whole", at=teacher)[0] == 0
+        asked = teacher.asked.total()
+        with cut_off_sft(1) if stage == "sft" else cut_off_at(1):
+            code, _, err, folder = train("--save_steps", 1, at=teacher)
+        assert code == 130 and not folder.exists(), err
+        code, _, err, folder = train("--save_steps", 1, "--resume", at=teacher)
+        assert code == 0 and "resuming from checkpoint-1" in err, err
+        assert teacher.asked.total() == 2 * asked
+    weights = [load_file(folder.parent / name / "judge" / "model.safetensors") for name in ("whole", "judge")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@contextmanager
+def cut_off_sft(step: int):
+    """The supervised stage is interrupted behind the checkpoint of this step."""
+
+    def interrupted(self, args, state, control, **kwargs):
+        told(self, args, state, control, **kwargs)
+        if state.global_step == step:
+            raise KeyboardInterrupt
+
+    told = MarkComplete.on_save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MarkComplete, "on_save", interrupted)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--teacher", "no_folder"], 2, "--teacher: no folder 'no_folder'; write 'local=FOLDER'"),
+        (["--teacher", "model=M"], 2, "--model M stands behind a server; give its address with --endpoint"),
+        (["--teacher", "local=a, colour=red"], 2, "--teacher: no setting 'colour'"),
+        (["--stage", "rl", "--teacher", "local=a"], 2, "--teacher writes traces, and --stage rl reads none"),
+        (["--stage", "sft", "--no_verdict", "0"], 2, "--no_verdict is a reward, and --stage sft has none"),
+        (["--stage", "all"], 2, "--stage is one of sft, rl, both, got 'all'"),
+        (["--prompt", "pairwize"], 2, "no instructions 'pairwize'; did you mean 'pairwise'?"),
+        (["--temperature", "0"], 2, "--temperature is above 0"),
+        ([], 3, "none of 8 pairs has the right verdict in both orders"),
+    ],
+)
+def test_what_cannot_be_trained_is_said(words, code, says, train):
+    found, _, err, folder = train(*words, at=None)
+    assert (found, says in err) == (code, True), err
+    assert not folder.exists()
+
+
+def test_cases_that_are_no_pairs_are_left_out_and_counted(train, tmp_path):
+    more = {"id": "three", "prompt": "q", "answers": ["a", "b", "c"], "best": [0]}
+    data = write(tmp_path / "more.jsonl", [*PAIRS, more])
+    code, facts, err, _ = train("--stage", "sft", data=data)
+    assert code == 0 and facts["pairs"] == 8 and "1 of 9 cases are no two responses" in err, err
