@@ -69,8 +69,8 @@ class Local:
             indices = longest_first[start : start + self.batch_size]
             for index, value in zip(indices, self._logprobs([rows[index] for index in indices]), strict=True):
                 values[index] = value
-        found = iter(values)
-        return [[next(found) for _ in choice.options] for choice in choices]
+        remaining = iter(values)
+        return [[next(remaining) for _ in choice.options] for choice in choices]
 
     def _option_rows(self, choice: Choice) -> list[tuple[list[int], int]]:
         """Return the tokens of a conversation with each option, and the index of the first token that differs."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from ...rm.errors import UsageError
 from ..types import Curriculum, Cycle
 
 CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
@@ -78,6 +79,14 @@ def spread_over_variants(rows: Sequence[Mapping[str, Any]], size: int, *, first:
     ['ab', 'ab', 'ba', 'ba', 'c', 'c', 'c', 'c']
     """
     return [_in_variant(row, (first + index) % size / size) for index, row in enumerate(rows)]
+
+
+def refuse_variants(*datasets: Any) -> None:
+    """Raise a `UsageError` for prompts with variants, where others than this process's policy answer them."""
+    if any(VARIANTS in (dataset.column_names or ()) for dataset in datasets if dataset is not None):
+        raise UsageError(
+            "prompts with variants are answered by this process's policy; leave the rollout function or server out"
+        )
 
 
 def _in_variant(row: Mapping[str, Any], position: float) -> Mapping[str, Any]:

@@ -1,10 +1,13 @@
 """Inputs of the loss that a step's rewards give, and what the step logs."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..composition.algorithm import Scored
+from ..composition.rows import last_token
 from ..types import Rollout
 from .critic import critic_returns
 from .metrics import step_metrics
@@ -16,6 +19,12 @@ def writers_of(trainer: Any, inputs: list, batch: Batch) -> list[str]:
     if "sampling_per_token_logps" not in batch:
         return ["policy"] * len(inputs)
     return [row.get("writer", "vllm" if trainer.use_vllm else "rollout function") for row in inputs]
+
+
+def finished_rows(batch: Batch, response: Tensor, eos_token_ids: Sequence[int]) -> Tensor:
+    """Return whether each of this process's completions ended by itself [N]: its last token is an EOS of its own."""
+    ends = torch.isin(batch["completion_ids"], torch.tensor(eos_token_ids, device=response.device))
+    return (ends & response & last_token(batch["completion_mask"].bool())).any(1)
 
 
 def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:

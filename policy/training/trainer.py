@@ -24,7 +24,7 @@ from ..composition.algorithm import Algorithm
 from ..composition.check import RunInputs, check_composition
 from ..composition.completion_gradients import attach_slopes, completions_of
 from ..composition.completion_losses import compares_completions, completion_loss
-from ..composition.rows import behind, last_token
+from ..composition.rows import behind
 from ..composition.token_losses import TokenLoss
 from ..composition.token_objective import token_objective
 from ..rewards.sources import RewardSources
@@ -35,12 +35,12 @@ from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
 from .metrics import means
-from .prompt_sampling import CURRICULUM, VARIANTS, DrawnPrompts, spread_over_variants
+from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
 from .reference_policy import frozen_copy
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
-from .step_inputs import later, log_step, loss_inputs, writers_of
+from .step_inputs import finished_rows, later, log_step, loss_inputs, writers_of
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -83,11 +83,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             raise UsageError(
                 "this loss reads every completion twice, which dropout would change; set disable_dropout True"
             )
-        served = rollout_func is not None or (args.use_vllm and args.vllm_mode == "server")
-        if served and any(VARIANTS in (data.column_names or ()) for data in (train_dataset, eval_dataset) if data):
-            raise UsageError(
-                "prompts with variants are answered by this process's policy; leave the rollout function or server out"
-            )
+        if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
+            refuse_variants(train_dataset, eval_dataset)
         compares = args.measure_kl or algorithm.penalty.beta != 0
         if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
             reference = frozen_copy(model)
@@ -203,9 +200,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         base = self._read_reference(rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
-        finished = self._finished(batch, rows)
-        rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished.tolist())
-        rollout = self._everywhere(batch, rows, read, base, self._gather(finished))
+        finished = finished_rows(batch, rows.response, self.eos_token_ids).tolist()
+        rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished)
+        rollout = self._everywhere(batch, rows, read, base)
         if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
             written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
             written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
@@ -231,14 +228,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
 
-    def _finished(self, batch: Batch, rows: CompletionBatch) -> Tensor:
-        """Return whether each of this process's completions ended by itself [N]."""
-        ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
-        return (ends & rows.response & last_token(batch["completion_mask"].bool())).any(1)
-
-    def _everywhere(
-        self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None, finished: Tensor
-    ) -> Rollout:
+    def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
         """Gather the completions of all processes, because a group may be spread over them."""
         reads = self.algorithm.reads
         values = after = None
@@ -247,6 +237,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
                 critic_values = self.learner.critic(at_completions(read.states, rows))
             values = critic_values[:, :-1] * rows.response
             after = critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1)
+        finished = self._gather(finished_rows(batch, rows.response, self.eos_token_ids))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,
             response=self._gather(rows.response),

@@ -1,6 +1,7 @@
 """`rewardlab judge train`: a generative judge from pairs, by traces of right verdicts and then by a verdict reward."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ from ....judges.prompting import Sampling
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
-from ....rm.errors import DataError
+from ....rm.data.pairs import RowReport
+from ....rm.errors import DataError, UsageError
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
+from ...rewards._run import PromptRow
 from ...runs.run_folder import (
     CHECKPOINTS,
     MANIFEST,
@@ -30,7 +33,8 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
-from ..rl.run import POLICY, open_language_model, train_policy
+from ..rl.prompts import Prompts, check_number
+from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
 from .chats import facts_of, open_chats, short_names, with_stored_replies
 from .kinds import check_prompt
@@ -47,6 +51,7 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     started = time.time()
     check_prompt("--prompt", config.prompt)
     pairs, notes = load_cases(config)
+    check_stages(config, arguments, len(pairs))
     with run_folder(
         config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume, keep="*/*"
     ) as work:
@@ -57,7 +62,8 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
             model = str(work / SFT / MODEL)
         if config.stage != "sft":
             facts["rl"] = reinforce(config, arguments, pairs, model, work)
-        _place_judge(config, arguments, work)
+        if not (work / JUDGE).exists():
+            _place_judge(config, arguments, work)
         write_manifest(work, data=config.data, seed=arguments.seed, started=started, notes=notes, **facts)
     judge = f"{config.output}/{JUDGE}"
     return {"output": config.output, "judge": judge, **facts, "seconds": round(seconds_since(started), 1)}
@@ -74,6 +80,19 @@ def load_cases(config: JudgeTrainConfig) -> tuple[list[Case], list[str]]:
     if not pairs:
         raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases is a pair with one right response")
     return pairs, notes
+
+
+def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:
+    """Raise a `UsageError` for what the last stage would refuse, before the first one begins."""
+    if arguments.world_size > 1:
+        raise UsageError(
+            "judge train runs in one process; for several give prompts.jsonl of its run folder to rewardlab rl with "
+            "--reward verdict"
+        )
+    if config.stage != "sft":
+        check_together(_policy_settings(config, config.base, Path(config.output)), arguments)
+        in_both_orders = PromptRow((), as_text=False, columns={}, variants=((),))
+        check_number(Prompts([in_both_orders] * pairs, RowReport()), arguments)
 
 
 def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -118,10 +137,10 @@ def collect_traces(
     with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
         log(f"asking {short} for {config.samples} replies in both orders of {len(pairs)} pairs")
         traces = select_traces(asked[short], pairs, prompt, samples=config.samples)
-        account = traces.account() | {"teacher": asked[short].account(), "chat": facts_of(chats)}
+        account = traces.account() | {"teacher": asked[short].account()}
     write_rows(work / TRACES, traces.records)
     write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
-    log(f"traces: {len(traces.kept)} of {len(pairs)} pairs kept; dropped: {account['dropped']}")
+    log(f"traces: {len(traces.ids)} of {len(pairs)} pairs kept; dropped: {account['dropped']}")
     if not traces.records:
         raise DataError(
             f"none of {len(pairs)} pairs has the right verdict in both orders ({account['dropped']}); take another "
@@ -156,7 +175,8 @@ def _train_on(
         save_trained(trainer, folder / MODEL)
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
-        write_manifest(folder, data=[], seed=how.seed, started=started, **facts)
+        chat = facts_of(config.teacher_chat())
+        write_manifest(folder, data=[], seed=how.seed, started=started, chat=chat, **facts)
 
 
 def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
@@ -180,15 +200,15 @@ def reinforce(
 ) -> dict[str, Any]:
     """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`; return its results."""
     if not (work / RL).exists():
-        train_policy(_policy_settings(config, pairs, model, work), arguments)
+        prompt = comparison_prompt(config.prompt, ties=False)
+        write_rows(work / PROMPTS, [verdict_row(pair, prompt) for pair in pairs])
+        train_policy(_policy_settings(config, model, work), arguments)
     manifest = json.loads((work / RL / MANIFEST).read_text(encoding="utf-8"))
     return {name: manifest[name] for name in ("steps", "reward", "kl")}
 
 
-def _policy_settings(config: JudgeTrainConfig, pairs: Sequence[Case], model: str, work: Path) -> RlConfig:
-    """Write the prompts of the pairs, and return the settings of `rewardlab rl` for them."""
-    prompt = comparison_prompt(config.prompt, ties=False)
-    write_rows(work / PROMPTS, [verdict_row(pair, prompt) for pair in pairs])
+def _policy_settings(config: JudgeTrainConfig, model: str, work: Path) -> RlConfig:
+    """Return the settings of `rewardlab rl` for the prompts in a run folder."""
     missing = "" if config.no_verdict is None else f"(no_verdict={config.no_verdict})"
     return RlConfig(
         model=model,
@@ -208,16 +228,23 @@ def _policy_settings(config: JudgeTrainConfig, pairs: Sequence[Case], model: str
 
 
 def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
-    """Move the weights of the last stage to `judge`, adapters merged."""
-    last = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY
-    if (work / JUDGE).exists():
-        return
+    """Place the weights of the last stage in `judge`, adapters merged; the stages keep their own folders."""
+    last, unfinished = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY, work / f"{JUDGE}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
     if config.stage != "sft" and config.lora:
         merged = open_language_model(str(last), RlConfig(dtype=config.dtype), arguments)
-        unfinished = work / f"{JUDGE}.unfinished"
         merged.model.save_pretrained(unfinished)
         merged.encoder.tokenizer.save_pretrained(unfinished)
-        unfinished.rename(work / JUDGE)
-        shutil.rmtree(last)
+        for file in last.glob("adapter_*"):  # it names its base by a path of the unfinished run
+            file.unlink()
     else:
-        last.rename(work / JUDGE)
+        shutil.copytree(last, unfinished, copy_function=_link)
+    unfinished.rename(work / JUDGE)
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file a second name, or copy it where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

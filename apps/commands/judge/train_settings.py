@@ -111,5 +111,5 @@ class JudgeTrainConfig:
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the result; the teacher's servers may change when a run is resumed."""
         free = ("resume", "overwrite", "on_fault", "output", "teacher")
-        own = {name: value for name, value in vars(self).items() if name not in free}
-        return own | ({"teacher": self.teacher_chat().identity()} if self.stage != "rl" else {})
+        settings = {name: value for name, value in vars(self).items() if name not in free}
+        return settings | ({"teacher": self.teacher_chat().identity()} if self.stage != "rl" else {})

@@ -20,14 +20,14 @@ class Traces(NamedTuple):
     """Conversations to learn from, two for every kept pair, and why the other pairs are dropped."""
 
     records: list[Record]
-    kept: list[str]
+    ids: list[str]
     """Ids of the kept pairs."""
     dropped: dict[str, str]
     """Id -> reason."""
 
     def account(self) -> dict[str, Any]:
         """Return the numbers of kept and dropped pairs, the latter by reason."""
-        return {"kept": len(self.kept), "dropped": dict(Counter(self.dropped.values()).most_common())}
+        return {"kept": len(self.ids), "dropped": dict(Counter(self.dropped.values()).most_common())}
 
 
 def right_label(case: Case, order: Order) -> str:
@@ -76,7 +76,7 @@ def select_traces(chat: Chat, pairs: Sequence[Case], prompt: ComparisonPrompt, *
         if reason := drop_reason(outcomes):
             traces.dropped[pair.id] = reason
         else:
-            traces.kept.append(pair.id)
+            traces.ids.append(pair.id)
             traces.records.extend(_first_right(asked, replies, outcomes))
     return traces
 

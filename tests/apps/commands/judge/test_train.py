@@ -2,13 +2,16 @@
 
 import json
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
+from rewardlab.apps.api import train_judge
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.kinds._comparison import comparison_prompt
 from rewardlab.judges.kinds.generative.rewards import verdict_row
 from rewardlab.judges.types import Case
+from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.training.checkpointing import MarkComplete
 from rewardlab.rm.types import user_turn
@@ -76,7 +79,7 @@ def test_both_stages_leave_a_judge_that_judges(train, tmp_path, capsys):
     steps = steps_of(folder / "rl")
     assert len(steps) >= 2 and steps[0]["verdict/no_verdict"] == 1.0 and facts["rl"]["steps"] == 2
     before, after = (load_file(folder / name / "model.safetensors") for name in ("sft/model", "judge"))
-    assert before.keys() == after.keys() and not (folder / "rl" / "policy").exists()
+    assert before.keys() == after.keys() and (folder / "rl" / "policy" / "tokenizer.json").is_file()
     judged = ["judge", "--local", folder / "judge", "--data", tmp_path / "pairs.jsonl", "--samples", 20]
     for kind in ("generative", "pairwise(ties=False)"):
         code, facts, err = call(capsys, *judged, "--kind", kind, "--output", tmp_path / kind, "--max_tokens", 12)
@@ -98,7 +101,7 @@ def test_adapters_are_merged(train):
     code, _, err, folder = train("--lora", "--lora_r", 2)
     assert code == 0, err
     assert (folder / "judge" / "model.safetensors").is_file()
-    assert not (folder / "judge" / "adapter_config.json").exists() and not (folder / "rl" / "policy").exists()
+    assert not [*folder.rglob("policy/adapter_*"), *folder.glob("judge/adapter_*")]
 
 
 @pytest.mark.slow
@@ -107,7 +110,7 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
     with ChatServer(answer=longer) as teacher:
         assert train("--save_steps", 1, output="whole", at=teacher)[0] == 0
         asked = teacher.asked.total()
-        with cut_off_sft(1) if stage == "sft" else cut_off_at(1):
+        with cut_off_sft(1) if stage == "sft" else cut_off_at(2):  # a step is told before it is saved
             code, _, err, folder = train("--save_steps", 1, at=teacher)
         assert code == 130 and not folder.exists(), err
         code, _, err, folder = train("--save_steps", 1, "--resume", at=teacher)
@@ -142,6 +145,8 @@ def cut_off_sft(step: int):
         (["--stage", "sft", "--no_verdict", "0"], 2, "--no_verdict is a reward, and --stage sft has none"),
         (["--stage", "all"], 2, "--stage is one of sft, rl, both, got 'all'"),
         (["--prompt", "pairwize"], 2, "no instructions 'pairwize'; did you mean 'pairwise'?"),
+        (["--num_generations", "3", "--generation_batch_size", "12"], 2, "a prompt has 2 variants"),
+        (["--advantage", "grpp"], 2, "did you mean 'grpo'?"),
         (["--temperature", "0"], 2, "--temperature is above 0"),
         ([], 3, "none of 8 pairs has the right verdict in both orders"),
     ],
@@ -150,6 +155,20 @@ def test_what_cannot_be_trained_is_said(words, code, says, train):
     found, _, err, folder = train(*words, at=None)
     assert (found, says in err) == (code, True), err
     assert not folder.exists()
+
+
+def test_several_processes_are_refused(train, monkeypatch):
+    monkeypatch.setattr(PolicyArguments, "world_size", property(lambda self: 2))
+    code, _, err, folder = train(at=None)
+    assert code == 2 and "judge train runs in one process" in err and not folder.exists(), err
+
+
+def test_the_python_function_returns_the_judge(base, server, tmp_path):
+    settings = {"use_cpu": True, "disable_tqdm": True, "sft_batch": 8, "sft_accumulate": 1, "sft_epochs": 1.0}
+    teacher = f"endpoint={server.url}, model=teacher"
+    judge = train_judge(PAIRS, base=base, output=tmp_path / "judge", stage="sft", teacher=teacher, **settings)
+    assert judge["traces"]["kept"] == 8 and judge["sft"]["train_loss"] > 0
+    assert (Path(judge) / "model.safetensors").is_file()
 
 
 def test_cases_that_are_no_pairs_are_left_out_and_counted(train, tmp_path):

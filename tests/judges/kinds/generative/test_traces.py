@@ -40,7 +40,7 @@ def pair(does):
 def test_only_pairs_that_are_right_in_both_orders_are_kept_and_the_others_are_counted():
     pairs = [pair(does) for does in ("right", "wrong", "first", "half", "none")]
     traces = select_traces(scripted(teacher), pairs, PROMPT)
-    assert traces.kept == ["right"]
+    assert traces.ids == ["right"]
     assert traces.dropped == {"wrong": WRONG, "first": ONE_ORDER, "half": ONE_ORDER, "none": NO_VERDICT}
     assert traces.account() == {"kept": 1, "dropped": {ONE_ORDER: 2, WRONG: 1, NO_VERDICT: 1}}
 
