@@ -1,7 +1,7 @@
 """Requests to language models, their replies, and the interface `Chat` of backends."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from ...rm.types import Messages
 
@@ -67,7 +67,6 @@ class Choice(NamedTuple):
     options: tuple[str, ...]
 
 
-@runtime_checkable
 class ChoosingChat(Chat, Protocol):
     """A chat that knows the probabilities of given texts."""
 

@@ -230,16 +230,17 @@ def _policy_settings(config: JudgeTrainConfig, model: str, work: Path) -> RlConf
 def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
     """Place the weights of the last stage in `judge`, adapters merged; the stages keep their own folders."""
     last, unfinished = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY, work / f"{JUDGE}.unfinished"
+    merges = config.lora and config.stage != "sft"
     shutil.rmtree(unfinished, ignore_errors=True)
-    if config.stage != "sft" and config.lora:
+    if merges:
         merged = open_language_model(str(last), RlConfig(dtype=config.dtype), arguments)
         merged.model.save_pretrained(unfinished)
         merged.encoder.tokenizer.save_pretrained(unfinished)
-        for file in last.glob("adapter_*"):  # it names its base by a path of the unfinished run
-            file.unlink()
     else:
         shutil.copytree(last, unfinished, copy_function=_link)
     unfinished.rename(work / JUDGE)
+    for file in last.glob("adapter_*") if merges else ():  # it names its base by a path of the unfinished run
+        file.unlink()
 
 
 def _link(source: str, target: str) -> None:

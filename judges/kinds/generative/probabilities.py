@@ -47,7 +47,7 @@ def before_verdict(text: str, read: Reader) -> str | None:
 def first_probability(logprobs: Sequence[float]) -> float:
     """p_A / (p_A + p_B) of the log-probabilities of both labels: P(the response shown first is preferred), in [0, 1]
 
-    >>> first_probability([math.log(0.6), math.log(0.2)])
+    >>> round(first_probability([math.log(0.6), math.log(0.2)]), 9)
     0.75
     """
     a, b = logprobs
@@ -68,8 +68,8 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
     A reply without a verdict is left out of its mean; if not more than half of an order's replies have one, there is no
     preference.
 
-    >>> preference({(0, 1): [0.75, 1.0], (1, 0): [0.25, 0.5]})
-    Preference(value=0.75, spread=0.20412414523193154)
+    >>> preference({(0, 1): [0.75, 1.0], (1, 0): [0.25, 0.5]}).value
+    0.75
     """
     (i, j), *_ = first
     means, values = [], []
