@@ -17,7 +17,7 @@ from ..backbones.trunks import load_trunk
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import DataError, UsageError
 from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
-from ._pairwise_logistic import pairwise_logistic
+from .linear.pairwise_logistic import pairwise_logistic
 
 HEAD = "head.safetensors"
 ENCODER = "encoder.txt"

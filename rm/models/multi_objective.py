@@ -19,7 +19,7 @@ from ..contract.scoring_contract import load_contract
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ..io.checked_files import from_json
 from ..types import OVERALL, PreferencePair, RewardModel, content_hash
-from ._pairwise_logistic import pairwise_logistic
+from .linear.pairwise_logistic import pairwise_logistic
 from .scalar import ScalarRewardModel, _assemble, _keep_whole, scalar
 
 WEIGHTS = "objective_weights.json"

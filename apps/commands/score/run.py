@@ -6,7 +6,7 @@ from typing import Any
 
 from ....rm.data.pairs import PlacedExample, load_placed_examples
 from ....rm.errors import UsageError
-from ....rm.models._combination import deviation
+from ....rm.models.ensemble.combination import deviation
 from ....rm.types import Example
 from ...runs.processes import gathered_columns, process
 from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows

@@ -18,8 +18,8 @@ from ....rm.data.scored_rows import Judged
 from ....rm.errors import DataError, UsageError
 from ....rm.losses._pair_batch import PairBatch, PairLoss, as_pair_loss
 from ....rm.losses._pair_losses import with_other_gaps
-from ....rm.models._uncertain_heads import HeadFit
 from ....rm.models.multi_head import MultiHeadRewardModel
+from ....rm.models.multi_head.uncertain_heads import HeadFit
 from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
 from ....rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ....rm.registry import load

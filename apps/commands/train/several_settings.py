@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ....rm.models._combination import Rule, combine_by
+from ....rm.models.ensemble.combination import Rule, combine_by
 from ...settings.fields import as_list, setting
 from ...settings.specs import parse_spec
 

@@ -14,7 +14,7 @@ from ....policy.composition.algorithm import Algorithm
 from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....rm.data.labelling import by_reward
-from ....rm.models._combination import mean_std
+from ....rm.models.ensemble.combination import mean_std
 from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.registry import load

@@ -5,9 +5,9 @@ import pytest
 import torch
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models._pairwise_logistic import pairwise_logistic
 from rewardlab.rm.models.embedding import Embedder, embedding
 from rewardlab.rm.models.linear import CountedCompletions, linear
+from rewardlab.rm.models.linear.pairwise_logistic import pairwise_logistic
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from scipy import optimize, sparse
 from tokenizers import BertWordPieceTokenizer

@@ -12,9 +12,9 @@ from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models._combination import Rule
-from rewardlab.rm.models._uncertain_heads import Gaussians, HeadFit, Heads, fit_heads, sampled_loss
+from rewardlab.rm.models.ensemble.combination import Rule
 from rewardlab.rm.models.multi_head import MultiHeadRewardModel
+from rewardlab.rm.models.multi_head.uncertain_heads import Gaussians, HeadFit, Heads, fit_heads, sampled_loss
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import ScalarTask

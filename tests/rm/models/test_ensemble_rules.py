@@ -14,8 +14,18 @@ from rewardlab.policy.types import Rollout
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models._combination import RULES, Rule, brme, combine_by, deviation, lowest, mean, mean_std, softmin
 from rewardlab.rm.models.ensemble import EnsembleRewardModel, ensemble
+from rewardlab.rm.models.ensemble.combination import (
+    RULES,
+    Rule,
+    brme,
+    combine_by,
+    deviation,
+    lowest,
+    mean,
+    mean_std,
+    softmin,
+)
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.types import Example, PreferencePair, content_hash, user_turn
 from torch import ones, zeros

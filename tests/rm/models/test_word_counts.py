@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rewardlab.rm.models._word_counts import gram_counts
+from rewardlab.rm.models.linear.word_counts import gram_counts
 from sklearn.feature_extraction.text import CountVectorizer
 
 

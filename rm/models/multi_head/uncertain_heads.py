@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ..errors import UsageError
-from ..losses.bradley_terry import preference_nll
+from ...errors import UsageError
+from ...losses.bradley_terry import preference_nll
 
 FORMS = ("regression", "bradley_terry")
 SUREST = 1e-4  # lower bound of the standard deviation, in standard deviations of the target

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..contract.golden_scores import GOLDEN, load_reward_model, read_golden
-from ..contract.scoring_contract import FILE, ScoringContract, load_contract
-from ..errors import UNREADABLE, DataError, UsageError
-from ..io.checked_files import from_json
-from ..types import Example, RewardModel, content_hash
-from ._combination import Rule, combine_by
-from ._uncertain import MemberRewards, UncertainRewardModel
+from ...contract.golden_scores import GOLDEN, load_reward_model, read_golden
+from ...contract.scoring_contract import FILE, ScoringContract, load_contract
+from ...errors import UNREADABLE, DataError, UsageError
+from ...io.checked_files import from_json
+from ...types import Example, RewardModel, content_hash
+from .combination import Rule, combine_by
+from .uncertain import MemberRewards, UncertainRewardModel
 
 SETTINGS = "ensemble.json"
 
@@ -23,7 +23,7 @@ class EnsembleRewardModel(UncertainRewardModel):
 
     Members have different scales, so each reward is standardised by the mean and standard deviation of the member's
     golden scores; a member without golden scores is not standardised. λ >= 0 is the pessimism. A `rule` of
-    `rm.models._combination` combines the z_m in another way.
+    `rm.models.ensemble.combination` combines the z_m in another way.
     """
 
     def __init__(

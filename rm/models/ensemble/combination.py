@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import UsageError, did_you_mean
+from ...errors import UsageError, did_you_mean
 
 Members = Float[np.ndarray, "M N K"]
 Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]

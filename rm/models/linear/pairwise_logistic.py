@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from ..errors import DataError
+from ...errors import DataError
 
 
 def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter: int = 1000) -> np.ndarray:

@@ -11,17 +11,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..backbones.loading import decoder_head
-from ..contract.scoring_contract import load_contract
-from ..errors import UNREADABLE, DataError, UsageError
-from ..io.checked_files import from_json
-from ..types import Example, PreferencePair, content_hash
-from ._combination import Rule
-from ._uncertain import MemberRewards, UncertainRewardModel
-from ._uncertain_heads import HeadFit, Heads, fit_heads
-from .ensemble import rule_of, rule_row
-from .r2m import reward_tokens
-from .scalar import ScalarRewardModel, scalar
+from ...backbones.loading import decoder_head
+from ...contract.scoring_contract import load_contract
+from ...errors import UNREADABLE, DataError, UsageError
+from ...io.checked_files import from_json
+from ...types import Example, PreferencePair, content_hash
+from ..ensemble import rule_of, rule_row
+from ..ensemble.combination import Rule
+from ..ensemble.uncertain import MemberRewards, UncertainRewardModel
+from ..r2m import reward_tokens
+from ..scalar import ScalarRewardModel, scalar
+from .uncertain_heads import HeadFit, Heads, fit_heads
 
 BODY, HEADS, SETTINGS = "body", "heads.safetensors", "multi_head.json"
 

@@ -10,12 +10,12 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 
-from ..contract.scoring_contract import ScoringContract, load_contract
-from ..errors import UNREADABLE, DataError, UsageError
-from ..io.checked_files import from_json
-from ..types import OVERALL, Example, PreferencePair
-from ._pairwise_logistic import pairwise_logistic
-from ._word_counts import gram_counts
+from ...contract.scoring_contract import ScoringContract, load_contract
+from ...errors import UNREADABLE, DataError, UsageError
+from ...io.checked_files import from_json
+from ...types import OVERALL, Example, PreferencePair
+from .pairwise_logistic import pairwise_logistic
+from .word_counts import gram_counts
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
 GRAMS, LEAST_DOCUMENTS = (1, 2), 2

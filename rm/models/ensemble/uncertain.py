@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..contract.scoring_contract import ScoringContract
-from ..types import Example
-from ._combination import Combine, Members, Rule, combine_by, deviation
+from ...contract.scoring_contract import ScoringContract
+from ...types import Example
+from .combination import Combine, Members, Rule, combine_by, deviation
 
 
 class MemberRewards(NamedTuple):
