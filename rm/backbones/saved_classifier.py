@@ -1,13 +1,18 @@
 """A classifier with its tokenizer and scoring contract, and the folder that holds the three."""
 
 import copy
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase
 
+from ..contract.scoring_contract import FILE, ScoringContract, load_contract
+from ..errors import UsageError
 from ..training.sharded_weights import gathered_state
+from .lora_classifier import ADAPTER
 from .tokenization import Encoder, edge_tokens
 
 Reading = TypeVar("Reading", bound=Encoder)
@@ -47,3 +52,34 @@ class SavedClassifier(Generic[Reading]):
             yield
         finally:
             config.pad_token_id = pad_id
+
+
+class Source(NamedTuple):
+    """Where a classifier is loaded from."""
+
+    name: str
+    """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
+    contract: ScoringContract | None
+    """None for a backbone and for models of other software."""
+    adapted: bool
+    """Whether the folder holds an adapter."""
+
+
+def open_source(source: str, asked: Mapping[str, Any], lora: LoraConfig | None) -> Source:
+    """Return what a folder or Hub id holds; raise `UsageError` for settings and adapters that it does not allow.
+
+    `asked` are settings by the names of the contract's fields; those that are not None must equal the contract's.
+    """
+    folder = Path(source)
+    name = str(folder.resolve()) if folder.exists() else source
+    contract = load_contract(folder) if (folder / FILE).exists() else None
+    for setting, value in asked.items():
+        if contract and value not in (None, fixed := getattr(contract, setting)):
+            raise UsageError(
+                f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: leave "
+                f"--{setting} out, or start from the backbone"
+            )
+    adapted = (folder / ADAPTER).exists()
+    if lora is not None and adapted:
+        raise UsageError(f"{name} is an adapter already; leave --lora out to train it on, or start from its base")
+    return Source(name, contract, adapted)

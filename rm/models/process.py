@@ -24,14 +24,14 @@ from ..backbones.loading import (
     load_tokenizer,
     name_labels,
 )
-from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
-from ..backbones.saved_classifier import SavedClassifier
+from ..backbones.lora_classifier import check_targets, load_lora
+from ..backbones.saved_classifier import SavedClassifier, open_source
 from ..backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
-from ..backbones.tokenization import describe_tokenizer, pad
-from ..contract.scoring_contract import FILE, ScoringContract, load_contract
+from ..backbones.tokenization import describe_tokenizer
+from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError, UsageError, did_you_mean
 from ..types import Example
-from .scalar import CPU_TOKENS, _keep_whole, batches_of, context_of
+from .scalar import _keep_whole, context_of, padded_batches
 
 OBJECTIVES = ("correct",)
 STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
@@ -75,16 +75,14 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
         """
         distinct = [*{tuple(row): None for row in rows}]
         device = next(self.model.parameters()).device
-        batch_tokens = min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
         logits: dict[tuple[int, ...], np.ndarray] = {}
         progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
         self.model.eval()
         with torch.inference_mode(), progress:
-            for indices in batches_of([*map(len, distinct)], batch_tokens):
-                batch = pad([distinct[index] for index in indices])
-                outputs = self.forward(batch.tokens.to(device), batch.attention.to(device)).double().cpu().numpy()
-                logits |= {distinct[i]: output[: len(distinct[i])] for i, output in zip(indices, outputs, strict=True)}
-                progress.update(len(indices))
+            for some, batch in padded_batches(distinct, device, batch_tokens):
+                outputs = self.forward(*batch).double().cpu().numpy()
+                logits |= {row: output[: len(row)] for row, output in zip(some, outputs, strict=True)}
+                progress.update(len(some))
         return [logits[tuple(row)] for row in rows]
 
     def forward(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N L K"]:
@@ -146,21 +144,16 @@ def process(
     of it, and the aggregate (min, product, last, mean) are given here. With `fresh` the source is a backbone to be
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
-    folder = Path(source)
-    source = str(folder.resolve()) if folder.exists() else source  # an adapter keeps the name of its base
-    contract = load_contract(folder) if (folder / FILE).exists() else None
+    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
+    source, contract, adapted = open_source(source, asked | {"max_length": max_length}, lora)
     if contract and contract.kind != "process":
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
-    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    _check_fixed(source, contract, asked | {"max_length": max_length})
-    if lora is not None and (folder / ADAPTER).exists():
-        raise UsageError(f"{source} is an adapter already; leave --lora out to train it on, or start from its base")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
-    if (folder / ADAPTER).exists():
+    if adapted:
         objectives = contract.objectives if contract else OBJECTIVES
-        model = load_lora(folder, objectives, trainable=fresh, **loading)
+        model = load_lora(Path(source), objectives, trainable=fresh, **loading)
     else:
         labels = OBJECTIVES if contract else _labels(source, trust_remote_code)
         objectives = contract.objectives if contract else labels
@@ -191,16 +184,6 @@ def process_from_config(
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
     contract = _new_contract(model, tokenizer, asked, max_length=max_length, dtype="float32")
     return _assembled(model, tokenizer, contract, lora=None, device=None)
-
-
-def _check_fixed(source: str, contract: ScoringContract | None, asked: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for settings that differ from those of a saved model."""
-    for name, value in asked.items():
-        if contract and value not in (None, fixed := getattr(contract, name)):
-            raise UsageError(
-                f"{source} was trained with {name} {fixed!r}, which is part of its contract; got {value!r}: leave "
-                f"--{name} out, or start from the backbone"
-            )
 
 
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:

@@ -26,12 +26,12 @@ from ..backbones.loading import (
     load_tokenizer,
     sequence_scores,
 )
-from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
+from ..backbones.lora_classifier import check_targets, load_lora
 from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
-from ..backbones.saved_classifier import SavedClassifier
-from ..backbones.tokenization import Encoder, describe_tokenizer, pad
-from ..contract.scoring_contract import FILE, ScoringContract, load_contract
-from ..errors import DataError, UsageError
+from ..backbones.saved_classifier import SavedClassifier, open_source
+from ..backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
+from ..contract.scoring_contract import ScoringContract
+from ..errors import DataError
 from ..types import Example
 
 OBJECTIVES = ("reward",)
@@ -67,16 +67,26 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
     def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
         """Yield groups of the sorted, distinct rows with their scores: packed if the model supports it, else padded."""
         device = next(self.model.parameters()).device
-        batch_tokens = min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
         limit = packing_limit(self.model) if len(rows) > 1 else 0
         short, long = ([row for row in rows if (0 < len(row) <= limit) == packed] for packed in (True, False))
         with packed_attention(self.model) if short else nullcontext():
-            for some in prefix_batches(short, batch_tokens):
+            for some in prefix_batches(short, _computed_at_once(device, batch_tokens)):
                 yield some, packed_scores(self.model, Packed(some, device))
-        for indices in batches_of([*map(len, long)], batch_tokens):
-            some = [long[position] for position in indices]
-            batch = pad(some)
-            yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
+        for some, batch in padded_batches(long, device, batch_tokens):
+            yield some, self.score(*batch)
+
+
+def padded_batches(
+    rows: Sequence[Row], device: torch.device, batch_tokens: int = 16_384
+) -> Iterator[tuple[list[Row], Batch]]:
+    """Yield rows of similar length with their padded batch on the device; at most 4,096 tokens at once on a CPU."""
+    for indices in batches_of([*map(len, rows)], _computed_at_once(device, batch_tokens)):
+        some = [rows[index] for index in indices]
+        yield some, Batch(*(tensor.to(device) for tensor in pad(some)))
+
+
+def _computed_at_once(device: torch.device, batch_tokens: int) -> int:
+    return min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
@@ -108,22 +118,13 @@ def scalar(
     `fresh` the source is a backbone to be trained: a missing head is initialised from `seed`, and `lora` adds adapters.
     Otherwise a missing head is an error. `max_length` in tokens.
     """
-    folder = Path(source)
-    source = str(folder.resolve()) if folder.exists() else source  # an adapter keeps the name of its base
-    contract = load_contract(folder) if (folder / FILE).exists() else None
-    if contract and max_length not in (None, contract.max_length):
-        raise UsageError(
-            f"{source} was trained with max_length {contract.max_length}, which is part of its contract; got "
-            f"{max_length}: leave --max_length out, or start from the backbone"
-        )
-    if lora is not None and (folder / ADAPTER).exists():
-        raise UsageError(f"{source} is an adapter already; leave --lora out to train it on, or start from its base")
+    source, contract, adapted = open_source(source, {"max_length": max_length}, lora)
     objectives = contract.objectives if contract else OBJECTIVES if fresh else _labels(source, trust_remote_code)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
-    if (folder / ADAPTER).exists():
-        model = load_lora(folder, objectives, trainable=fresh, **loading)
+    if adapted:
+        model = load_lora(Path(source), objectives, trainable=fresh, **loading)
     else:
         model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
         if lora is not None and new:

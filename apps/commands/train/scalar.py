@@ -13,6 +13,7 @@ from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase
 
 from ....rm.backbones.loading import small_config, small_tokenizer
+from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.data.scored_rows import Judged
 from ....rm.errors import DataError, UsageError
@@ -21,7 +22,7 @@ from ....rm.losses._pair_losses import with_other_gaps
 from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.multi_head.uncertain_heads import HeadFit
 from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
-from ....rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
+from ....rm.models.scalar import OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ....rm.registry import load
 from ....rm.training.encoding import Encoding, encode_pairs
 from ....rm.training.guide_diagnostics import CollapseMonitor
