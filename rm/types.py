@@ -182,6 +182,7 @@ class PreferencePair:
     `wins[objective]` is P(chosen is better) in [0, 1] for that objective; hard labels are `{"overall": 1.0}`.
     `margin` is the difference in quality in units of reward (>= 0), or None if the data do not state it.
     `gaps[objective]` is the chosen completion's score minus the rejected one's, if an oracle's scores were stored.
+    `rationales` are written reasons for the quality of the chosen and of the rejected completion; empty: none stated.
     """
 
     id: str
@@ -192,6 +193,7 @@ class PreferencePair:
     wins: Mapping[str, float] = field(default_factory=lambda: {OVERALL: 1.0})
     margin: float | None = None
     gaps: Mapping[str, float] = field(default_factory=dict)
+    rationales: tuple[str, str] = ("", "")
 
     def __post_init__(self):
         if not all(0 <= chance <= 1 for chance in self.wins.values()):
@@ -227,6 +229,7 @@ class PreferencePair:
             rejected=self.chosen,
             wins={name: 1 - chance for name, chance in self.wins.items()},
             gaps={name: -gap for name, gap in self.gaps.items()},
+            rationales=(self.rationales[1], self.rationales[0]),
         )
 
 

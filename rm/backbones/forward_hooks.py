@@ -27,17 +27,17 @@ def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> No
 
 def install(model: Any) -> None:
     """Make `model(read=f)` return f(language model), with or without an adapter around it; see `handle_keyword`."""
-    language_model = _language_model(model)
+    language_model = language_model_of(model)
     handle_keyword(language_model, "read", lambda inner, read: read(inner))
     language_model.read_inside = True
 
 
 def inside(model: Any, read: Callable[[Any], T]) -> T:
     """Return `read(language model)`, within the forward of the wrapping model; call it directly without `install`."""
-    language_model = _language_model(extract_model_from_parallel(model))
+    language_model = language_model_of(extract_model_from_parallel(model))
     return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
 
 
-def _language_model(model: Any) -> Any:
+def language_model_of(model: Any) -> Any:
     """Return the model without its adapter wrapper."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model

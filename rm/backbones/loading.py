@@ -205,10 +205,14 @@ def load_causal_lm(
     dtype: str = "float32",
     device: str | None = None,
     trust_remote_code: bool = False,
+    kind: str = "autoregressive",
 ) -> PreTrainedModel:
-    """Load a causal language model (or a PEFT adapter on one) with all of its weights, for a tokenizer."""
-    if (Path(source) / FILE).exists() and (kind := load_contract(Path(source)).kind) != "autoregressive":
-        raise DataError(f"{source}: a reward model of kind '{kind}', no language model; give a causal language model")
+    """Load a causal language model (or a PEFT adapter on one) with all of its weights, for a tokenizer.
+
+    A folder with a scoring contract must be a reward model of the kind.
+    """
+    if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
+        raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
     model, absent = _or_data_error(
         lambda: _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code),
         source,

@@ -84,7 +84,7 @@ def centred_logprobs(
     with torch.no_grad(), base():
         of_base = read()
     rows = max(1, logits // embedding_rows(model))
-    head = partial(_head_logits, model) if by_state else Tensor.float
+    head = partial(head_logits, model) if by_state else Tensor.float
     parts = zip(read().split(rows), of_base.split(rows), targets.split(rows), strict=True)
     values = torch.cat([checkpoint(_centred, head, *part, use_reentrant=False) for part in parts])
     return _placed(values, in_completion, real.attention, attention)
@@ -97,7 +97,8 @@ def _centred(head: Callable[[Tensor], Tensor], states: Tensor, of_base: Tensor, 
     return logprobs.gather(-1, targets[:, None]).squeeze(-1) - (chances * logprobs).sum(dim=-1)
 
 
-def _head_logits(model: Any, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
+def head_logits(model: Any, states: Float[Tensor, "*M D"]) -> Float[Tensor, "*M V"]:
+    """Return the logits that the output head reads from last hidden states; requires `head_reads_last_states`."""
     head = model.get_output_embeddings()
     logits = head(states).float()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)

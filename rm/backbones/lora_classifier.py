@@ -1,5 +1,6 @@
 """Load a LoRA folder as a sequence classifier: base model, adapter and head, each checked to be present and fitting."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
 from .loading import load_classifier
 from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
-ADAPTER = "adapter_config.json"
+ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 RANK = 65_536  # larger than any layer is wide; a damaged file with a larger rank would exhaust memory
 
 
@@ -30,29 +31,9 @@ def check_targets(model: Any, targets: Any) -> None:
 
 def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
     """Load the base model that the folder names, with adapter and head; raise `DataError` if they do not fit."""
-    weights = folder / "adapter_model.safetensors"
-    refuse_pickles(folder)
-    if not weights.exists():
-        raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
-    try:
-        config = LoraConfig.from_pretrained(str(folder))
-        if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
-            raise ValueError("it names no base model, or is of another kind of adapter")
-        if not all(
-            type(rank) is int and 0 < rank <= RANK for rank in (config.r, *(config.rank_pattern or {}).values())
-        ):
-            raise ValueError(f"a rank is a whole number from 1 to {RANK}")
-    except UNREADABLE as error:
-        raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
-    base = config.base_model_name_or_path
-    base = f"{base}@{config.revision}" if config.revision and not Path(base).exists() else base
-    model, absent = load_classifier(base, objectives, fresh_head=True, **loading)
+    config, keys = read_lora(folder)
+    model, absent = load_classifier(base_of(config), objectives, fresh_head=True, **loading)
     head = stored_head(str(folder))
-    try:
-        with safe_open(weights, framework="pt") as tensors:
-            keys = [*tensors.keys()]
-    except SafetensorError as error:
-        raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
     if head is not None:
         put_head(model, head, str(folder))
     elif lost := [key for key in absent if not any(name.endswith(key) for name in keys)]:
@@ -63,11 +44,49 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
     elif any(name.endswith(f"{HEAD}.bias") for name in keys):
         weight = model.get_submodule(HEAD).weight
         put_head(model, Head(weight, weight.new_zeros(len(weight))), str(folder))
+    if head is None:
+        return put_lora(model, folder, trainable=trainable)
+    return _checked(folder, config, keys, lambda: _with_head(model, config, load_file(folder / WEIGHTS), trainable))
+
+
+def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
+    """Return the settings of a LoRA folder and the names of its tensors; raise `DataError` for a damaged one."""
+    weights = folder / WEIGHTS
+    refuse_pickles(folder)
+    if not weights.exists():
+        raise DataError(f"{folder}: {ADAPTER} without {WEIGHTS}; give the whole folder")
     try:
-        if head is None:
-            adapted = PeftModel.from_pretrained(model, folder, is_trainable=trainable)
-        else:
-            adapted = _with_head(model, config, load_file(weights), trainable)
+        config = LoraConfig.from_pretrained(str(folder))
+        if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
+            raise ValueError("it names no base model, or is of another kind of adapter")
+        if not all(
+            type(rank) is int and 0 < rank <= RANK for rank in (config.r, *(config.rank_pattern or {}).values())
+        ):
+            raise ValueError(f"a rank is a whole number from 1 to {RANK}")
+    except UNREADABLE as error:
+        raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
+    try:
+        with safe_open(weights, framework="pt") as tensors:
+            return config, [*tensors.keys()]
+    except SafetensorError as error:
+        raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
+
+
+def base_of(config: LoraConfig) -> str:
+    """Return the base model that a LoRA names: path, or Hub id with its revision."""
+    base = str(config.base_model_name_or_path)
+    return f"{base}@{config.revision}" if config.revision and not Path(base).exists() else base
+
+
+def put_lora(model: PreTrainedModel, folder: Path, *, trainable: bool) -> PeftModel:
+    """Add the adapter of a folder to its base model; raise `DataError` if it does not fit."""
+    config, keys = read_lora(folder)
+    return _checked(folder, config, keys, lambda: PeftModel.from_pretrained(model, folder, is_trainable=trainable))
+
+
+def _checked(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[[], PeftModel]) -> PeftModel:
+    try:
+        adapted = adapt()
     except Exception as error:  # mismatched shapes, and settings or patterns that PEFT does not understand
         raise _other_base(folder, config) from error
     if not _fits(adapted, keys):

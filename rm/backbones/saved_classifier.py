@@ -30,9 +30,13 @@ class SavedClassifier(Generic[Reading]):
         """Save the weights as Transformers (or PEFT) does, the tokenizer, and the contract."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._pad_for_others():
-            self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
+            self.model.save_pretrained(folder, state_dict=self._state())
         self._cut_for_others().save_pretrained(folder)
         self.contract.save(folder)
+
+    def _state(self) -> dict[str, Any] | None:
+        """Return the weights to save; None for all weights of a model that is not sharded."""
+        return gathered_state(self.model)
 
     def _cut_for_others(self) -> PreTrainedTokenizerBase:
         """Return a tokenizer that truncates as the contract does when other software uses it."""

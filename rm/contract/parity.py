@@ -112,7 +112,10 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
-    """Return variants that must not change a score: batch size 1, shuffled, padded left or right, adapter merged."""
+    """Return variants that must not change a score: batch size 1, shuffled, padded left or right, adapter merged.
+
+    Steps in hidden space are taken without a cache too.
+    """
     ways: dict[str, Way] = {
         "alone": lambda examples: Scored(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
@@ -122,6 +125,8 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     for side in ("left", "right"):
         ways[f"padded on the {side}"] = lambda examples, side=side: Scored(_padded(model, examples, side))
     ways["pad is EOS"] = lambda examples: Scored(_padded(model, examples, "right", edge_id(model, 1) or 0))
+    if hasattr(model, "rate_without_cache"):
+        ways["without a cache"] = lambda examples: Scored(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         ways["adapter merged"] = lambda examples: Scored(
             _padded(with_weights(model, folded(model.model)), examples, "right")

@@ -54,6 +54,10 @@ class ScoringContract:
     """Token that such a kind reads in place of every separator."""
     aggregate: Literal["min", "product", "last", "mean"] | None = None
     """Combination of the steps' scores to one reward."""
+    latent_steps: int | None = None
+    """Largest number T of steps in hidden space that such a kind takes before it scores."""
+    latent_depth: Literal["fixed", "head"] | None = None
+    """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
 
@@ -93,6 +97,9 @@ def _check(contract: ScoringContract) -> None:
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
+        "latent_steps": contract.latent_steps is None
+        or (type(contract.latent_steps) is int and contract.latent_steps >= 0),
+        "latent_depth": contract.latent_depth in ("fixed", "head", None),
         "aggregate": contract.aggregate in ("min", "product", "last", "mean", None),
         "token_baseline": contract.token_baseline in ("base", None),
         "beta, token_offset": all(map(_finite_or_none, (contract.beta, contract.token_offset))),

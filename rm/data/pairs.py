@@ -78,9 +78,10 @@ def load_pairs(
 
     Recognised by column names: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
-    RewardBench. With `on_bad_row="refuse"` all bad rows raise one `DataError` that counts them and lists the first
-    locations of each reason. A row with the id of an earlier row of the same source and subset is bad, and so is a
-    blank completion unless `allow_blank`: fixed benchmarks are scored unchanged.
+    RewardBench; and in any of them `rationale_chosen` and `rationale_rejected`. With `on_bad_row="refuse"` all bad rows
+    raise one `DataError` that counts them and lists the first locations of each reason. A row with the id of an earlier
+    row of the same source and subset is bad, and so is a blank completion unless `allow_blank`: fixed benchmarks are
+    scored unchanged.
     """
     return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
 
@@ -228,6 +229,7 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
         wins=_wins(values),
         margin=_number(values, "margin"),
         gaps=_by_objective(values, "gaps") or {},
+        rationales=(_rationale(values, "rationale_chosen"), _rationale(values, "rationale_rejected")),
     )
 
 
@@ -239,6 +241,7 @@ def pair_row(pair: PreferencePair) -> dict[str, Any]:
     row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": chosen, "rejected": rejected}
     extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
     extras["gaps"] = dict(pair.gaps) or None
+    extras |= zip(("rationale_chosen", "rationale_rejected"), (text or None for text in pair.rationales), strict=True)
     return row | {name: value for name, value in extras.items() if value is not None}
 
 
@@ -295,6 +298,15 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
+def _rationale(values: Mapping[str, Any], name: str) -> str:
+    """Return a column with written reasons; empty if it is absent or null."""
+    value = values.get(name)
+    if not isinstance(value, str | None):
+        raise ValueError(f"'{name}' is not a text: {value!r:.60}")
+    _check_characters([value])
+    return value or ""
+
+
 def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | None:
     """Return a column {objective: number}; objectives without a number are left out."""
     stated = values.get(name)
@@ -326,8 +338,12 @@ def check_filled(prompt: Messages, allow_blank: bool = False, **completions: str
     for name, text in completions.items():
         if not isinstance(text, str) or not (text.strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
+    _check_characters([*prompt, *completions.values()])
+
+
+def _check_characters(texts: Sequence[Any]) -> None:
     try:
-        json.dumps([*prompt, *completions.values()], ensure_ascii=False).encode()
+        json.dumps(texts, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half a character: {error.object[error.start]!r} cannot be written as UTF-8") from error
 

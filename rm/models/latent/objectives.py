@@ -1,0 +1,57 @@
+"""Formulas of training latent steps: alignment with a rationale, and the policy gradient of the number of steps."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def aligned_tokens(lengths: Int[Tensor, " N"], steps: int) -> Int[Tensor, "N T"]:
+    """m(t) = ⌈t M / T⌉ for t = 1, ..., T: the token of a rationale of M tokens, from 1, that step t stands for
+
+    Evenly spaced and ending with the last token. The mapping is ours. A rationale of no tokens gives 0.
+
+    >>> aligned_tokens(torch.tensor([3, 8]), 4).tolist()
+    [[1, 2, 3, 3], [2, 4, 6, 8]]
+    """
+    t = torch.arange(1, steps + 1, device=lengths.device)
+    return (t * lengths[:, None] + steps - 1) // max(steps, 1)
+
+
+def bidirectional_kl(logits: Float[Tensor, "*M V"], other: Float[Tensor, "*M V"]) -> Float[Tensor, "*M"]:
+    """½ KL(p ‖ q) + ½ KL(q ‖ p) = ½ Σ_v (p_v - q_v)(log p_v - log q_v), in nats, >= 0"""
+    log_p, log_q = logits.float().log_softmax(dim=-1), other.float().log_softmax(dim=-1)
+    return 0.5 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)
+
+
+def pair_returns(
+    chosen: Float[Tensor, "B S"], rejected: Float[Tensor, "B S"], wins: Float[Tensor, " B"], price: float
+) -> Float[Tensor, "B S S"]:
+    """R(t, u) = p [c_t > r_u] + (1 - p) [c_t < r_u] - price (t + u) / 2
+
+    c_t is the chosen completion's score after t steps, r_u the rejected one's after u steps, p = `wins` the probability
+    that chosen is better. `price` is in units of accuracy per step. Equal scores are no order.
+    """
+    gap = chosen[:, :, None] - rejected[:, None, :]
+    right = wins[:, None, None] * (gap > 0) + (1 - wins[:, None, None]) * (gap < 0)
+    t = torch.arange(chosen.shape[1], device=chosen.device, dtype=right.dtype)
+    return right - price * (t[:, None] + t) / 2
+
+
+def reinforce(
+    returns: Float[Tensor, "B S S"],
+    chosen: Float[Tensor, "B S"],
+    rejected: Float[Tensor, "B S"],
+    drawn: tuple[Int[Tensor, " B"], Int[Tensor, " B"]],
+) -> Float[Tensor, " B"]:
+    """L = -(R(T, U) - b) (log π_c(T) + log π_r(U)),   b = Σ_tu π_c(t) π_r(u) R(t, u)
+
+    REINFORCE, Williams 1992. π_c and π_r are the softmax of the depth head's logits for the two completions, T and U
+    are `drawn` from them. The baseline b is their expected return without gradient; it is exact, because the scores
+    after fewer steps are by-products of those after more. It makes the loss of a pair independent of its batch.
+    """
+    rows = torch.arange(len(returns), device=returns.device)
+    log_chosen, log_rejected = chosen.log_softmax(dim=-1), rejected.log_softmax(dim=-1)
+    with torch.no_grad():
+        baseline = torch.einsum("bt,bu,btu->b", log_chosen.exp(), log_rejected.exp(), returns)
+        advantage = returns[rows, drawn[0], drawn[1]] - baseline
+    return -advantage * (log_chosen[rows, drawn[0]] + log_rejected[rows, drawn[1]])

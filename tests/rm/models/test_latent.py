@@ -1,0 +1,270 @@
+"""Steps in hidden space give one score: by a loop written out, on either padding side, in any batch, after loading."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.contract.known_faults import Scored
+from rewardlab.rm.contract.parity import own_ways, parity
+from rewardlab.rm.contract.scoring_contract import load_contract
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.models.latent import DEPTH_HEAD, LatentRewardModel, latent, latent_from_config
+from rewardlab.rm.models.latent.steps import LatentSteps, check_steps, latent_states, states_after
+from rewardlab.rm.models.scalar import scalar_from_config
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from tests.rm.spread_models import WORDS, examples
+
+ROWS = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+SIZES = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+QWEN35 = SIZES | {
+    "num_hidden_layers": 4,
+    "intermediate_size": 64,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+GEMMA = SIZES | {"intermediate_size": 64, "num_key_value_heads": 1, "head_dim": 16, "sliding_window": 4}
+ARCHITECTURES = {
+    "llama": SIZES | {"intermediate_size": 64, "num_key_value_heads": 1},
+    "gpt2": SIZES,
+    "bloom": SIZES,
+    "gemma2": GEMMA,
+    "gemma3_text": GEMMA,
+    "qwen3_5_text": QWEN35,
+}
+
+
+def spread(model: torch.nn.Module) -> None:
+    """Random weights of the usual size hardly tell sequences apart."""
+    draw = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3, generator=draw) if weight.dim() > 1 else None
+
+
+def language_model(architecture: str = "llama"):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(architecture, **ARCHITECTURES[architecture])
+    made = AutoModelForCausalLM.from_config(config).eval()
+    spread(made)
+    return made
+
+
+def written_out(model, ids: list[int], steps: int) -> torch.Tensor:
+    """A row alone, every step by a forward pass over all embeddings so far."""
+    embeddings = model.get_input_embeddings()(torch.tensor([ids]))
+    for _ in range(steps):
+        output = model(inputs_embeds=embeddings, output_hidden_states=True, use_cache=False)
+        embeddings = torch.cat([embeddings, output.hidden_states[-1][:, -1:]], dim=1)
+    return model(inputs_embeds=embeddings, output_hidden_states=True, use_cache=False).hidden_states[-1][0, -1]
+
+
+def left(tokens: torch.Tensor, attention: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    moves = (~attention).sum(1).tolist()
+    return tuple(
+        torch.stack([row.roll(move) for row, move in zip(some, moves, strict=True)]) for some in (tokens, attention)
+    )
+
+
+# ---- states ----
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@torch.inference_mode()
+def test_states_of_a_padded_batch_are_those_of_a_loop_over_single_rows(architecture):
+    model = language_model(architecture)
+    expected = torch.stack([torch.stack([written_out(model, ids, steps) for steps in range(4)]) for ids in ROWS])
+    right = pad(ROWS, filler=3)
+    for padded in (right, left(*right)):
+        torch.testing.assert_close(latent_states(model, *padded, 3), expected, rtol=1e-4, atol=1e-4)
+    assert (expected[:, 1:] - expected[:, :-1]).abs().mean() > 0.05, "a step changes the state"
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2", "qwen3_5_text"])
+@torch.inference_mode()
+def test_rows_with_other_numbers_of_steps_leave_the_batch_without_changing_the_others(architecture):
+    model, steps = language_model(architecture), torch.tensor([1, 3, 0])
+    states = states_after(LatentSteps(model, *pad(ROWS)), steps)
+    expected = torch.stack([written_out(model, ids, number) for ids, number in zip(ROWS, steps.tolist(), strict=True)])
+    torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_the_gradient_reaches_the_embeddings_through_every_step(architecture):
+    model = language_model(architecture)
+    latent_states(model, *pad(ROWS), 3)[:, -1].square().sum().backward()
+    cached = model.get_input_embeddings().weight.grad[5].clone()
+    model.zero_grad()
+    sum(written_out(model, ids, 3).square().sum() for ids in ROWS).backward()
+    torch.testing.assert_close(cached, model.get_input_embeddings().weight.grad[5], rtol=1e-3, atol=1e-3)
+
+
+def test_gradient_checkpointing_is_refused_because_it_turns_off_the_cache():
+    model = language_model().train()
+    model.gradient_checkpointing_enable()
+    with pytest.raises(UsageError, match="gradient checkpointing turns off; leave it out"):
+        latent_states(model, *pad(ROWS), 1)
+    assert latent_states(model, *pad(ROWS), 0).shape == (3, 1, 32)
+
+
+def test_a_model_without_a_cache_of_keys_is_refused():
+    torch.manual_seed(0)
+    bert = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model("bert", is_decoder=False, intermediate_size=64, **SIZES)
+    )
+    with pytest.raises(DataError, match="my-bert: a bert .* latent steps need a causal"):
+        check_steps(bert, "my-bert")
+
+
+def test_a_cache_that_is_overwritten_in_place_is_for_scoring_only():
+    model = language_model("qwen3_5_text")
+    check_steps(model, "linear attention")
+    with pytest.raises(DataError, match="passes no gradient through it"):
+        check_steps(model, "linear attention", trainable=True)
+
+
+# ---- the reward model ----
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return small_tokenizer([" ".join(WORDS)] * 5, 300)
+
+
+@pytest.fixture(scope="module")
+def base(tokenizer, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=32, layers=2, heads=2, positions=64))
+    spread(made)
+    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=["fixed", "head", "lora"])
+def model(request, base) -> LatentRewardModel:
+    lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
+    depth = "fixed" if request.param == "fixed" else "head"
+    made = latent(base, fresh=True, latent_steps=3, latent_depth=depth, lora=lora, max_length=40, seed=0)
+    with torch.no_grad():
+        draw = torch.Generator().manual_seed(1)
+        for name, weight in made.model.named_parameters():
+            if DEPTH_HEAD in name or "lora_B" in name or "latent_score" in name:
+                torch.nn.init.normal_(weight, std=0.3, generator=draw)
+    return made
+
+
+def test_the_score_is_the_head_on_the_state_after_the_chosen_steps(model):
+    rewards, steps = model.rate_with_steps(examples())
+    inner = model.language_model
+    for example, reward, number in zip(examples(), rewards, steps, strict=True):
+        state = written_out(inner, model.encoder.encode(example).ids, int(number))
+        assert reward[0] == pytest.approx(inner.latent_score(state).item(), abs=1e-4)
+    if model.contract.latent_depth == "fixed":
+        assert set(steps) == {3}
+    else:
+        assert len(set(steps)) > 1
+        first = torch.stack([written_out(inner, model.encoder.encode(example).ids, 0) for example in examples()])
+        assert steps.tolist() == inner.latent_depth(first).argmax(dim=1).tolist()
+
+
+def test_scores_do_not_depend_on_batch_order_padding_or_the_cache(model):
+    assert model.rate(examples()).std() > 0.1
+    results = {result.way: result for result in parity(model, examples(), own_ways(model))}
+    assert all(result.same for result in results.values()), results
+    assert "without a cache" in results
+
+
+def test_the_cache_is_compared_with_a_pass_over_everything(model, monkeypatch):
+    advance = LatentSteps.advance
+
+    def shifted(run):
+        run.position = run.position + 1  # as if padding counted
+        return advance(run)
+
+    monkeypatch.setattr(LatentSteps, "advance", shifted)
+    (result,) = parity(model, examples(), {"without a cache": own_ways(model)["without a cache"]})
+    assert not result.same
+
+
+def test_parity_names_a_number_of_steps_that_explains_other_scores(model):
+    one = model.with_steps(1)
+    (result,) = parity(model, examples(), {"one step": lambda some: Scored(one.rate(some))})
+    assert not result.same and result.culprit == "1 latent steps for every conversation"
+
+
+def test_a_saved_folder_gives_the_same_scores_and_is_a_language_model(model, tmp_path):
+    model.save(tmp_path / "rm")
+    write_golden(model, examples(), tmp_path / "rm")
+    again = load_reward_model(str(tmp_path / "rm"))
+    assert isinstance(again, LatentRewardModel) and again.contract == model.contract
+    assert check_golden(again, tmp_path / "rm") < 1e-6
+    assert (again.contract.latent_steps, again.contract.kind) == (3, "latent")
+    if (tmp_path / "rm" / "config.json").exists():
+        plain = AutoModelForCausalLM.from_pretrained(tmp_path / "rm", output_loading_info=True)[1]
+        assert not plain["missing_keys"] and not plain["unexpected_keys"]
+
+
+def test_more_steps_are_added_to_a_saved_model_and_its_head_stays(base, tmp_path):
+    first = latent(base, fresh=True, latent_steps=0)
+    assert first.contract.max_length == 64
+    first.save(tmp_path / "first")
+    second = latent(str(tmp_path / "first"), fresh=True, latent_steps=5, latent_depth="head")
+    torch.testing.assert_close(second.language_model.latent_score.weight, first.language_model.latent_score.weight)
+    assert second.contract.max_length == 59, "latent steps need positions too"
+    assert second.language_model.latent_depth.weight.shape == (6, 32)
+    assert first.contract.hash() != second.contract.hash()
+
+
+def test_no_steps_are_a_scalar_reward_model(base, tokenizer):
+    ours = latent(base, fresh=True, latent_steps=0)
+    config = small_config(tokenizer, hidden=32, layers=2, heads=2, positions=64)
+    scalar = scalar_from_config(config, tokenizer)
+    weights = {name.removeprefix("model."): tensor for name, tensor in ours.model.model.state_dict().items()}
+    scalar.model.model.load_state_dict(weights)
+    scalar.model.score.weight.data.copy_(ours.model.latent_score.weight)
+    np.testing.assert_allclose(ours.rate(examples()), scalar.rate(examples()), atol=1e-5)
+
+
+def refusals(folder: Path) -> dict[str, tuple[type[Exception], dict]]:
+    saved = str(folder)
+    return {
+        "trained with latent_steps 3, .* got 5: leave": (UsageError, {"source": saved, "latent_steps": 5}),
+        "trained with latent_depth 'fixed'": (UsageError, {"source": saved, "latent_depth": "head"}),
+        "a number of steps >= 0, got -1": (UsageError, {"source": saved, "fresh": True, "latent_steps": -1}),
+        "fixed or head, got 'free'": (UsageError, {"source": saved, "fresh": True, "latent_depth": "free"}),
+    }
+
+
+def test_settings_that_do_not_fit_are_refused(base, tmp_path, tokenizer):
+    made = latent(base, fresh=True, latent_steps=3)
+    made.save(tmp_path / "rm")
+    for message, (error, options) in refusals(tmp_path / "rm").items():
+        with pytest.raises(error, match=message):
+            latent(**options)
+    with pytest.raises(UsageError, match="max_length 64 and 3 latent steps exceed the 64 positions .* at most 61"):
+        latent(base, fresh=True, latent_steps=3, max_length=64)
+    with pytest.raises(DataError, match="no latent reward model; train one"):
+        latent(base)
+    scalar_from_config(small_config(tokenizer, hidden=32), tokenizer).save(tmp_path / "scalar")
+    with pytest.raises(UsageError, match="of kind 'scalar'; start from its backbone"):
+        latent(str(tmp_path / "scalar"), fresh=True)
+    assert load_contract(tmp_path / "rm").latent_steps == 3
+    (tmp_path / "rm" / "latent_heads.safetensors").write_bytes(b"no")
+    with pytest.raises(DataError, match=r"latent_heads.safetensors: missing or damaged"):
+        latent(str(tmp_path / "rm"))
+
+
+def test_a_small_model_from_scratch_has_the_default_number_of_steps(tokenizer):
+    made = latent_from_config(small_config(tokenizer, hidden=32, layers=1), tokenizer)
+    assert (made.contract.latent_steps, made.contract.latent_depth) == (4, "fixed")
+    assert made.rate(examples()).shape == (12, 1)
