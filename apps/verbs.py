@@ -61,6 +61,7 @@ VERBS = {
             ".commands.train.settings:GuideConfig",
             ".commands.train.several_settings:SeveralConfig",
             ".commands.train.process_settings:ProcessConfig",
+            ".commands.train.latent_settings:LatentConfig",
             "..rm.training.trainer:RewardArguments",
         ),
     ),

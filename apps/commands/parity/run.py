@@ -10,6 +10,7 @@ from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed, UsageError
+from ....rm.models.latent import LatentRewardModel
 from ....rm.models.process import ProcessRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
@@ -118,6 +119,11 @@ def _against(
         raise UsageError(
             f"--against {asked.kind} gives one score for a conversation; the steps of a process reward model are "
             "compared with --against vllm URL or http URL"
+        )
+    if isinstance(model, LatentRewardModel) and asked.kind in ("vllm", "sglang"):
+        raise UsageError(
+            f"--against {asked.kind} feeds no hidden state back, which a latent reward model needs; compare it with "
+            "http URL of rewardlab serve, or with another folder"
         )
     if asked.kind == "checkpoint":
         return [Group(plain, checkpoint(config.model, model, **options), True)]

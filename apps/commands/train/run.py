@@ -24,6 +24,8 @@ from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, wri
 from ...runs.stop_training import train_until_asked
 from .ensembles import make_boosted, make_ensemble
 from .guides import prepare_guide
+from .latent import prepare_latent
+from .latent_settings import LatentConfig
 from .process import prepare_process, shown_solutions
 from .process_settings import ProcessConfig
 from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown
@@ -31,7 +33,7 @@ from .settings import GuideConfig, TrainConfig
 from .several_settings import SeveralConfig
 
 FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
-BY_GRADIENT = ("scalar", "process", "multi_head", "autoregressive")
+BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
 
 def train(
@@ -39,6 +41,7 @@ def train(
     guide: GuideConfig,
     several: SeveralConfig,
     steps: ProcessConfig,
+    latent: LatentConfig,
     arguments: RewardArguments,
 ) -> dict[str, Any]:
     """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
@@ -51,13 +54,14 @@ def train(
     names = objectives_of(config, guide)
     several.validate(config.kind, len(names))
     steps.validate(config.kind)
+    latent.validate(config.kind)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
         return make_boosted(config, several, output)
     _check_kind(config, guide, several, arguments, names)
     started = time.time()
-    recipe = _recipe(config, guide, several, steps, arguments)
+    recipe = _recipe(config, guide, several, arguments, steps.changed() | latent.changed())
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
         data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide, steps)
@@ -73,6 +77,9 @@ def train(
             facts |= more
         elif config.kind == "process":
             prepared = prepare_process(config, steps, arguments, data, held)
+            model, facts = prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
+        elif config.kind == "latent":
+            prepared = prepare_latent(config, latent, arguments, data.pairs, held.pairs)
             model, facts = prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
         elif config.kind == "autoregressive":
             prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
@@ -95,7 +102,7 @@ def train(
         }
         sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
-    shared = ("train_", "eval_loss", "eval_accuracy", "eval_first_error", "weights")
+    shared = ("train_", "eval_loss", "eval_accuracy", "eval_first_error", "eval_latent", "weights")
     return summary | {name: value for name, value in facts.items() if name.startswith(shared)}
 
 
@@ -123,8 +130,8 @@ def _recipe(
     config: TrainConfig,
     guide: GuideConfig,
     several: SeveralConfig,
-    steps: ProcessConfig,
     arguments: RewardArguments,
+    of_kind: dict[str, object],
 ) -> dict[str, Any]:
     """Return the settings that determine the result, which must be the same when resuming."""
     settings = {
@@ -132,7 +139,7 @@ def _recipe(
         for name, value in asdict(config).items()
         if name not in ("resume", "overwrite", "output", "processes")
     }
-    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed() | steps.changed()
+    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed() | of_kind
     settings |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
     changed = {

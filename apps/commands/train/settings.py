@@ -7,7 +7,7 @@ from ....rm.registry import load
 from ....rm.types import OVERALL
 from ...settings.fields import as_list, given, one_of, setting
 
-KINDS = ("scalar", "process", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
+KINDS = ("scalar", "process", "latent", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
 
 
 @dataclass
@@ -121,7 +121,9 @@ class GuideConfig:
         advanced=True,
         default_factory=list,
     )
-    shared_rank: int = setting("Rank of PARM's preference-independent branch, beside --lora_r.", default=0)
+    shared_rank: int = setting(
+        "Rank of PARM's preference-independent branch, beside --lora_r.", advanced=True, default=0
+    )
     from_layer: int = setting(
         "First decoder layer with an adapter; late-branching guides share the layers below it.", default=0
     )
@@ -129,7 +131,10 @@ class GuideConfig:
         "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha"), default="linear"
     )
     embedding: str = setting(
-        "Embedding of an objective in the generator.", choices=("text", "one_hot", "random"), default="text"
+        "Embedding of an objective in the generator.",
+        choices=("text", "one_hot", "random"),
+        advanced=True,
+        default="text",
     )
     scale: bool = setting("moslora: scale the features.", advanced=True, default=True)
     shift: bool = setting("moslora: shift the features.", advanced=True, default=True)
@@ -168,7 +173,9 @@ class GuideConfig:
         "Sample one preference per batch instead of one per pair, for comparison.", advanced=True, default=False
     )
     subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
-    normalise_length: bool = setting("Average log-probabilities over tokens instead of summing.", default=False)
+    normalise_length: bool = setting(
+        "Average log-probabilities over tokens instead of summing.", advanced=True, default=False
+    )
     token_baseline: str = setting(
         "Subtracted from every token's log-probability: nothing; the base model's mean; or, token by token, the "
         "base model's expectation of the guide's log-probability.",

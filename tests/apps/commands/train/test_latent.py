@@ -1,0 +1,137 @@
+"""Latent reasoning reward models as a user trains them in two stages, loads, scores, merges and checks them."""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from safetensors.numpy import load_file
+
+from tests.apps.commands.test_train import RUN, STOPS, wait_for
+
+SETTINGS = {
+    "kind": "latent",
+    "latent_steps": 2,
+    "small_hidden": 32,
+    "small_layers": 1,
+    "small_vocabulary": 300,
+    "per_device_train_batch_size": 8,
+    "max_steps": 24,
+    "save_steps": 8,
+    "eval_steps": 8,
+    "learning_rate": 1e-2,
+    "max_length": 64,
+    "golden": 4,
+    "disable_tqdm": True,
+    "use_cpu": True,
+}
+
+
+def rows(number: int, seed: int):
+    """A list is worse if it has a newt in it."""
+    random = np.random.default_rng(seed)
+    for index in range(number):
+        good = " ".join(random.choice(["oak", "fern", "moss", "birch"], random.integers(1, 6)))
+        row = {"prompt": "Name plants", "chosen": good, "rejected": f"{good} newt"}
+        if index % 3:
+            row |= {"rationale_chosen": "only plants", "rationale_rejected": "a newt is no plant"}
+        yield row
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    for name, number, seed in (("train", 90, 0), ("eval", 30, 1)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(number, seed)))
+    settings = SETTINGS | {"data": [str(folder / "train.jsonl")], "eval_data": [str(folder / "eval.jsonl")]}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    return folder / "recipe.yaml"
+
+
+@pytest.fixture
+def train(recipe, tmp_path, capsys):
+    def run(*words, output="latent"):
+        code = main(["train", "--config", str(recipe), "--output", str(tmp_path / output), *map(str, words)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
+
+    return run
+
+
+def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_path, capsys):
+    code, summary, told, folder = train("--latent_stage_1", "8")
+    assert code == 0 and summary["pairs"] == 90, told
+    assert "data: 120 of 180 completions have a rationale" in told
+    assert summary["eval_accuracy"] > 0.9 and summary["eval_latent_steps"] == 2
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["rationales"] == {"completions": 180, "stated": 120, "cut": 0}
+    code, summary, told, second = train(
+        "--model", folder, "--latent_depth", "head", "--latent_price", "1", "--max_steps", "60", output="second"
+    )
+    assert code == 0 and summary["eval_latent_steps"] < 2, told
+    model = load_reward_model(str(second))
+    assert (model.contract.kind, model.contract.latent_steps, model.contract.latent_depth) == ("latent", 2, "head")
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "Name plants", "completion": "oak newt"}) + "\n")
+    words = ["score", "--model", str(second), "--data", str(path), "--output", str(tmp_path / "scores.parquet")]
+    assert main(words) == 0
+    assert main(["parity", str(second), "--fresh", "False"]) == 0
+    assert "without a cache" in capsys.readouterr().err
+    assert np.isfinite(pq.read_table(tmp_path / "scores.parquet").column("reward").to_pylist()).all()
+
+
+def test_a_lora_scores_the_same_after_it_is_merged(train, tmp_path, capsys):
+    _, _, _, base = train("--max_steps", "1")
+    code, _, told, folder = train("--model", base, "--lora", "--latent_steps", "3", output="lora")
+    assert code == 0 and (folder / "adapter_config.json").exists(), told
+    assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 0
+    capsys.readouterr()
+    merged = load_reward_model(str(tmp_path / "merged"))
+    assert merged.contract == load_reward_model(str(folder)).contract
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys, engine):
+    _, _, _, folder = train("--max_steps", "1")
+    assert main(["parity", str(folder), "--fresh", "False", "--against", engine, "http://127.0.0.1:1"]) == 2
+    assert f"--against {engine} feeds no hidden state back" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
+        (["--latent_price", "-1"], "--latent_price is >= 0, got -1"),
+        (["--loss", "scaled_bradley_terry"], "a latent reward model is trained with bradley_terry"),
+        (["--center_rewards_coefficient", "0.1"], "--center_rewards_coefficient is not part of the loss"),
+        (["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
+        (["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
+        (["--objectives", "a", "b"], "a latent reward model learns one objective, got a, b"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):
+    code, _, told, folder = train(*words)
+    assert code == 2 and sentence in told and not folder.exists(), told
+
+
+@pytest.mark.slow
+def test_a_killed_and_resumed_run_ends_with_the_same_weights(recipe, script, tmp_path):
+    flags = ("--latent_stage_1", "4", "--latent_depth", "head")
+
+    def command(output, *more, first=""):
+        return script(first + RUN, "train", "--config", recipe, "--output", output, *flags, *more)
+
+    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
+    output, checkpoint = tmp_path / "latent", tmp_path / "latent.partial" / "checkpoints" / "checkpoint-16"
+    with subprocess.Popen(command(output, first=STOPS.replace("STEP", "16")), stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: (checkpoint / "optimizer.pt").exists(), process)
+        process.send_signal(signal.SIGKILL)
+    subprocess.run(command(output, "--resume"), check=True, capture_output=True)
+    for file in ("model.safetensors", "latent_heads.safetensors"):
+        first, second = (load_file(folder / file) for folder in (tmp_path / "whole", output))
+        assert all(np.array_equal(first[name], second[name]) for name in first)
