@@ -148,6 +148,7 @@ class LatentTask:
             "attention": batch.attention,
             "read_tokens": read.tokens,
             "read_attention": read.attention,
+            "starts": torch.tensor([*map(len, sides)]),
             "rationale_lengths": torch.tensor([*map(len, rationales)]),
             "wins": torch.tensor([row.wins for row in rows]),
             "pair_index": torch.tensor([row.pair_index for row in rows]),
@@ -213,7 +214,7 @@ class LatentTask:
         read = model.get_decoder()(
             input_ids=inputs["read_tokens"], attention_mask=inputs["read_attention"].long(), use_cache=False
         ).last_hidden_state
-        starts = inputs["attention"].sum(dim=1)
+        starts = inputs["starts"]
         nll = self._rationale_nll(model, read, inputs["read_tokens"], starts, lengths)
         divergences = torch.zeros_like(scores)
         if aligns:

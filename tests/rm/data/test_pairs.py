@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 
@@ -262,3 +263,16 @@ def test_public_preference_data_load_with_every_drop_accounted_for(shared_data):
     for name, (read, dropped) in expected.items():
         pairs, report = load_pairs(str(shared_data / name), on_bad_row="skip")
         assert (report.read, len(report.dropped), len(pairs)) == (read, dropped, read - dropped)
+
+
+def test_rationales_belong_to_their_completions_and_come_back():
+    row = {"prompt": "p", "chosen": "a", "rejected": "b", "rationale_chosen": "a is kind", "rationale_rejected": None}
+    pair = parse_pair(row)
+    assert pair.rationales == ("a is kind", "")
+    assert parse_pair(pair_row(pair)) == pair
+    turned = dataclasses.replace(pair, wins={"overall": 0.0}).preferred()
+    assert turned is not None and (turned.chosen, turned.rationales) == ("b", ("", "a is kind"))
+    with pytest.raises(ValueError, match="'rationale_chosen' is not a text: 3"):
+        parse_pair(row | {"rationale_chosen": 3})
+    with pytest.raises(ValueError, match="half a character"):
+        parse_pair(row | {"rationale_chosen": "\ud800"})
