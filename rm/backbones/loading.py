@@ -207,10 +207,7 @@ def load_causal_lm(
     trust_remote_code: bool = False,
     kind: str = "autoregressive",
 ) -> PreTrainedModel:
-    """Load a causal language model (or a PEFT adapter on one) with all of its weights, for a tokenizer.
-
-    A folder with a scoring contract must be a reward model of the kind.
-    """
+    """Load a causal language model, an adapter on one, or a reward model of a kind that is one, for a tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
     model, absent = _or_data_error(
@@ -222,8 +219,7 @@ def load_causal_lm(
         raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     if absent:
         raise DataError(
-            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder "
-            "of a causal language model"
+            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder"
         )
     check_vocabulary(tokenizer, model, source)
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

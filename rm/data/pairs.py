@@ -299,7 +299,7 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _rationale(values: Mapping[str, Any], name: str) -> str:
-    """Return a column with written reasons; empty if it is absent or null."""
+    """Return a column with written reasons; empty if a row has none."""
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"'{name}' is not a text: {value!r:.60}")

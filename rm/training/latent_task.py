@@ -61,12 +61,14 @@ def encode_latent(
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     texts = [text for pair in pairs for text in pair.rationales]
     rationales = encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
-    room = [min(longest, (positions or 2**31) - len(some.ids)) for some in encoded]
-    kept = {id(pair): index for index, pair in enumerate(pairs)}
+    limits = [max(0, min(longest, (positions or 2**31) - len(some.ids))) for some in encoded]
+    cut = sum(len(ids) > limit for ids, limit in zip(rationales, limits, strict=True))
+    rationales = [ids[:limit] for ids, limit in zip(rationales, limits, strict=True)]
+    indices = {id(pair): index for index, pair in enumerate(pairs)}
 
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: float) -> LatentRow:
-        index = kept[id(pair)]
-        first, second = (rationales[place][: max(room[place], 0)] for place in (2 * index, 2 * index + 1))
+        index = indices[id(pair)]
+        first, second = rationales[2 * index : 2 * index + 2]
         return LatentRow(chosen.ids, rejected.ids, wins, (first, second), index)
 
     encoding = sift(
@@ -78,7 +80,6 @@ def encode_latent(
         on_long=on_long,
         objectives=[objective],
     )
-    cut = sum(len(ids) > some for ids, some in zip(rationales, room, strict=True))
     return encoding, RationaleCounts(len(texts), sum(map(bool, texts)), cut)
 
 

@@ -27,6 +27,7 @@ from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.models.ensemble import ensemble
+from rewardlab.rm.models.latent import latent_from_config
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.scalar import scalar, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
@@ -85,6 +86,7 @@ def _models(folder: Path) -> None:
     lora = LoraConfig(r=2, target_modules=["q_proj"])
     adapted = scalar(str(folder / "scalar" / "."), fresh=True, lora=lora)
     adapted.save(folder / "lora")
+    latent_from_config(config, words, latent_depth="head").save(folder / "latent")
     ensemble(f"{folder}/scalar,{folder}/scalar").save(folder / "ensemble")
     words_only = linear()
     words_only.vectorizer.set_params(min_df=1)

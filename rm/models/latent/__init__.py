@@ -144,7 +144,7 @@ def _heads(model: Any) -> dict[str, nn.Parameter]:
 
 def save_heads(model: Any, folder: Path) -> None:
     """Save the heads of a language model."""
-    state = {name: gathered(parameter.detach()).cpu().contiguous() for name, parameter in _heads(model).items()}
+    state = {name: gathered(parameter).detach().cpu().contiguous() for name, parameter in _heads(model).items()}
     save_file(state, folder / HEADS)
 
 
@@ -246,12 +246,13 @@ def _contract(
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps is None or steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
-    room = (getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31) - steps
-    length = max_length or min(contract.max_length or context_of(model.config, tokenizer), room)
-    if not 0 < length <= room:
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
+    limit = positions - steps
+    length = max_length or min(contract.max_length or context_of(model.config, tokenizer), limit)
+    if not 0 < length <= limit:
         raise UsageError(
-            f"max_length {length} and {steps} latent steps exceed the {room + steps} positions of the model; give a "
-            f"max_length of at most {room}"
+            f"max_length {length} and {steps} latent steps exceed the {positions} positions of the model; give a "
+            f"max_length of at most {limit}"
         )
     depth = latent_depth or contract.latent_depth
     if depth not in ("fixed", "head"):

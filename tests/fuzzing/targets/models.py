@@ -41,6 +41,7 @@ def models() -> list[Target]:
         Target("models/a template for a model", TEMPLATE, TEMPLATES, _template),
         _in("lora", "adapter_config.json", _model, JSON),
         _in("lora", "adapter_model.safetensors", _model, SAFETENSORS),
+        _in("latent", "latent_heads.safetensors", _model, SAFETENSORS),
         _in("ensemble", "ensemble.json", _model, JSON),
         _in("linear", "vocabulary.json", _model, JSON),
         _in("linear", "linear.safetensors", _model, SAFETENSORS),
