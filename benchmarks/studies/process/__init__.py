@@ -10,13 +10,13 @@ from ...types import Log, Study
 from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
 from .._runs.job_cache import run_jobs
 from .report import Values, text
-from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Verifier
+from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Backbone, Verifier
 
 SEEDS = 5
 """Minimum number of seeds; more if the pilot asks for them."""
 PILOT_SEEDS = (1000, 1001, 1002)
-SECONDS = 185.0
-"""CPU-seconds of a seed with all arms, by three arms of the first seed of the pilot (43 to 47 each)."""
+SECONDS = 545.0
+"""CPU-seconds of a seed with all arms, by a trial: 45 for the backbone and about 125 for an arm."""
 METRICS = {F1: "F1 of first errors", BEST: "best of 16"}
 """Arrays of a job -> metrics of the claims."""
 
@@ -27,18 +27,28 @@ class Plan:
 
     seeds: tuple[int, ...]
     solutions: int = 2000
-    steps: int = 1000
+    steps: int = 3000
     tested: int = 1000
     problems: int = 300
+    texts: int = 20_000
+    read: int = 600
+    """Number of solutions and of optimizer steps of the backbones."""
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
-        return cls((seed, seed + 1), solutions=8 * rows, steps=4, tested=40, problems=4)
+        return cls((seed, seed + 1), solutions=8 * rows, steps=4, tested=40, problems=4, texts=40, read=2)
+
+    def backbone(self, seed: int) -> Backbone:
+        """Return the language model from which the arms of a seed start."""
+        return Backbone(seed, self.texts, self.read)
 
     def verifiers(self, seed: int) -> dict[str, Verifier]:
         """Return the jobs of a seed by arm."""
-        return {arm: Verifier(arm, seed, self.solutions, self.steps, self.tested, self.problems) for arm in ARMS}
+        return {
+            arm: Verifier(arm, self.backbone(seed), self.solutions, self.steps, self.tested, self.problems)
+            for arm in ARMS
+        }
 
 
 def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
@@ -74,6 +84,7 @@ def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = 
 def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
     """Train all arms of all seeds, and finish a seed before the next one."""
     for seed in plan.seeds:
+        run_jobs([plan.backbone(seed)], cache, workers, log)
         run_jobs(plan.verifiers(seed).values(), cache, workers, log)
 
 

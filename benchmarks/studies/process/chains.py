@@ -19,8 +19,8 @@ DIGITS = tuple(map(str, range(10)))
 ADDENDS, MULTIPLIERS = ("1", "2", "5"), ("3", "7")
 OPERATIONS = (*(f"+{operand}" for operand in ADDENDS), *(f"*{operand}" for operand in MULTIPLIERS))
 VOCABULARY = (*DIGITS, *OPERATIONS, *(f"{digit}{operation}" for digit in DIGITS for operation in OPERATIONS), "=", ";")
-SHORTEST, LONGEST = 3, 6
-"""Number of steps of a problem."""
+SHORTEST, LONGEST = 1, 5
+"""Number of steps of a problem. A final answer labels the step of a problem of one step: so outcomes can be learned."""
 RIGHT = 0.3
 """Share of solutions without an error."""
 
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 
 def draw_problem(random: Random) -> Problem:
-    """Draw a problem of 3 to 6 operations: additions and multiplications with equal probability."""
+    """Draw a problem of 1 to 5 operations: additions and multiplications with equal probability."""
     kinds = (("+", ADDENDS), ("*", MULTIPLIERS))
     operations = [random.choice(kinds) for _ in range(random.randint(SHORTEST, LONGEST))]
     return Problem(random.randrange(10), tuple((sign, random.choice(operands)) for sign, operands in operations))

@@ -37,14 +37,15 @@ def text(design: Design, assessments: Mapping[str, Assessment], results: Values)
 
 def _introduction() -> str:
     return (
-        "Lightman et al. 2023, arXiv:2305.20050; Uesato et al. 2022, arXiv:2211.14275. A solution writes out three to "
-        f"six operations on last digits; {100 * RIGHT:.0f} % of the solutions have no error, the others one wrong "
-        "result at a uniform step, which is carried on. All arms train the same token classifier from scratch with "
-        "the same number of optimizer steps. `process` has a label for every step up to the first error; `outcome` "
-        "has one for the last step, whether the final answer is right: for as many solutions as `process` has labels, "
-        "or for the same solutions. `shuffled labels` gives each solution the labels of another one. First errors are "
-        "found at the threshold that is best on other solutions. Best of 16 counts problems with right and wrong "
-        "candidates; rewards are the minimum over steps, or the last step for `outcome`."
+        "Lightman et al. 2023, arXiv:2305.20050; Uesato et al. 2022, arXiv:2211.14275. A solution writes out one to "
+        f"five operations on last digits; {100 * RIGHT:.0f} % of the solutions have no error, the others one wrong "
+        "result at a uniform step, which is carried on. All arms train the same token classifier from the same "
+        "weights, those of a language model of right solutions, with the same number of optimizer steps. `process` has "
+        "a label for every step up to the first error; `outcome` has one for the last step, whether the final answer "
+        "is right: for as many solutions as `process` has labels, or for the same solutions. `shuffled labels` gives "
+        "each solution the labels of another one. First errors are found at the threshold that is best on other "
+        "solutions. Best of 16 counts problems with right and wrong candidates; rewards are the minimum over steps, or "
+        "the last step for `outcome`."
     )
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import torch
 
-from ....rm.backbones.loading import small_config
 from ....rm.data.solutions import Solution
 from ....rm.models.process import ProcessRewardModel, process_from_config
 from ....rm.training.process_task import ProcessTask, encode_solutions
 from ...statistics.first_error import best_threshold, first_error, harmonic_mean
-from ...worlds.models import Fit, fit, tokenizer
+from ...worlds.models import Fit, causal_lm, fit, pretrain, tokenizer
 from .._runs.job_cache import Arrays, Job
 from .chains import SEPARATOR, VOCABULARY, draw_candidates, draw_solutions, first_errors
 
@@ -25,7 +25,7 @@ PROCESS, SAME_LABELS, SAME_SOLUTIONS, SHUFFLED = (
     "outcome, same solutions",
     "shuffled labels",
 )
-BATCH, LEARNING_RATE = 32, 5e-3
+BATCH, LEARNING_RATE = 32, 2e-3
 
 
 def labelled(solutions: Sequence[Solution]) -> int:
@@ -70,15 +70,41 @@ ARMS: Mapping[str, Callable[[int, int], list[Solution]]] = {
 
 
 @dataclass(frozen=True)
-class Verifier(Job):
-    """A token classifier trained from scratch on one arm's labels, measured on unseen problems.
+class Backbone(Job):
+    """A language model of right solutions, from whose weights all arms of a seed start."""
 
-    All arms have the same model, initial weights, loss and number of steps; they differ in solutions and labels. Best
-    of 16 takes the aggregate that fits the labels: the minimum over steps, or the last step for outcomes.
+    seed: int
+    texts: int = 20_000
+    """Number of drawn solutions, of which the right ones are read."""
+    steps: int = 600
+
+    def work(self, cache: Path) -> Arrays:
+        """Train it, and return its weights by name."""
+        drawn = draw_solutions(self.texts, self.seed, "text")
+        words = tokenizer(VOCABULARY)
+        model = causal_lm(words, seed=self.seed)
+        right = [solution.example(SEPARATOR) for solution in drawn if 0.0 not in solution.labels]
+        pretrain(model, words, right, steps=self.steps, seed=self.seed)
+        return {name: weight.numpy() for name, weight in model.base_model.state_dict().items()}
+
+    def load(self, cache: Path) -> ProcessRewardModel:
+        """Return a process reward model on its weights, with a new head."""
+        model = untrained(self.seed)
+        weights = {name: torch.from_numpy(weight) for name, weight in self.result(cache).items()}
+        model.model.base_model.load_state_dict(weights)
+        return model
+
+
+@dataclass(frozen=True)
+class Verifier(Job):
+    """A token classifier trained on one arm's labels, measured on unseen problems.
+
+    All arms of a seed have the same model, initial weights, loss and number of steps; they differ in solutions and
+    labels. Best of 16 takes the aggregate that fits the labels: the minimum over steps, or the last step for outcomes.
     """
 
     arm: str
-    seed: int
+    backbone: Backbone
     solutions: int
     steps: int
     tested: int
@@ -86,10 +112,15 @@ class Verifier(Job):
     problems: int
     """Number of problems with 16 solutions each."""
 
+    @property
+    def seed(self) -> int:
+        """Return the seed of its data and its backbone."""
+        return self.backbone.seed
+
     def work(self, cache: Path) -> Arrays:
         """Train and measure."""
         data = ARMS[self.arm](self.solutions, self.seed)
-        model = untrained(self.seed)
+        model = self.backbone.load(cache)
         fit(
             model,
             ProcessTask(),
@@ -105,8 +136,7 @@ class Verifier(Job):
 def untrained(seed: int) -> ProcessRewardModel:
     """Return a model of about 100,000 random weights for the words of the chains."""
     words = tokenizer(VOCABULARY)
-    shape = small_config(words, hidden=64, layers=2, positions=128)
-    return process_from_config(shape, words, step_separator=SEPARATOR, seed=seed)
+    return process_from_config(causal_lm(words).config, words, step_separator=SEPARATOR, seed=seed)
 
 
 def step_scores(model: ProcessRewardModel, solutions: Sequence[Solution]) -> list[np.ndarray]:
