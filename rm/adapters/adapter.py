@@ -271,12 +271,13 @@ class _ServedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the base output, with the adapter's contribution added to the rows from `start` on."""
         y = self.base(x)
+        if self.start >= len(x):
+            return y
         share = self.block.share(self.place, x, self.start) if self.shared and x.shape[1] == 1 else None
         if share is None or self.kernels:
             film = {**self.rows._asdict(), "factor": self.factor, "start": self.start}
             return lora_film(y, x, self.A, self.B, **film, u=share)
-        if self.start < len(x):
-            y[self.start :].add_(share)
+        y[self.start :].add_(share)
         return y
 
 
