@@ -70,22 +70,7 @@ def train(
             refuse_bad_rows(rows + held_rows)
         log_rows("data", rows)
         log_rows("eval_data", held_rows)
-        if config.kind in ("scalar", "multi_head"):
-            prepared = prepare_scalar(config, names, several, arguments, data, held)
-            facts = _run(prepared, config, arguments, work, here)
-            model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
-            facts |= more
-        elif config.kind == "process":
-            prepared = prepare_process(config, steps, arguments, data, held)
-            model, facts = prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
-        elif config.kind == "latent":
-            prepared = prepare_latent(config, latent, arguments, data.pairs, held.pairs)
-            model, facts = prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
-        elif config.kind == "autoregressive":
-            prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
-            model, facts = prepared.model, _run(prepared, config, arguments, work, here)
-        else:
-            model, facts = _train_head(config, names[0], data.pairs)
+        model, facts = _trained(config, guide, several, steps, latent, arguments, data, held, work, here)
         numbers = {"solutions": len(data.solutions)} if config.kind == "process" else {"pairs": len(data.pairs)}
         summary = {"model": output, "kind": config.kind, **numbers, "contract": model.contract.hash()}
         summary |= {"processes": here.world} if here.world > 1 else {}
@@ -104,6 +89,37 @@ def train(
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
     shared = ("train_", "eval_loss", "eval_accuracy", "eval_first_error", "eval_latent", "weights")
     return summary | {name: value for name, value in facts.items() if name.startswith(shared)}
+
+
+def _trained(
+    config: TrainConfig,
+    guide: GuideConfig,
+    several: SeveralConfig,
+    steps: ProcessConfig,
+    latent: LatentConfig,
+    arguments: RewardArguments,
+    data: Judged,
+    held: Judged,
+    work: Path,
+    here: Process,
+) -> tuple[Any, dict[str, Any]]:
+    """Train a model of the configured kind, and return it with the facts of its training."""
+    names = objectives_of(config, guide)
+    if config.kind in ("scalar", "multi_head"):
+        prepared = prepare_scalar(config, names, several, arguments, data, held)
+        facts = _run(prepared, config, arguments, work, here)
+        model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
+        return model, facts | more
+    if config.kind == "process":
+        prepared = prepare_process(config, steps, arguments, data, held)
+        return prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
+    if config.kind == "latent":
+        prepared = prepare_latent(config, latent, arguments, data.pairs, held.pairs)
+        return prepared.model, dict(prepared.facts) | _run(prepared, config, arguments, work, here)
+    if config.kind == "autoregressive":
+        prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
+        return prepared.model, _run(prepared, config, arguments, work, here)
+    return _train_head(config, names[0], data.pairs)
 
 
 def _check_kind(
