@@ -28,17 +28,17 @@ def steps_of(folder: Path) -> list[dict]:
 
 
 @contextmanager
-def cut_off_at(step: int) -> Iterator[None]:
-    """Runs of `rewardlab rl` are interrupted when this step has been told."""
+def cut_off_at(step: int, callback: type = WriteSteps, event: str = "on_log") -> Iterator[None]:
+    """A training is interrupted behind a callback's event at this step; by default when `rewardlab rl` has told it."""
 
     def interrupted(self, args, state, control, **kwargs):
         told(self, args, state, control, **kwargs)
         if state.global_step == step:
             raise KeyboardInterrupt
 
-    told = WriteSteps.on_log
+    told = getattr(callback, event)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WriteSteps, "on_log", interrupted)
+        patch.setattr(callback, event, interrupted)
         yield
 
 

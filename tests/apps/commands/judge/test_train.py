@@ -1,7 +1,6 @@
 """`rewardlab judge train`: traces of a teacher, supervised training, the verdict reward, and the saved judge."""
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -112,7 +111,9 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
     with ChatServer(answer=longer) as teacher:
         assert train(*words, output="whole", at=teacher)[0] == 0
         asked = teacher.asked.total()
-        with cut_off_sft(1) if stage == "sft" else cut_off_at(2):  # a step is told before it is saved
+        with (
+            cut_off_at(1, MarkComplete, "on_save") if stage == "sft" else cut_off_at(2)
+        ):  # a step is told before it is saved
             code, _, err, folder = train(*words, at=teacher)
         assert code == 130 and not folder.exists(), err
         code, _, err, folder = train(*words, "--resume", at=teacher)
@@ -122,21 +123,6 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
     whole, resumed, first = (load_file(folder.parent / name / "model.safetensors") for name in files)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert any(not torch.equal(whole[name], first[name]) for name in whole)
-
-
-@contextmanager
-def cut_off_sft(step: int):
-    """The supervised stage is interrupted behind the checkpoint of this step."""
-
-    def interrupted(self, args, state, control, **kwargs):
-        told(self, args, state, control, **kwargs)
-        if state.global_step == step:
-            raise KeyboardInterrupt
-
-    told = MarkComplete.on_save
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MarkComplete, "on_save", interrupted)
-        yield
 
 
 @pytest.mark.parametrize(
