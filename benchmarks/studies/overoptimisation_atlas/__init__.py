@@ -1,6 +1,6 @@
 """Atlas of over-optimisation: gold against KL for proxies of graded accuracy and seven ways to optimise them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -9,22 +9,18 @@ import numpy as np
 from ...statistics.overoptimisation import MEASURED, Record, best_of_n_records
 from ...types import Log, Study
 from ...worlds.guides import Base, Recipe
-from .._design import Design, Pilot, assess, assessment_facts, claims_figure, paired_differences, read_claims
+from .._design import Design, assess, assessment_facts, claims_figure, paired_differences, plan_seeds, read_claims
 from .._runs.job_cache import Arrays, Job, run_jobs
 from .._runs.policies import HELD_OUT, OWN_SAMPLES
 from .guided import UNIARM, AtlasGuide, AtlasGuided
-from .measures import CLAIMED, GOLD, values
+from .measures import CLAIMED, GOLD, ByArm, values
 from .proxies import LEVELS, RANDOM, TEACHINGS, AtlasProxy, AtlasSamples
 from .report import atlas_figure, peaks_figure, text
 from .runs import GRPO, METHODS, PESSIMISTIC, AtlasRun, ensemble
 
-PLANNED_SEEDS = 8
-SEEDS = 4
-"""Seeds that are run: raise it up to `PLANNED_SEEDS`; finished jobs are read from the cache."""
-GUIDED_SEEDS = 0
-"""Seeds at which guided decoding is run as well."""
 PILOT_SEEDS = (1000, 1001)
-PILOT: Mapping[str, Pilot] = {}
+SEEDS = 4
+"""Seeds that are run, the first of those planned; finished jobs are read from the cache."""
 SECONDS = 900.0
 """CPU-seconds of a seed."""
 MOST = 64
@@ -36,8 +32,8 @@ class Plan:
     """Seeds, and the sizes of the jobs of a seed."""
 
     seeds: tuple[int, ...]
-    guided: tuple[int, ...] = ()
-    """Seeds with guided decoding."""
+    pilot: bool = False
+    """Whether only the cells that claims compare are run: GRPO at all levels, other training at `CLAIMED`."""
     levels: tuple[str, ...] = tuple(LEVELS)
     asked: int = 1024
     cycles: int = 60
@@ -50,8 +46,8 @@ class Plan:
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every kind of job runs, with too little data and too few steps to learn."""
-        seeds = (seed, seed + 1)
-        return cls(seeds, seeds, ("60 %", CLAIMED), asked=rows, cycles=2, every=1, samples=4, prompts=4, share=0.01)
+        seeds, levels = (seed, seed + 1), ("60 %", CLAIMED)
+        return cls(seeds, levels=levels, asked=rows, cycles=2, every=1, samples=4, prompts=4, share=0.01)
 
     def proxy(self, level: str, seed: int) -> AtlasProxy:
         """Return the proxy of a level at a seed."""
@@ -65,22 +61,26 @@ class Plan:
 
     def runs(self, seed: int) -> dict[tuple[str, str], AtlasRun]:
         """Return the policies of a seed by level and method, the controls last."""
-        cells = [(level, method) for method in METHODS for level in self.levels if _feasible(level, method)]
+        cells = [(level, method) for method in METHODS for level in self.levels if self._has(level, method)]
         runs = {(level, method): self._run(self.proxy(level, seed), method) for level, method in cells}
         runs |= {(GOLD, GRPO): self._run(self.proxy(CLAIMED, seed), GRPO, gold=True)}
         return runs | {(RANDOM, GRPO): self._run(self.proxy(RANDOM, seed), GRPO)}
+
+    def _has(self, level: str, method: str) -> bool:
+        """Return whether a cell is run; four proxies of the highest level would cost as much as everything else."""
+        if self.pilot:
+            return method == GRPO or level == CLAIMED
+        return not (method == PESSIMISTIC and level == [*LEVELS][-1])
 
     def _run(self, proxy: AtlasProxy, method: str, gold: bool = False) -> AtlasRun:
         return AtlasRun(proxy, method, gold, cycles=self.cycles, every=self.every, asked=self.asked)
 
     def guides(self, seed: int) -> dict[str, AtlasGuided]:
-        """Return guided decoding by each level's proxy; empty for seeds without it."""
+        """Return guided decoding by each level's proxy; no claim is about it, so that the pilot has none."""
         full = Recipe(steps=200)
         recipe = replace(full, steps=max(1, int(self.share * full.steps)))
-        levels = self.levels if seed in self.guided else ()
-        guides = {
-            level: AtlasGuide(self.proxy(level, seed), max(32, int(self.share * 3000)), recipe) for level in levels
-        }
+        pairs, levels = max(32, int(self.share * 3000)), () if self.pilot else self.levels
+        guides = {level: AtlasGuide(self.proxy(level, seed), pairs, recipe) for level in levels}
         return {level: AtlasGuided(guide, self.asked) for level, guide in guides.items()}
 
     def stages(self, seed: int) -> list[Sequence[Job]]:
@@ -100,11 +100,6 @@ class Plan:
         ]
 
 
-def _feasible(level: str, method: str) -> bool:
-    """Four proxies of the highest level would cost as much as everything else: it has no ensemble."""
-    return not (method == PESSIMISTIC and level == [*LEVELS][-1])
-
-
 def overoptimisation_atlas(
     cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print
 ) -> Study:
@@ -113,22 +108,47 @@ def overoptimisation_atlas(
     No data are read. Trained models are stored in `cache`; all jobs of a seed are finished before the next one. `rows`
     shortens everything, for a dry run.
     """
-    seeds = tuple(range(seed, seed + SEEDS))
-    plan = Plan(seeds, seeds[:GUIDED_SEEDS]) if rows is None else Plan.short(seed, rows)
-    for at in plan.seeds:
-        for stage in plan.stages(at):
-            run_jobs(stage, cache, workers, log)
-    return build_study(plan, cache)
-
-
-def build_study(plan: Plan, cache: Path) -> Study:
-    """Build the report of a plan whose jobs are in the cache."""
-    completions = 4 * plan.asked
     claims = read_claims("overoptimisation_atlas")
-    design = Design(claims, PILOT, PILOT_SEEDS, plan.seeds, completions, SECONDS, planned_seeds=PLANNED_SEEDS)
+    if rows is not None:
+        plan = Plan.short(seed, rows)
+        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, 4 * rows, SECONDS)
+    else:
+        log("pilot")
+        pilot = Plan(PILOT_SEEDS, pilot=True)
+        run_plan(pilot, cache, workers, log)
+        design = plan_seeds(
+            claims,
+            paired_differences(claims, measurements(pilot, cache)),
+            pilot_seeds=PILOT_SEEDS,
+            seconds_per_seed=SECONDS,
+            completions=4 * pilot.asked,
+            first_seed=seed,
+            family="primary",
+        ).first(SEEDS)
+        plan = Plan(design.seeds)
+    log("counted seeds")
+    run_plan(plan, cache, workers, log)
+    return build_study(design, plan, cache)
+
+
+def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
+    """Run all jobs of all seeds, and finish a seed before the next one."""
+    for seed in plan.seeds:
+        for stage in plan.stages(seed):
+            run_jobs(stage, cache, workers, log)
+
+
+def measurements(plan: Plan, cache: Path) -> dict[str, ByArm]:
+    """Return metric -> arm -> values by seed [S]."""
+    accuracies = accuracies_by_level(plan, cache)
+    held_out = {level: np.array(by_kind[HELD_OUT]) for level, by_kind in accuracies.items()}
+    return values(records_by_level(plan, cache), held_out)
+
+
+def build_study(design: Design, plan: Plan, cache: Path) -> Study:
+    """Build the report of a plan whose jobs are in the cache."""
     records, accuracies = records_by_level(plan, cache), accuracies_by_level(plan, cache)
-    measured = values(records, {level: np.array(by_kind[HELD_OUT]) for level, by_kind in accuracies.items()})
-    assessments = assess(design, paired_differences(claims, measured))
+    assessments = assess(design, paired_differences(design.claims, measurements(plan, cache)))
     figures = {
         "atlas": atlas_figure(records, accuracies),
         "peaks": peaks_figure(records, accuracies),

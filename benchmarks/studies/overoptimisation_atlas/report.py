@@ -134,7 +134,7 @@ def text(
         "## Peaks",
         peak_table(records),
         "## How it was measured",
-        _methods(design, records),
+        _methods(design),
         "## What this cannot say",
         _limits(design),
     ]
@@ -186,8 +186,7 @@ def peak_table(records: Records) -> str:
     return table(header, lines, right={*header[2:]}) + "\n\n" + note
 
 
-def _methods(design: Design, records: Records) -> str:
-    guided = any(record["arm"] == UNIARM for of_level in records.values() for record in of_level)
+def _methods(design: Design) -> str:
     lines = [
         "GRPO, RLOO and PPO: 8 prompts of 8 completions a cycle, one pass, AdamW at 2e-4. PPO: whitened GAE, λ = 0.95,"
         " with a critic on the policy's states. KL grows with training.",
@@ -200,8 +199,7 @@ def _methods(design: Design, records: Records) -> str:
         "gold's label of the best and the worst completion in 2 of the 8 groups; the other groups are left out. By "
         "GRPO.",
         "UniARM-guided decoding: a guide of one objective on pairs *labelled by the proxy*, so that it optimises the "
-        "same reward as the other methods and sees no further gold label; the KL is set by the guidance weight."
-        + ("" if guided else " **Not run yet.**"),
+        "same reward as the other methods and sees no further gold label; the KL is set by the guidance weight.",
         f"Every measured point has {design.completions // 4:,} completions to prompts that training does not see; a "
         "run has a point every 3 cycles, and a value at a KL is interpolated between two points. The start policy is "
         "measured on 6,144. The proxy of a curve is the single proxy of the level, also for the ensemble and R2M.",

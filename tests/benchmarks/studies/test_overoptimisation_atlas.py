@@ -112,7 +112,6 @@ def test_the_report_states_seeds_peaks_and_verdicts():
     assert "they reached 100.0 %" in report
     assert "| 70 % | 70.0 (70 to 70 %) | 69.0 (69 to 69 %) |" in accuracy_table(accuracies)
     assert "guided decoding: a guide of one objective" in report
-    assert "**Not run yet.**" in report
     row = next(line for line in peak_table(records).splitlines() if line.startswith("| 70 % | GRPO |"))
     assert row.split("|")[3:5] == [" 3 ", " 4.0 [4.0, 4.0] "]
     assert " or more " in next(line for line in peak_table(records).splitlines() if line.startswith(f"| {GOLD} |"))
@@ -135,6 +134,13 @@ def test_the_highest_level_has_no_ensemble_and_all_other_cells_are_run():
     assert {(level, method) for level in LEVELS for method in METHODS} - runs.keys() == {([*LEVELS][-1], PESSIMISTIC)}
     assert runs[GOLD, GRPO].gold
     assert runs[GOLD, GRPO].proxy == runs["70 %", GRPO].proxy
+
+
+def test_the_pilot_runs_the_cells_that_claims_compare_and_no_other():
+    pilot = Plan((1000,), pilot=True)
+    at_all_levels = {(level, GRPO) for level in (*LEVELS, GOLD, RANDOM)}
+    assert pilot.runs(1000).keys() == at_all_levels | {("70 %", method) for method in METHODS}
+    assert not pilot.guides(1000)
 
 
 def test_ppo_is_by_token_and_whitened_and_none_has_a_penalty():
