@@ -6,14 +6,16 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.training import Training, save_trained, sft_trainer
+from ....judges.judge import rubrics_for
 from ....judges.kinds._comparison import comparison_prompt
 from ....judges.kinds.generative.rewards import verdict_row
-from ....judges.kinds.generative.traces import is_pair, select_traces
+from ....judges.kinds.generative.traces import labelled_pairs, select_traces
 from ....judges.prompting import Sampling
+from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
@@ -36,6 +38,7 @@ from ...runs.stop_training import train_until_asked
 from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
+from ..rubrics.files import open_rubric
 from .chats import facts_of, open_chats, short_names, with_stored_replies
 from .kinds import check_prompt
 from .records import CaseFile
@@ -50,12 +53,12 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     """Train a generative judge in one or two stages and save its run folder."""
     started = time.time()
     check_prompt("--prompt", config.prompt)
-    pairs, notes = load_cases(config)
-    check_stages(config, arguments, len(pairs))
+    pairs, notes = load_pairs(config)
+    check_stages(config, arguments, len(pairs.cases))
     with run_folder(
         config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume, keep="*/*"
     ) as work:
-        facts: dict[str, Any] = {"pairs": len(pairs)}
+        facts: dict[str, Any] = {"pairs": len(pairs.cases)}
         model = config.base
         if config.stage != "rl":
             facts |= supervise(config, arguments, pairs, work)
@@ -64,22 +67,34 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
             facts["rl"] = reinforce(config, arguments, pairs, model, work)
         if not (work / JUDGE).exists():
             _place_judge(config, arguments, work)
-        write_manifest(work, data=config.data, seed=arguments.seed, started=started, notes=notes, **facts)
+        write_manifest(work, data=config.sources, seed=arguments.seed, started=started, notes=notes, **facts)
     judge = f"{config.output}/{JUDGE}"
     return {"output": config.output, "judge": judge, **facts, "seconds": round(seconds_since(started), 1)}
 
 
-def load_cases(config: JudgeTrainConfig) -> tuple[list[Case], list[str]]:
-    """Return the pairs with a right response, and notes on what is left out."""
+class TrainingPairs(NamedTuple):
+    """Pairs with a right and a wrong response, and the rubric that is shown with each."""
+
+    cases: list[Case]
+    rubrics: list[Rubric | None]
+
+
+def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
+    """Return the pairs of the data with their rubrics, and notes on what is left out."""
     cases, notes = CaseFile(config.objective, config.on_bad_row).cases(config.data)
-    pairs = [case for case in cases if is_pair(case)]
-    if left := len(cases) - len(pairs):
-        notes = [*notes, f"{left} of {len(cases)} cases are no two responses of which one is right, and are left out."]
+    rubrics = rubrics_for(open_rubric(config.rubric), cases) if config.rubric else [None] * len(cases)
+    by_case = [
+        labelled_pairs(case) if rubric or not config.rubric else [] for case, rubric in zip(cases, rubrics, strict=True)
+    ]
+    needed = "a wrong response and a rubric" if config.rubric else "a wrong response"
+    shown = [(pair, rubric) for pairs, rubric in zip(by_case, rubrics, strict=True) for pair in pairs]
+    if not shown:
+        raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases has {needed}")
+    if left := by_case.count([]):
+        notes = [*notes, f"{left} of {len(cases)} cases do not have {needed}, and are left out."]
     for note in notes:
         log(f"data: {note}")
-    if not pairs:
-        raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases is a pair with one right response")
-    return pairs, notes
+    return TrainingPairs(*map(list, zip(*shown, strict=True))), notes
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:
@@ -103,16 +118,14 @@ def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, A
         for name, value in vars(arguments).items()
         if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
     }
-    data = {source: data_hash(source) for source in config.data}
+    data = {source: data_hash(source) for source in config.sources}
     return json.loads(json.dumps(config.identity() | changed | {"data_sha256": data}, default=str))
 
 
 # ---- supervised stage ----
 
 
-def supervise(
-    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], work: Path
-) -> dict[str, Any]:
+def supervise(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, work: Path) -> dict[str, Any]:
     """Train the base model on traces, unless it was done before the run was cut off; return the facts."""
     if not (work / SFT).exists():
         records, account = collect_traces(config, arguments, pairs, work)
@@ -122,7 +135,7 @@ def supervise(
 
 
 def collect_traces(
-    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], work: Path
+    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, work: Path
 ) -> tuple[list[Record], dict[str, Any]]:
     """Return the conversations to learn from and the account of what was dropped, and write both."""
     chats = config.teacher_chat()
@@ -135,16 +148,16 @@ def collect_traces(
     prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
     opened = open_chats(chats)
     with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
-        log(f"asking {short} for {config.samples} replies in both orders of {len(pairs)} pairs")
-        traces = select_traces(asked[short], pairs, prompt, samples=config.samples)
+        log(f"asking {short} for {config.samples} replies in both orders of {len(pairs.cases)} pairs")
+        traces = select_traces(asked[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
         account = traces.account() | {"teacher": asked[short].account()}
     write_rows(work / TRACES, traces.records)
     write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
-    log(f"traces: {len(traces.ids)} of {len(pairs)} pairs kept; dropped: {account['dropped']}")
+    log(f"traces: {len(traces.ids)} of {len(pairs.cases)} pairs kept; dropped: {account['dropped']}")
     if not traces.records:
         raise DataError(
-            f"none of {len(pairs)} pairs has the right verdict in both orders ({account['dropped']}); take another "
-            "--teacher, or more --samples"
+            f"none of {len(pairs.cases)} pairs has the right verdict in both orders ({account['dropped']}); take "
+            "another --teacher, or more --samples"
         )
     return traces.records, account
 
@@ -196,12 +209,12 @@ def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
 
 
 def reinforce(
-    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Sequence[Case], model: str, work: Path
+    config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, model: str, work: Path
 ) -> dict[str, Any]:
     """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`; return its results."""
     if not (work / RL).exists():
         prompt = comparison_prompt(config.prompt, ties=False)
-        write_rows(work / PROMPTS, [verdict_row(pair, prompt) for pair in pairs])
+        write_rows(work / PROMPTS, [verdict_row(pair, prompt, rubric) for pair, rubric in zip(*pairs, strict=True)])
         train_policy(_policy_settings(config, model, work), arguments)
     manifest = json.loads((work / RL / MANIFEST).read_text(encoding="utf-8"))
     return {name: manifest[name] for name in ("steps", "reward", "kl")}

@@ -18,7 +18,7 @@ class JudgeTrainConfig:
     """Settings of the training of a generative judge: pairs, traces and stages."""
 
     data: list[str] = setting(
-        "Preference files, or rows with prompt, two answers and best, as for judge.",
+        "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
         group="Data and output",
         default_factory=list,
     )
@@ -54,6 +54,11 @@ class JudgeTrainConfig:
     kl: float = setting("Coefficient of the KL divergence to the judge before this stage.", default=0.0)
     advantage: str = setting("Advantage estimator.", registry="policy.advantages", advanced=True, default="grpo")
     loss: str = setting("Policy loss.", registry="policy.losses", advanced=True, default="ppo")
+    rubric: str | None = setting(
+        "Rubric that is shown with each pair: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one "
+        "per case; cases without one are left out.",
+        default=None,
+    )
     prompt: str = setting(
         "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True, default="pairwise"
     )
@@ -73,6 +78,11 @@ class JudgeTrainConfig:
 
     def __post_init__(self):
         self.data = as_list(self.data)
+
+    @property
+    def sources(self) -> list[str]:
+        """Files of pairs and rubrics."""
+        return [*self.data, *filter(None, [self.rubric])]
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

@@ -6,12 +6,13 @@ from statistics import fmean
 from typing import Any
 
 from ....rm.errors import UsageError
-from ...backends.chat import Chat, Choice, ChoosingChat, Reply
-from ...judge import Judging, ask_all, judgment
+from ...backends.chat import Ask, Chat, Choice, ChoosingChat, Reply
+from ...judge import Judging, RubricSource, ask_all, described, judgment, rubrics_for
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...prompting import GREEDY, Sampling
-from ...types import Case, Comparison, Criterion, Judgment
+from ...rubrics.rubric import Rubric
+from ...types import Case, Comparison, Criterion, Judgment, Reason
 from .._comparison import ComparisonPrompt, Order, comparison_prompt, orders_of
 from .probabilities import Preference, before_verdict, choosing, first_probability, preference, unlocated
 
@@ -20,7 +21,13 @@ SPREAD = "spread"
 
 
 def generative(
-    chat: Chat, *, samples: int = 1, prompt: str = "pairwise", sampling: Sampling = GREEDY, name: str = ""
+    chat: Chat,
+    *,
+    samples: int = 1,
+    rubric: Rubric | RubricSource | None = None,
+    prompt: str = "pairwise",
+    sampling: Sampling = GREEDY,
+    name: str = "",
 ) -> Judging:
     """s_i = mean over the other answers j of P(y_i ≻ y_j), in [0, 1], where P(y_i ≻ y_j) is the mean over both orders
     and `samples` replies of p_A / (p_A + p_B) at the verdict, for the label of y_i
@@ -29,7 +36,8 @@ def generative(
     Zhang et al. 2024, arXiv:2408.15240, where a reply is about a single answer and the labels are Yes and No). The
     criterion `spread` is the standard deviation over the replies of both orders, and for more than two answers the mean
     of those. A reply without a verdict is left out; if not more than half of the replies of an order have one, the case
-    is an abstention. The model runs in this process, since servers do not return the probabilities of both labels.
+    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one. The
+    model runs in this process, since servers do not return the probabilities of both labels.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
@@ -39,23 +47,30 @@ def generative(
     shown = comparison_prompt(prompt, ties=False, sampling=sampling)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
-        plans = [[(order, k) for order in orders_of(case) for k in range(samples)] for case in cases]
+        rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
+        plans = [
+            [(order, k) for order in orders_of(case) for k in range(samples)] if case_rubric or not rubric else []
+            for case, case_rubric in zip(cases, rubrics, strict=True)
+        ]
         asks = [
-            [shown.ask(case, order, sample=k) for order, k in plan] for case, plan in zip(cases, plans, strict=True)
+            [shown.ask(case, order, rubric=case_rubric, sample=k) for order, k in plan]
+            for case, case_rubric, plan in zip(cases, rubrics, plans, strict=True)
         ]
         orders = [[order for order, _ in plan] for plan in plans]
         replied = ask_all(chat, asks)
-        read = iter(_read(cases, orders, replied, shown, chooser))
+        read = iter(_read(cases, orders, asks, replied, shown, chooser))
         return [
             _judged(case, plan, replies, [next(read) for _ in plan], chat)
+            if plan
+            else judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
             for case, plan, replies in zip(cases, orders, replied, strict=True)
         ]
 
     settings: dict[str, Any] = {
-        "kind": "generative", "chat": chat.name, "samples": samples, "system": shown.system,
-        "sampling": sampling._asdict(),
+        "kind": "generative", "chat": chat.name, "samples": samples, "rubric": described(rubric),
+        "system": shown.system, "sampling": sampling._asdict(),
     }  # fmt: skip
-    return Judging(name or f"{chat.name} generative", settings, judge)
+    return Judging(name or f"{chat.name} generative", settings, judge, sources=(rubric,))
 
 
 Read = tuple[float, str] | NoVerdict
@@ -65,15 +80,16 @@ Read = tuple[float, str] | NoVerdict
 def _read(
     cases: Sequence[Case],
     plans: Sequence[Sequence[Order]],
+    asks: Sequence[Sequence[Ask]],
     replied: Sequence[Sequence[Reply]],
     shown: ComparisonPrompt,
     chooser: ChoosingChat | None,
 ) -> Iterator[Read]:
     """Yield what every reply says, in order; the probabilities of all are asked for in one call."""
     read = [
-        _stated(case, order, reply, shown)
-        for case, plan, replies in zip(cases, plans, replied, strict=True)
-        for order, reply in zip(plan, replies, strict=True)
+        _stated(case, *asked, shown)
+        for case, *by_order in zip(cases, plans, asks, replied, strict=True)
+        for asked in zip(*by_order, strict=True)
     ]
     choices = [stated[0] for stated in read if not isinstance(stated, NoVerdict)]
     if choices and chooser is None:
@@ -83,7 +99,9 @@ def _read(
         yield stated if isinstance(stated, NoVerdict) else (first_probability(next(logprobs)), stated[1])
 
 
-def _stated(case: Case, order: Order, reply: Reply, shown: ComparisonPrompt) -> tuple[Choice, str] | NoVerdict:
+def _stated(
+    case: Case, order: Order, ask: Ask, reply: Reply, shown: ComparisonPrompt
+) -> tuple[Choice, str] | NoVerdict:
     """Return the choice between the labels at the verdict of a reply, and its reasoning."""
     verdict = shown.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
@@ -92,7 +110,7 @@ def _stated(case: Case, order: Order, reply: Reply, shown: ComparisonPrompt) -> 
     beginning = before_verdict(reply.text, lambda text: shown.read(text, quoted))
     if beginning is None:
         return unlocated()
-    return Choice(shown.ask(case, order).messages, beginning, LABELS), verdict.reasoning
+    return Choice(ask.messages, beginning, LABELS), verdict.reasoning
 
 
 def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: Sequence[Read], chat: Chat) -> Judgment:

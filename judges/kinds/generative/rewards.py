@@ -8,6 +8,7 @@ from ....rm.types import Example, Messages, prompt_text
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict
+from ...rubrics.rubric import Rubric
 from ...types import Case
 from .._comparison import ComparisonPrompt, comparison_prompt, orders_of
 from .traces import right_label
@@ -30,10 +31,10 @@ def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float =
     return float(verdict.choice == label)
 
 
-def verdict_row(case: Case, prompt: ComparisonPrompt) -> dict[str, Any]:
+def verdict_row(case: Case, prompt: ComparisonPrompt, rubric: Rubric | None = None) -> dict[str, Any]:
     """Return the row of a pair for policy training: the request in both orders, their right labels, the responses."""
     plan = orders_of(case)
-    first, *others = ([dict(turn) for turn in prompt.ask(case, order).messages] for order in plan)
+    first, *others = ([dict(turn) for turn in prompt.ask(case, order, rubric=rubric).messages] for order in plan)
     labels = [right_label(case, order) for order in plan]
     return {"prompt": first, PROMPTS: others, LABEL_COLUMN: labels, SHOWN_COLUMN: [str(text) for text in case.answers]}
 

@@ -9,6 +9,7 @@ from ...cdrrm.generator import Record, conversation_record
 from ...judge import ask_all
 from ...parsing.grammars import LABELS
 from ...parsing.verdicts import Verdict
+from ...rubrics.rubric import Rubric
 from ...types import Case
 from .._comparison import ComparisonPrompt, Order, orders_of
 
@@ -35,9 +36,23 @@ def right_label(case: Case, order: Order) -> str:
     return LABELS[order.index(case.best[0])]
 
 
-def is_pair(case: Case) -> bool:
-    """Return whether a case has two responses of which exactly one is right."""
-    return len(case.answers) == 2 and len(case.best) == 1
+def labelled_pairs(case: Case) -> list[Case]:
+    """Return a case as pairs of a right response and a wrong one; empty if there is no wrong one.
+
+    A case of two responses is its own pair. The pair of responses 0 and 2 of a longer list has the id `ID#0-2`.
+    """
+    wrong = [index for index in range(len(case.answers)) if index not in case.best]
+    if len(case.answers) == 2 and wrong:
+        return [case]
+    cluster = case.cluster or case.id
+    return [
+        Case(
+            f"{case.id}#{i}-{j}", case.prompt, (case.answers[i], case.answers[j]),
+            subset=case.subset, cluster=cluster, reference=case.reference,
+        )
+        for i in case.best
+        for j in wrong
+    ]  # fmt: skip
 
 
 def drop_reason(outcomes: Sequence[Sequence[bool | None]]) -> str:
@@ -56,16 +71,24 @@ def drop_reason(outcomes: Sequence[Sequence[bool | None]]) -> str:
     return WRONG if any(outcome is False for of_order in outcomes for outcome in of_order) else NO_VERDICT
 
 
-def select_traces(chat: Chat, pairs: Sequence[Case], prompt: ComparisonPrompt, *, samples: int = 1) -> Traces:
+def select_traces(
+    chat: Chat,
+    pairs: Sequence[Case],
+    prompt: ComparisonPrompt,
+    *,
+    rubrics: Sequence[Rubric | None] | None = None,
+    samples: int = 1,
+) -> Traces:
     """Ask for `samples` replies in each order of every pair; keep the first right one of each order if both have one.
 
+    `rubrics` are shown with the pairs, one each; None shows none.
     A pair that is right in one order only may be right by its position, so none of its replies is kept. This is
     rejection sampling, as in STaR (Zelikman et al. 2022, arXiv:2203.14465) if `chat` is the model that is trained.
     """
     plans = [orders_of(pair) for pair in pairs]
     asks = [
-        [prompt.ask(pair, order, sample=sample) for order in plan for sample in range(samples)]
-        for pair, plan in zip(pairs, plans, strict=True)
+        [prompt.ask(pair, order, rubric=rubric, sample=sample) for order in plan for sample in range(samples)]
+        for pair, rubric, plan in zip(pairs, rubrics or [None] * len(pairs), plans, strict=True)
     ]
     traces = Traces([], [], {})
     for pair, plan, asked, replies in zip(pairs, plans, asks, ask_all(chat, asks), strict=True):

@@ -95,6 +95,22 @@ def test_one_stage_alone(train):
     assert (folder / "judge" / "model.safetensors").is_file()
 
 
+def test_a_list_is_trained_on_as_pairs_with_its_rubric(train, tmp_path):
+    rubric = {"rules": [], "principles": [{"id": "p1", "description": "counted letters", "weight": 1}]}
+    rows = [{"case": f"l{i}", "rubric": rubric} for i in range(2)]
+    lists = [
+        {"id": f"l{i}", "prompt": f"Question {2 * i}", "answers": ["longest of all", "short", "x"], "best": [0]}
+        for i in range(3)
+    ]
+    words = ["--stage", "sft", "--rubric", write(tmp_path / "rubrics.jsonl", rows)]
+    code, facts, err, folder = train(*words, data=write(tmp_path / "lists.jsonl", lists))
+    assert code == 0 and facts["pairs"] == 4, err
+    assert "1 of 3 cases do not have a wrong response and a rubric" in err
+    records = [json.loads(line) for line in (folder / "traces.jsonl").read_text().splitlines()]
+    assert len(records) == 8 and all("counted letters" in row["prompt"][-1]["content"] for row in records)
+    assert "rubrics.jsonl" in (folder / "manifest.json").read_text()
+
+
 @pytest.mark.slow
 def test_adapters_are_merged(train):
     code, _, err, folder = train("--lora", "--lora_r", 2)
@@ -161,8 +177,8 @@ def test_the_python_function_returns_the_judge(base, server, tmp_path):
     assert (Path(judge) / "model.safetensors").is_file()
 
 
-def test_cases_that_are_no_pairs_are_left_out_and_counted(train, tmp_path):
-    more = {"id": "three", "prompt": "q", "answers": ["a", "b", "c"], "best": [0]}
+def test_cases_without_a_wrong_response_are_left_out_and_counted(train, tmp_path):
+    more = {"id": "tied", "prompt": "q", "answers": ["a", "b"], "best": [0, 1]}
     data = write(tmp_path / "more.jsonl", [*PAIRS, more])
     code, facts, err, _ = train("--stage", "sft", data=data)
-    assert code == 0 and facts["pairs"] == 8 and "1 of 9 cases are no two responses" in err, err
+    assert code == 0 and facts["pairs"] == 8 and "1 of 9 cases do not have a wrong response" in err, err

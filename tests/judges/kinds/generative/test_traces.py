@@ -7,11 +7,12 @@ from rewardlab.judges.kinds.generative.traces import (
     NO_VERDICT,
     ONE_ORDER,
     WRONG,
-    is_pair,
+    labelled_pairs,
     right_label,
     select_traces,
 )
 from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.rubrics.rubric import Principle, Rubric
 
 from tests.judges.kinds.asking import case, longer, shown
 
@@ -81,5 +82,18 @@ def test_a_tie_is_not_the_right_verdict():
     assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}
 
 
-def test_a_tied_case_and_one_with_three_responses_are_no_pairs():
-    assert is_pair(case()) and not is_pair(case(best=(0, 1))) and not is_pair(case(answers=("a", "b", "c")))
+def test_a_case_is_trained_on_as_its_pairs_of_a_right_and_a_wrong_response():
+    assert labelled_pairs(case()) == [case()]
+    assert labelled_pairs(case(best=(0, 1))) == []
+    pairs = labelled_pairs(case("list", answers=("a", "b", "c", "d"), best=(1, 3)))
+    assert [pair.answers for pair in pairs] == [("b", "a"), ("b", "c"), ("d", "a"), ("d", "c")]
+    assert [pair.id for pair in pairs] == ["list#1-0", "list#1-2", "list#3-0", "list#3-2"]
+    assert {(pair.best, pair.cluster) for pair in pairs} == {((0,), "list")}
+
+
+def test_each_pair_is_shown_with_its_rubric():
+    rubrics = [Rubric(principles=(Principle("p1", "brief"),)), None]
+    chat = scripted(teacher)
+    traces = select_traces(chat, [pair("right"), pair("wrong")], PROMPT, rubrics=rubrics)
+    assert ["brief" in shown(ask, "rubric") for ask in chat.asked] == [True, True, False, False]
+    assert all("brief" in record["prompt"][-1]["content"] for record in traces.records)
