@@ -3,12 +3,14 @@
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from rewardlab.apps.cli import main
+from rewardlab.apps.cli import VERBS, main, parse
+from rewardlab.apps.commands.train.latent_settings import LatentConfig
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from safetensors.numpy import load_file
 
@@ -83,6 +85,8 @@ def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_p
     assert main(["parity", str(second), "--fresh", "False"]) == 0
     assert "without a cache" in capsys.readouterr().err
     assert np.isfinite(pq.read_table(tmp_path / "scores.parquet").column("reward").to_pylist()).all()
+    assert main(["card", str(second)]) == 0
+    assert "- latent steps: 0 to 2, as many as a head chooses\n" in (second / "README.md").read_text()
 
 
 def test_a_lora_scores_the_same_after_it_is_merged(train, tmp_path, capsys):
@@ -93,6 +97,13 @@ def test_a_lora_scores_the_same_after_it_is_merged(train, tmp_path, capsys):
     capsys.readouterr()
     merged = load_reward_model(str(tmp_path / "merged"))
     assert merged.contract == load_reward_model(str(folder)).contract
+
+
+def test_the_recipe_trains_both_stages():
+    file = Path(__file__).resolve().parents[4] / "apps" / "recipes" / "latent.yaml"
+    configs = parse("train", VERBS["train"], ["--config", str(file), "--output", "runs/latent"])
+    (steps,) = (config for config in configs if isinstance(config, LatentConfig))
+    assert steps.latent_stage_1 > 0 and steps.latent_steps == 4 and steps.latent_depth is None
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
