@@ -121,6 +121,10 @@ class Reasoner(Job):
     tested: int
     """Number of pairs on which it is measured."""
 
+    def __str__(self) -> str:
+        """Return the label in progress messages."""
+        return f"{next(name for name, arm in ARMS.items() if arm == self.arm)}, seed {self.seed}"
+
     def work(self, cache: Path) -> Arrays:
         """Train and measure; return the weights too."""
         model, (train, test) = self.untrained(), draw_pairs(self.pairs, self.tested, self.seed)

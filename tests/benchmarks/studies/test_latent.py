@@ -65,8 +65,8 @@ def test_a_writer_scores_the_state_behind_what_it_generates():
     for row, score in zip(ids, scores, strict=True):
         tokens = torch.tensor([row])
         attention = torch.ones_like(tokens)
-        whole = writer.model.generate(tokens, attention_mask=attention, max_new_tokens=RATIONALE, do_sample=False)
-        state = writer.model.get_decoder()(input_ids=whole).last_hidden_state[:, -1]
+        written_ids = writer.model.generate(tokens, attention_mask=attention, max_new_tokens=RATIONALE, do_sample=False)
+        state = writer.model.get_decoder()(input_ids=written_ids).last_hidden_state[:, -1]
         torch.testing.assert_close(writer.model.get_submodule(HEAD)(state)[0], score, rtol=1e-4, atol=1e-5)
 
 
@@ -84,7 +84,7 @@ def test_a_writer_is_trained_on_the_score_behind_the_given_rationale():
 def test_a_reasoner_starts_from_the_weights_of_another_and_is_stored_with_its_own(tmp_path):
     reasoners = PLAN.reasoners(3)
     depth = reasoners[DEPTH_HEAD]
-    assert depth.start == reasoners[ALIGNED] and depth.arm.latent_depth == "head"
+    assert depth.start == reasoners[ALIGNED] and depth.arm.latent_depth == "head" and str(depth) == "depth head, seed 3"
     start, model = depth.start.load(tmp_path), depth.untrained()
     put_weights(model, depth.start.result(tmp_path))
     examples = draw_pairs(4, 0, 3)[0][0].examples
