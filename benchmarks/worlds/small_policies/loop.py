@@ -18,6 +18,7 @@ from ....policy.training.critic import CriticArguments, CriticLearner, Targets, 
 from ....policy.training.forward import CompletionBatch, Reading, at_completions, own_states
 from ....policy.training.replay_buffer import Batch, ReplayBuffer
 from ....policy.types import Cycle, Replay, Rewards, Rollout
+from ....rm.backbones.tokenization import Encoder
 from ....rm.errors import UsageError
 from ....rm.types import Example, Messages
 from .sampling import LONGEST, Completions, sample_completions
@@ -53,6 +54,8 @@ class PolicyLoop:
     """Prompts of a cycle."""
     group: int = 8
     """Completions of a prompt."""
+    variants: int = 1
+    """Number of consecutive prompts that are variants of one, whose completions share a group in equal parts."""
     passes: int = 1
     """Optimizer steps on the completions of a cycle."""
     learning_rate: float = 5e-4
@@ -81,23 +84,25 @@ def train_policy(
     reference: PreTrainedModel | None = None,
     critic: CriticArguments | None = None,
     replay: Replay | None = None,
+    encoder: Encoder | None = None,
 ) -> Iterator[CycleReport]:
     """Train the policy in place and yield before the first cycle and after each, so that the caller can measure it.
 
     Prompts are drawn without replacement, anew when all were drawn. AdamW without weight decay, constant learning
     rate. `reference` is the policy of the KL penalty. A `replay` takes one more optimizer step in each cycle, before
-    those on the new completions, as in `PolicyTrainer`. Raises UsageError for a loss that compares completions, or an
-    entropy bonus, which this loop does not compute.
+    those on the new completions, as in `PolicyTrainer`. `encoder` is by default that of the worlds' policies. Raises
+    UsageError for a loss that compares completions, or an entropy bonus, which this loop does not compute.
     """
     if not isinstance(algorithm.rule, ClipRule | TokenLoss) or algorithm.entropy:
         raise UsageError(
             "the worlds' fast loop trains on clip rules and losses of single tokens without an entropy bonus"
         )
-    trainer = _Trainer(policy, reward, algorithm, loop, reference, critic, replay)
+    trainer = _Trainer(policy, reward, algorithm, loop, reference, critic, replay, encoder)
     yield CycleReport(0, None, {})
-    drawn = _draws(len(prompts), seed)
+    drawn = _draws(len(prompts) // loop.variants, seed)
     for cycle in range(loop.cycles):
-        asked = [prompts[next(drawn)] for _ in range(loop.prompts)]
+        starts = [loop.variants * next(drawn) for _ in range(loop.prompts)]
+        asked = [prompt for start in starts for prompt in prompts[start : start + loop.variants]]
         yield CycleReport(cycle + 1, *trainer.cycle(asked, seed=(seed + 1) * 1_000_003 + cycle))
 
 
@@ -119,7 +124,9 @@ class _Trainer:
         reference: PreTrainedModel | None,
         critic: CriticArguments | None,
         replay: Replay | None,
+        encoder: Encoder | None,
     ):
+        self.encoder = encoder
         self.policy, self.reward, self.algorithm, self.loop, self.reference = policy, reward, algorithm, loop, reference
         self.parameters = [weight for weight in policy.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=loop.learning_rate, weight_decay=0.0, fused=True)
@@ -130,8 +137,9 @@ class _Trainer:
 
     def cycle(self, asked: Sequence[Messages], seed: int) -> tuple[Scored, dict[str, float]]:
         """Sample, rate and train once."""
-        prompts = [prompt for prompt in asked for _ in range(self.loop.group)]
-        completions = sample_completions(self.policy, prompts, seed=seed, longest=self.loop.longest)
+        prompts = [prompt for prompt in asked for _ in range(self.loop.group // self.loop.variants)]
+        longest, encoder = self.loop.longest, self.encoder
+        completions = sample_completions(self.policy, prompts, seed=seed, longest=longest, encoder=encoder)
         rows = completions.rows
         layout = layout_of(rows)
         rollout, reading = self._rollout(completions, layout)

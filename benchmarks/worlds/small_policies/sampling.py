@@ -49,13 +49,15 @@ def sample_completions(
     longest: int = LONGEST,
     temperature: float = 1.0,
     size: int = 1024,
+    encoder: Encoder | None = None,
 ) -> Completions:
     """Sample one completion of every prompt, of at most `longest` tokens, `size` at a time.
 
-    Log-probabilities are those at the temperature.
+    Log-probabilities are those at the temperature. `encoder` is by default that of the worlds' policies.
     """
-    generator, trunk, words = Generator().manual_seed(seed), trunk_of(policy), policy_encoder().tokenizer
-    ids = prompt_ids(prompts)
+    encoder = encoder or policy_encoder()
+    generator, trunk, words = Generator().manual_seed(seed), trunk_of(policy), encoder.tokenizer
+    ids = prompt_ids(prompts, encoder)
     head = policy.lm_head.weight / temperature
     parts = [
         _sampled(trunk, head, ids[start : start + size], longest, words.eos_token_id, generator)
@@ -148,12 +150,10 @@ def _read_prompts(
     return cache[:, :, index], states[index], lengths[index], pad(real, (0, longest), value=True)[index]
 
 
-def prompt_ids(prompts: Sequence[Messages]) -> list[list[int]]:
+def prompt_ids(prompts: Sequence[Messages], encoder: Encoder) -> list[list[int]]:
     """Encode prompts, each distinct one once."""
     names = [repr(prompt) for prompt in prompts]
-    encoded = {
-        name: policy_encoder().encode_prompt(prompt) for name, prompt in dict(zip(names, prompts, strict=True)).items()
-    }
+    encoded = {name: encoder.encode_prompt(prompt) for name, prompt in dict(zip(names, prompts, strict=True)).items()}
     return [encoded[name] for name in names]
 
 

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from ....policy.training.forward import CompletionBatch
+from ....rm.backbones.tokenization import Encoder
 from ....rm.types import Example
 from .sampling import completion_rows, policy_encoder, prompt_ids
 from .trunk import Layout, completion_logits, completion_readings, layout_of
@@ -66,13 +67,14 @@ def train_supervised(
     return history
 
 
-def rows_of_examples(examples: Sequence[Example]) -> CompletionBatch:
+def rows_of_examples(examples: Sequence[Example], encoder: Encoder | None = None) -> CompletionBatch:
     """Encode prompts and completions, which end with the end of text, as right-padded rows."""
-    words = policy_encoder().tokenizer
+    encoder = encoder or policy_encoder()
+    words = encoder.tokenizer
     texts = words([example.completion for example in examples], add_special_tokens=False).input_ids
     tokens = pad_sequence([torch.tensor([*ids, words.eos_token_id]) for ids in texts], batch_first=True)
     response = torch.arange(tokens.shape[1]) < torch.tensor([len(ids) + 1 for ids in texts])[:, None]
-    return completion_rows(prompt_ids([example.prompt for example in examples]), tokens, response)
+    return completion_rows(prompt_ids([example.prompt for example in examples], encoder), tokens, response)
 
 
 @torch.no_grad()

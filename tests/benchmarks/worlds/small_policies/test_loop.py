@@ -24,6 +24,7 @@ from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.ppo import ppo
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.forward import install
+from rewardlab.policy.training.prompt_sampling import spread_over_variants
 from rewardlab.rm.errors import UsageError
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -189,3 +190,20 @@ def test_training_raises_the_gold_reward(policy):
     loop = PolicyLoop(cycles=15, prompts=8, group=8, learning_rate=3e-3, longest=8)
     rewards = [report.metrics["reward"] for report in run(policy, gold, loop)[1:]]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.2
+
+
+def test_variants_of_a_prompt_share_a_group_in_equal_parts(policy):
+    """With prompts 2 k and 2 k + 1 as variants, the groups are those of `spread_over_variants`."""
+    asked = []
+
+    def reward(completions):
+        asked.append([example.prompt for example in completions.examples])
+        return odd(completions)
+
+    loop = replace(LOOP, cycles=1, variants=2)
+    scored = run(policy, reward, loop)[1].scored
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))[:2]
+    rows = [{"prompt": PROMPTS[2 * k], "variants": PROMPTS[2 * k : 2 * k + 2]} for k in order for _ in range(4)]
+    assert asked == [[row["prompt"] for row in spread_over_variants(rows, 4)]]
+    totals, advantages = scored.total.reshape(2, 4), scored.advantage[:, 0].reshape(2, 4)
+    assert torch.allclose(advantages, (4 * totals - totals.sum(1, keepdim=True)) / 3)
