@@ -41,7 +41,10 @@ def text(design: Design, assessments: Mapping[str, Assessment], results: Values,
         "there is less to gain.\n"
         "- Policy training is the loop of the small policies, with the reward, the groups and the formulas of "
         "`rewardlab judge train` but not its trainer.\n"
-        "- The scalar model has the labels alone, the generative judge also the teacher's traces. The rubric has the "
+        "- The learning rate and the batch of policy training were chosen at a trial seed, those of the other training "
+        "were not searched: further supervised training might do better at other settings.\n"
+        "- The scalar model has the labels alone, the generative judge also the teacher's traces. The truth is a sum "
+        "over words, which a scalar model can learn completely here. The rubric has the "
         "true demands, but marks of the judge after SFT instead of a model trained to answer rubrics.",
     ]
     return "\n\n".join(parts) + "\n"
