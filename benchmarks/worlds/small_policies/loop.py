@@ -54,14 +54,14 @@ class PolicyLoop:
     """Prompts of a cycle."""
     group: int = 8
     """Completions of a prompt."""
-    variants: int = 1
-    """Number of consecutive prompts that are variants of one, whose completions share a group in equal parts."""
     passes: int = 1
     """Optimizer steps on the completions of a cycle."""
     learning_rate: float = 5e-4
     longest: int = LONGEST
     """Largest number of tokens of a completion."""
     max_grad_norm: float = 1.0
+    variants: int = 1
+    """Number of consecutive prompts that are variants of one, whose completions share a group in equal parts."""
 
 
 class CycleReport(NamedTuple):
