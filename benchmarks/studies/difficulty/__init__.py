@@ -18,8 +18,8 @@ PILOT = (1000, 1001, 1002, 1003)
 AT_LEAST = 20
 SEEDS: int | None = None
 """Seeds that are run, the first of those planned; None for all. Finished jobs are read from the cache."""
-SECONDS_PER_SEED = 480.0
-"""CPU-seconds of all arms: of ten arms of a pilot seed beside other work, and an estimate of the other two."""
+SECONDS_PER_SEED = 270.0
+"""CPU-seconds of all arms."""
 ALL, HALF = "all prompts", "half of the cycles"
 
 
