@@ -11,7 +11,7 @@ from .._design import Assessment, Design, claims_table, design_markdown
 from .._runs.job_cache import Arrays
 from .bias import bias_tables
 from .prompts import BANDS
-from .runs import GROUPS
+from .runs import GROUPS, named
 
 START = "start policy"
 Values = Mapping[str, Mapping[str, np.ndarray]]
@@ -110,15 +110,18 @@ def _anchor(runs: Sequence[Arrays], cycle: int) -> str:
 def bands_figure(values: Values) -> Figure:
     """Plot the pass rate at the end by band, a panel for each group size, with 95 % intervals over seeds."""
     drawing = Figure(figsize=(9.0, 3.8), layout="constrained")
+    arms = [*next(iter(values.values()))]
+    drawn = [*dict.fromkeys(arm.rsplit(", G = ", 1)[0] for arm in arms)]
     for group, panel in zip(GROUPS, drawing.subplots(1, len(GROUPS), sharey=True), strict=True):
-        ending = f", G = {group}"
-        names = [arm for arm in next(iter(values.values())) if arm.endswith(ending) or arm == START]
-        series = {arm.removesuffix(ending): {band: values[band][arm] for band in BANDS} for arm in names}
-        for index, (name, by_band) in enumerate(series.items()):
-            estimates = [t_interval(by_band[band]) for band in BANDS]
-            positions = np.arange(len(BANDS)) + 0.08 * (index - len(series) / 2)
+        for index, name in enumerate(drawn):
+            arm = name if name == START else named(name, group)
+            if arm not in arms:
+                continue
+            estimates = [t_interval(values[band][arm]) for band in BANDS]
+            positions = np.arange(len(BANDS)) + 0.08 * (index - len(drawn) / 2)
             low, high = ([abs(getattr(e, end) - e.value) for e in estimates] for end in ("low", "high"))
-            panel.errorbar(positions, [e.value for e in estimates], [low, high], fmt="o", ms=3, lw=1, label=name)
+            style = {"fmt": "o", "color": f"C{index}", "ms": 3, "lw": 1}
+            panel.errorbar(positions, [e.value for e in estimates], [low, high], label=name, **style)
         panel.set_xticks(range(len(BANDS)), BANDS, fontsize=8)
         panel.set_title(f"G = {group}", fontsize=9)
         panel.set_xlabel("pass rate of the start policy", fontsize=8)
