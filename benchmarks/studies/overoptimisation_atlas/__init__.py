@@ -21,7 +21,7 @@ from .runs import GRPO, METHODS, PESSIMISTIC, AtlasRun, ensemble
 PILOT_SEEDS = (1000, 1001)
 SEEDS = 4
 """Seeds that are run, the first of those planned; finished jobs are read from the cache."""
-SECONDS = 900.0
+SECONDS = 1350.0
 """CPU-seconds of a seed."""
 MOST = 64
 """Largest n of best-of-n."""
