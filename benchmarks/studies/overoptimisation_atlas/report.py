@@ -49,10 +49,10 @@ def atlas_figure(records: Records, accuracies: Accuracies) -> Figure:
     last = drawing.axes[-1]
     for control, dash in ((GOLD, "-"), (RANDOM, ":")):
         _draw_level(last, [record for record in records[control]], {"linestyle": dash, "color": "#444444"})
-    last.set_title(f"GRPO, controls: {GOLD} (solid), {RANDOM} (dotted)", fontsize=8)
+    last.set_title(f"GRPO: {GOLD} (solid), {RANDOM} (dotted)", fontsize=8)
     drawing.supxlabel("KL from the start policy, nats a completion", fontsize=9)
     drawing.supylabel(f"gold: gain in {UNITS}", fontsize=9)
-    drawing.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    drawing.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     return drawing
 
 
@@ -69,9 +69,9 @@ def _draw_level(panel: Axes, records: Sequence[Record], style: dict[str, str]) -
         panel.plot(GRID[top], matched.gold[top].value, "o", color=line["color"], markersize=5)
     panel.axhline(0, color="#444444", linewidth=0.6)
     panel.set_xlim(0, GRID[-1])
-    panel.set_ylim(-1.5, 3.0)
+    panel.set_ylim(-1.5, 2.0)
     panel.set_xscale("function", functions=(np.sqrt, np.square))
-    panel.set_xticks([0, 0.5, 2, 4, 6, 8, 10, 12])
+    panel.set_xticks([0, 0.5, 2, 4, 6, 8, 12])
     panel.tick_params(labelsize=8)
     return lines
 
