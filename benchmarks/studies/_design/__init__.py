@@ -3,6 +3,7 @@
 from .assessment import Assessment, assess, assess_samples, assessment_facts, claims_figure, claims_table, study_facts
 from .claims import Claim, paired_differences, read_claims
 from .design import BUDGET, COMPLETIONS, Design, Pilot, design_markdown, plan_seeds
+from .pilot_first import run_pilot_first
 
 __all__ = [
     "BUDGET",
@@ -20,5 +21,6 @@ __all__ = [
     "paired_differences",
     "plan_seeds",
     "read_claims",
+    "run_pilot_first",
     "study_facts",
 ]

@@ -1,13 +1,12 @@
 """Generative judges: what the verdict reward adds to training on traces, in a world of demands with known truth."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ...types import Log, Study
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
+from .._design import claims_figure, run_pilot_first, study_facts
 from .._runs.job_cache import run_jobs
 from .arms import ARMS, CURVE, TRACED, Arm, Supervised
 from .measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT
@@ -35,6 +34,11 @@ class Plan:
     scalar_steps: int = 800
     tested: int = 2048
 
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return 2 * self.tested
+
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
@@ -55,27 +59,23 @@ def generative(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    claims = read_claims("generative")
-    if rows is not None:
-        plan = Plan.short(seed, rows)
-        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, 2 * plan.tested, SECONDS)
-    else:
-        pilot = Plan(PILOT_SEEDS)
-        run_plan(pilot, cache, workers, log)
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, _by_metric(values(pilot, cache))),
-            pilot_seeds=PILOT_SEEDS,
-            seconds_per_seed=SECONDS,
-            completions=2 * pilot.tested,
-            first_seed=seed,
-            at_least=SEEDS,
-        )
-        plan = Plan(design.seeds)
-    run_plan(plan, cache, workers, log)
-    results = values(plan, cache)
-    metrics = _by_metric(results)
-    assessments = assess(design, paired_differences(claims, metrics))
+
+    def measure(plan: Plan) -> Values:
+        run_plan(plan, cache, workers, log)
+        return values(plan, cache)
+
+    outcome = run_pilot_first(
+        "generative",
+        Plan,
+        measure,
+        METRICS,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        at_least=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    design, plan, results, metrics, assessments = outcome
     figures = {"effects": claims_figure(assessments), "curves": curves_figure(curves(plan, cache))}
     facts = study_facts(design, assessments, metrics)
     return Study(text(design, assessments, results, plan.pairs), [], figures, {}, facts)
@@ -101,7 +101,3 @@ def curves(plan: Plan, cache: Path) -> dict[str, np.ndarray]:
     """Return the mean rewards [S, T] of all cycles by arm of policy training."""
     stored = {arm: [plan.arms(seed)[arm].result(cache) for seed in plan.seeds] for arm in ARMS}
     return {arm: np.stack([row[CURVE] for row in rows]) for arm, rows in stored.items() if CURVE in rows[0]}
-
-
-def _by_metric(results: Values) -> Mapping[str, Mapping[str, np.ndarray]]:
-    return {metric: results[name] for name, metric in METRICS.items()}

@@ -1,13 +1,12 @@
 """Latent reasoning reward models beside immediate and written reasoning, on chains of arithmetic: accuracy and time."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ...types import Log, Study
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
+from .._design import claims_figure, run_pilot_first, study_facts
 from .._runs.job_cache import run_jobs
 from .reasoners import ACCURACY, ARMS, MILLISECONDS, SECONDS, STEPS, UPDATES, Reasoner, Timing
 from .report import Values, text
@@ -31,6 +30,11 @@ class Plan:
     tested: int = 2250
     repeats: int = 25
 
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return 2 * self.tested
+
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
@@ -53,27 +57,23 @@ def latent(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    claims = read_claims("latent")
-    if rows is not None:
-        plan = Plan.short(seed, rows)
-        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, 2 * plan.tested, SECONDS_OF_A_SEED)
-    else:
-        pilot = Plan(PILOT_SEEDS)
-        run_plan(pilot, cache, workers, log)
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, _by_metric(values(pilot, cache))),
-            pilot_seeds=PILOT_SEEDS,
-            seconds_per_seed=SECONDS_OF_A_SEED,
-            completions=2 * pilot.tested,
-            first_seed=seed,
-            at_least=SEEDS,
-        )
-        plan = Plan(design.seeds)
-    run_plan(plan, cache, workers, log)
-    results = values(plan, cache)
-    metrics = _by_metric(results)
-    assessments = assess(design, paired_differences(claims, metrics))
+
+    def measure(plan: Plan) -> Values:
+        run_plan(plan, cache, workers, log)
+        return values(plan, cache)
+
+    outcome = run_pilot_first(
+        "latent",
+        Plan,
+        measure,
+        METRICS,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS_OF_A_SEED,
+        at_least=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    design, _, results, metrics, assessments = outcome
     facts = study_facts(design, assessments, metrics)
     facts |= {MILLISECONDS: {arm: by_seed.tolist() for arm, by_seed in results[MILLISECONDS].items()}}
     return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
@@ -97,7 +97,3 @@ def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
         for name in (ACCURACY, STEPS, SECONDS, UPDATES)
     }
     return results | {MILLISECONDS: dict(zip(ARMS, times, strict=True))}
-
-
-def _by_metric(results: Values) -> Mapping[str, Mapping[str, np.ndarray]]:
-    return {metric: results[name] for name, metric in METRICS.items()}

@@ -1,13 +1,12 @@
 """Process reward models: what labels of steps are worth beside labels of final answers, on chains of arithmetic."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ...types import Log, Study
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
+from .._design import claims_figure, run_pilot_first, study_facts
 from .._runs.job_cache import run_jobs
 from .report import Values, text
 from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Backbone, Verifier
@@ -34,6 +33,11 @@ class Plan:
     read: int = 600
     """Number of solutions and of optimizer steps of the backbones."""
 
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return 16 * self.problems
+
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
@@ -56,27 +60,23 @@ def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = 
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    claims = read_claims("process")
-    if rows is not None:
-        plan = Plan.short(seed, rows)
-        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, plan.problems * 16, SECONDS)
-    else:
-        pilot = Plan(PILOT_SEEDS)
-        run_plan(pilot, cache, workers, log)
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, _by_metric(values(pilot, cache))),
-            pilot_seeds=PILOT_SEEDS,
-            seconds_per_seed=SECONDS,
-            completions=pilot.problems * 16,
-            first_seed=seed,
-            at_least=SEEDS,
-        )
-        plan = Plan(design.seeds)
-    run_plan(plan, cache, workers, log)
-    results = values(plan, cache)
-    metrics = _by_metric(results)
-    assessments = assess(design, paired_differences(claims, metrics))
+
+    def measure(plan: Plan) -> Values:
+        run_plan(plan, cache, workers, log)
+        return values(plan, cache)
+
+    outcome = run_pilot_first(
+        "process",
+        Plan,
+        measure,
+        METRICS,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        at_least=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    design, _, results, metrics, assessments = outcome
     facts = study_facts(design, assessments, metrics)
     return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
 
@@ -95,7 +95,3 @@ def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
     }
     names = (F1, BEST, THRESHOLD, LABELS, SOLUTIONS)
     return {name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()} for name in names}
-
-
-def _by_metric(results: Values) -> Mapping[str, Mapping[str, np.ndarray]]:
-    return {metric: results[name] for name, metric in METRICS.items()}
