@@ -1,45 +1,55 @@
-"""No lost answers, and no event that overtakes another one.
+"""No lost answers, and no event or answer that overtakes another one.
 
 Gradio's page asks for an event (`/queue/join`) and reads all answers from one stream (`/queue/data`), which the server
 ends when no event is left. An event that is asked for at that moment gets a stream of its own, unless the page learns
 that the event was accepted before it reads that the stream has ended: then it waits for ever. Two events that follow
 each other closely are asked for at once, and the later one may arrive first: the page then ends with the answer to the
-earlier one.
+earlier one. So it does when messages about the later event arrive before the page learns that it was accepted: it
+handles those at once, and messages about other events in a task of their own.
 """
 
 HEAD = """<script>{
     const ask = window.fetch, told = new Set(), held = new Map();  // ids in the stream; id -> lets its event begin
-    let current = null;
+    let current = null, sent = Promise.resolve();
+    const begin = id => {
+        held.get(id)?.();
+        held.delete(id);
+    };
     const ended = request => {
         if (current !== request) return;
         current = null;
-        held.forEach(begin => begin());
-        held.clear();
+        [...held.keys()].forEach(begin);
     };
     const stream = async request => {
         current = request;
         request.signal.addEventListener("abort", () => ended(request));  // the page has read the end
         const response = await ask(request).catch(error => {ended(request); throw error});
         const decoder = new TextDecoder();
-        let text = "";
-        const watched = new TransformStream({transform: (chunk, out) => {
-            out.enqueue(chunk);
+        let text = "", last = false;
+        const watched = new TransformStream({transform: async (chunk, out) => {
             text += decoder.decode(chunk, {stream: true});
-            for (const [, id] of text.matchAll(/"event_id":"(\\w+)"/g)) {
-                told.add(id);
-                held.get(id)?.();
-                held.delete(id);
-            }
+            const fresh = [...text.matchAll(/"event_id":"(\\w+)"/g)].map(([, id]) => id).filter(id => !told.has(id));
+            last ||= text.includes('"msg":"close_stream"');
             text = text.slice(-100);
+            fresh.forEach(id => told.add(id));
+            if (fresh.length) await sent;
+            fresh.forEach(begin);
+            if (fresh.length) await new Promise(begun => setTimeout(begun));
+            out.enqueue(chunk);
         }});
-        response.body.pipeTo(watched.writable).catch(() => {}).then(() => ended(request));
+        const broken = () => last || ended(request);
+        response.body.pipeTo(watched.writable).catch(() => {}).then(broken);
         return new Response(watched.readable, response);
     };
-    let sent = Promise.resolve();
+    const accepted = async (...call) => {
+        const response = await ask(...call), answer = await response.clone().json().catch(() => ({}));
+        if (answer.event_id) response.json = async () => answer;  // the page has it in the same task
+        return [response, answer.event_id];
+    };
     const join = async (...call) => {
-        const accepted = sent.then(() => ask(...call));
-        sent = accepted.catch(() => {});
-        const response = await accepted, {event_id: id} = await response.clone().json().catch(() => ({}));
+        const asked = sent.then(() => accepted(...call));
+        sent = asked.catch(() => {});
+        const [response, id] = await asked;
         if (id && current && !told.has(id)) await new Promise(begin => held.set(id, begin));
         return response;
     };
@@ -51,5 +61,6 @@ HEAD = """<script>{
 }</script>"""
 """HTML: an event is asked for once the one before it was accepted.
 
-It begins when the stream has a message about it, or when the page has read the stream's end.
+It begins when the stream has a message about it, which the page reads after that, or when the page has read the
+stream's end.
 """

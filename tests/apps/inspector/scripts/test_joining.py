@@ -35,6 +35,28 @@ SLOW = """{
     };
 }"""
 """The first event is on its way for longer than the next one."""
+TOGETHER = """{
+    const ask = window.fetch, decoder = new TextDecoder();
+    let kept = "";
+    const transform = (chunk, out) => {
+        kept += decoder.decode(chunk, {stream: true});
+        const first = kept.indexOf("process_completed"), second = kept.indexOf("process_completed", first + 1);
+        const passed = first < 0 || second >= 0 ? kept.length : kept.lastIndexOf("data:", first);
+        out.enqueue(new TextEncoder().encode(kept.slice(0, passed)));
+        kept = kept.slice(passed);
+    };
+    window.fetch = async (...call) => {
+        const name = String(call[0].url ?? call[0]), response = await ask(...call);
+        if (!name.includes("/queue/data")) return response;
+        return new Response(response.body.pipeThrough(new TransformStream({transform})), response);
+    };
+    window.shown = [];
+    new MutationObserver(() => "ab".split("").forEach(name => {
+        const there = document.getElementById(`said-${name}`)?.textContent.includes("is done");
+        if (there && !window.shown.includes(name)) window.shown.push(name);
+    })).observe(document, {childList: true, characterData: true, subtree: true});
+}"""
+"""The page learns of the second event when both answers arrive."""
 ASK = "() => {window.ending = () => {window.ending = null; document.querySelector('#b').click()}}"
 
 
@@ -85,4 +107,16 @@ def test_events_are_handled_in_the_order_in_which_they_were_asked_for(browser, a
     page.locator("#said-b", has_text="b is done").wait_for()
     page.locator("#said-a", has_text="a is done").wait_for()
     assert done == ["a", "b"]
+    page.close()
+
+
+def test_answers_are_shown_in_the_order_in_which_they_arrive(browser, address):
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.add_init_script(TOGETHER)
+    page.goto(address)
+    page.locator("#b").wait_for()
+    page.evaluate("['a', 'b'].forEach(name => document.getElementById(name).click())")
+    page.wait_for_function("window.shown.length === 2")
+    assert page.evaluate("window.shown") == ["a", "b"]
     page.close()
