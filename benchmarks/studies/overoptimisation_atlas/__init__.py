@@ -19,8 +19,8 @@ from .report import atlas_figure, peaks_figure, text
 from .runs import GRPO, METHODS, PESSIMISTIC, AtlasRun, ensemble
 
 PILOT_SEEDS = (1000, 1001)
-SEEDS = 4
-"""Seeds that are run, the first of those planned; finished jobs are read from the cache."""
+LOOKS = (0.4, 1.0)
+"""Fractions of the seeds after which the claims were tested."""
 SECONDS = 1350.0
 """CPU-seconds of a seed."""
 MOST = 64
@@ -123,8 +123,9 @@ def overoptimisation_atlas(
             seconds_per_seed=SECONDS,
             completions=4 * pilot.asked,
             first_seed=seed,
+            looks=LOOKS,
             family="primary",
-        ).first(SEEDS)
+        )
         plan = Plan(design.seeds)
     log("counted seeds")
     run_plan(plan, cache, workers, log)
