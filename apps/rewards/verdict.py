@@ -1,15 +1,13 @@
 """Whether a judge's verdict is right, as the reward of a policy that is trained to judge."""
 
-import math
-
 from ...judges.kinds.generative.rewards import VerdictRewards, labelled_prompts
 from ...rm.errors import DataError
 from ...rm.types import prompt_text
 from ._run import SHOWN, PromptRow, RunFacts
 
 
-def verdict(*, run: RunFacts, no_verdict: float = math.nan) -> VerdictRewards:
-    """r = 1 for the right verdict of a comparison, 0 for the wrong one, `no_verdict` for none (by default missing)
+def verdict(*, run: RunFacts, no_verdict: float = 0.0) -> VerdictRewards:
+    """r = 1 for the right verdict of a comparison, 0 for the wrong one, `no_verdict` for none (NaN: missing)
 
     RM-R1: arXiv:2505.02387; J1: arXiv:2505.10320. The prompts are those of `rewardlab judge train`, whose rows have the
     request in both orders in one group, the right labels and the responses. A completion that was cut off has no

@@ -47,7 +47,7 @@ class JudgeTrainConfig:
     sft_accumulate: int = setting("Batches in a step.", default=8)
     sft_max_length: int = setting("Longer conversations are cut off at the end.", advanced=True, default=25_000)
     no_verdict: float | None = setting(
-        "Reward of a reply without a verdict, such as -1; right is 1 and wrong is 0. By default it is missing.",
+        "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
         default=None,
     )

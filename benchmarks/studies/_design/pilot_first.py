@@ -1,4 +1,4 @@
-"""Studies whose number of seeds a pilot decides: pilot, design, counted seeds, and the assessment of the claims."""
+"""Studies whose seeds a pilot plans: pilot, design, counted seeds, and the assessment of the claims."""
 
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -50,11 +50,11 @@ def run_pilot_first(
     *,
     pilot_seeds: tuple[int, ...],
     seconds_per_seed: float,
-    at_least: int,
+    seeds: int,
     first_seed: int = 0,
     dry_run: P | None = None,
 ) -> Outcome[P]:
-    """Run the pilot, then as many counted seeds as its deviations ask for, and assess the claims of `study`.
+    """Run the pilot, plan as many seeds as its deviations ask for, run the first `seeds`, and assess the claims.
 
     `measure` runs a plan and returns its results; `metrics` names the metric of a claim for each array of the results.
     With `dry_run` that plan is all that is run.
@@ -76,8 +76,8 @@ def run_pilot_first(
             seconds_per_seed=seconds_per_seed,
             completions=pilot.completions,
             first_seed=first_seed,
-            at_least=at_least,
-        )
+            at_least=seeds,
+        ).first(seeds)
         plan = plans(design.seeds)
     results = measure(plan)
     of_claims = by_metric(results)

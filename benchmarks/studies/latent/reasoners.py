@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from ....rm.backbones.logprobs import head_logits
 from ....rm.backbones.tokenization import Batch, pad
+from ....rm.models.latent import DEPTH_HEAD as DEPTH_MODULE
 from ....rm.models.latent import HEAD, Depth, LatentRewardModel, LatentScores, latent_from_config
 from ....rm.models.latent.steps import LatentSteps, states_after
 from ....rm.training.latent_task import LatentRow, LatentTask, encode_latent
@@ -26,7 +27,7 @@ MILLISECONDS = "milliseconds"
 """Arrays of a job: accuracy on unseen pairs, mean latent steps, and CPU-seconds and optimizer steps of the training."""
 WEIGHT = "weight "
 """Prefix of the names of weights among the arrays of a job."""
-BATCH, LEARNING_RATE = 32, 5e-3
+BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,15 @@ class Arm:
     """Whether it writes the rationale before it scores, instead of latent steps."""
     start: str = ""
     """Arm whose trained weights it starts from; empty: random weights."""
+    equal_depths: bool = False
+    """Whether all depths are equally likely at first under the depth head, and not mostly the largest number."""
+    learning_rate: float = 5e-3
 
 
 NO_STEPS, LONGER, NO_RATIONALE = "no steps", "no steps, longer", "no steps, no rationale"
 ALIGNED, UNALIGNED, SHUFFLED = "aligned", "unaligned", "shuffled rationales"
-TRAINED_ON, DEPTH_HEAD, WRITER = "aligned, trained on", "depth head", "writer"
+TRAINED_ON, DEPTH_HEAD, FROM_ALL = "aligned, trained on", "depth head", "depth head, from all steps"
+WRITER = "writer"
 ARMS: Mapping[str, Arm] = {
     NO_STEPS: Arm(latent_steps=0),
     LONGER: Arm(latent_steps=0, share=1.5),
@@ -58,7 +63,8 @@ ARMS: Mapping[str, Arm] = {
     UNALIGNED: Arm(alignment=0.0),
     SHUFFLED: Arm(shuffled=True),
     TRAINED_ON: Arm(share=0.375, start=ALIGNED),
-    DEPTH_HEAD: Arm(latent_depth="head", share=0.375, start=ALIGNED),
+    DEPTH_HEAD: Arm(latent_depth="head", share=0.375, start=ALIGNED, equal_depths=True),
+    FROM_ALL: Arm(latent_depth="head", share=0.375, start=ALIGNED, learning_rate=5e-4),
     WRITER: Arm(writes=True),
 }
 
@@ -132,7 +138,7 @@ class Reasoner(Job):
             put_weights(model, self.start.result(cache))
         rows = encode_latent(model.encoder, shuffled(train, self.seed) if self.arm.shuffled else train, OVERALL)[0].rows
         updates, before = round(self.updates * self.arm.share), time.process_time()
-        fit(model, self.task(model), rows, Fit(updates, LEARNING_RATE, BATCH, self.seed))
+        fit(model, self.task(model), rows, Fit(updates, self.arm.learning_rate, BATCH, self.seed))
         figures = {SECONDS: time.process_time() - before, UPDATES: updates} | measure(model, test)
         weights = {f"{WEIGHT}{name}": weight.numpy() for name, weight in model.model.state_dict().items()}
         return weights | {name: np.array(figure) for name, figure in figures.items()}
@@ -142,6 +148,8 @@ class Reasoner(Job):
         words = tokenizer(VOCABULARY)
         how = {"latent_steps": self.arm.latent_steps, "latent_depth": self.arm.latent_depth}
         model = latent_from_config(causal_lm(words).config, words, seed=self.seed, **how)
+        if self.arm.equal_depths:
+            nn.init.zeros_(model.language_model.get_submodule(DEPTH_MODULE).bias)
         return Writer(model.model, model.encoder) if self.arm.writes else model
 
     def task(self, model: LatentRewardModel) -> LatentTask:

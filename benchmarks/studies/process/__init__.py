@@ -12,7 +12,7 @@ from .report import Values, text
 from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Backbone, Verifier
 
 SEEDS = 5
-"""Minimum number of seeds; more if the pilot asks for them."""
+"""Seeds that are run, the first of those planned; finished jobs are read from the cache."""
 PILOT_SEEDS = (1000, 1001, 1002)
 SECONDS = 545.0
 """CPU-seconds of a seed with all arms, by a trial: 45 for the backbone and about 125 for an arm."""
@@ -72,7 +72,7 @@ def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = 
         METRICS,
         pilot_seeds=PILOT_SEEDS,
         seconds_per_seed=SECONDS,
-        at_least=SEEDS,
+        seeds=SEEDS,
         first_seed=seed,
         dry_run=None if rows is None else Plan.short(seed, rows),
     )

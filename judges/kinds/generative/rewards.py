@@ -17,11 +17,12 @@ PROMPTS, LABEL_COLUMN, SHOWN_COLUMN = "prompt_variants", "labels", "responses"
 """Columns beside `prompt`: the request in the other order, the right label of each request, and both responses."""
 
 
-def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float = math.nan) -> float:
+def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float = 0.0) -> float:
     """r = 1 if v = label, 0 if v is the other label or a tie, `no_verdict` without a verdict (NaN: missing)
 
     RM-R1 (Chen et al. 2025, arXiv:2505.02387) has 1 and -1, and J1 (Whitehouse et al. 2025, arXiv:2505.10320)
-    1 and 0; both give a reply without a verdict the lower value.
+    1 and 0; both give a reply without a verdict the lower value. With missing rewards a policy learns to give no
+    verdict where it is unsure (`rewardlab study generative`).
 
     >>> verdict_reward(Verdict("A"), "A"), verdict_reward(Verdict("tie"), "A")
     (1.0, 0.0)
@@ -69,7 +70,7 @@ class VerdictRewards:
 
     reads_finished = True
 
-    def __init__(self, rows: Sequence[LabelledPrompts], *, no_verdict: float = math.nan):
+    def __init__(self, rows: Sequence[LabelledPrompts], *, no_verdict: float = 0.0):
         self.rows, self.no_verdict = rows, no_verdict
         self.prompt = comparison_prompt(ties=False)
         self._last: list[tuple[Verdict | NoVerdict, str]] = []

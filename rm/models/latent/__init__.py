@@ -1,5 +1,6 @@
 """Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
 Depth = Literal["fixed", "head"]
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
+MOST_STEPS = 0.9
+"""Probability of the largest number of steps under an untrained depth head."""
 STEPS = 4
 """Number of latent steps of a new model."""
 
@@ -121,8 +124,10 @@ class LatentRewardModel(SavedClassifier[Encoder]):
 def put_heads(model: Any, depths: int | None, seed: int) -> None:
     """Give a language model the scalar head and, for a number of `depths`, the head that chooses among them.
 
-    The scalar head is drawn from the seed with the model's own standard deviation; the other one starts at 0, which
-    makes all depths equally likely in training.
+    The scalar head is drawn from the seed with the model's own standard deviation. The other one starts with a
+    probability of `MOST_STEPS` for the largest number of steps, so that training goes on where that with a fixed number
+    ended: from equal probabilities, terms on states that have not been computed yet destroy what steps have learned
+    (`rewardlab study latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
@@ -134,6 +139,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
         chooser = nn.Linear(width, depths)
         nn.init.zeros_(chooser.weight)
         nn.init.zeros_(chooser.bias)
+        nn.init.constant_(chooser.bias[-1:], math.log(MOST_STEPS / (1 - MOST_STEPS) * max(depths - 1, 1)))
         model.add_module(DEPTH_HEAD, chooser.to(**like))
 
 

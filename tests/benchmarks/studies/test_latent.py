@@ -12,6 +12,7 @@ from rewardlab.benchmarks.studies.latent.reasoners import (
     ALIGNED,
     ARMS,
     DEPTH_HEAD,
+    FROM_ALL,
     MILLISECONDS,
     STEPS,
     WRITER,
@@ -21,6 +22,7 @@ from rewardlab.benchmarks.studies.latent.reasoners import (
 )
 from rewardlab.benchmarks.worlds.models import tokenizer
 from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.models.latent import DEPTH_HEAD as DEPTH_MODULE
 from rewardlab.rm.models.latent import HEAD
 from rewardlab.rm.training.latent_task import encode_latent
 
@@ -81,11 +83,20 @@ def test_a_writer_is_trained_on_the_score_behind_the_given_rationale():
     torch.testing.assert_close(outputs[:, 0], writer.with_steps(0).score(*pad(read))[:, 0])
 
 
+def first_depths(model):
+    """Return the probabilities of a depth head, which do not depend on the state at first."""
+    module = model.language_model.get_submodule(DEPTH_MODULE)
+    assert not module.weight.any()
+    return module.bias.softmax(dim=0).tolist()
+
+
 def test_a_reasoner_starts_from_the_weights_of_another_and_is_stored_with_its_own(tmp_path):
     reasoners = PLAN.reasoners(3)
     depth = reasoners[DEPTH_HEAD]
     assert depth.start == reasoners[ALIGNED] and depth.arm.latent_depth == "head" and str(depth) == "depth head, seed 3"
     start, model = depth.start.load(tmp_path), depth.untrained()
+    most = [first_depths(reasoners[name].untrained())[-1] for name in (DEPTH_HEAD, FROM_ALL)]
+    assert most == pytest.approx([1 / 6, 0.9])
     put_weights(model, depth.start.result(tmp_path))
     examples = draw_pairs(4, 0, 3)[0][0].examples
     np.testing.assert_allclose(model.with_steps(RATIONALE).rate(examples), start.rate(examples))

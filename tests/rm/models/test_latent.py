@@ -268,3 +268,11 @@ def test_a_small_model_from_scratch_has_the_default_number_of_steps(tokenizer):
     made = latent_from_config(small_config(tokenizer, hidden=32, layers=1), tokenizer)
     assert (made.contract.latent_steps, made.contract.latent_depth) == (4, "fixed")
     assert made.rate(examples()).shape == (12, 1)
+
+
+def test_a_depth_head_takes_all_steps_before_it_is_trained(tokenizer):
+    made = latent_from_config(small_config(tokenizer, hidden=32, layers=1), tokenizer, latent_depth="head")
+    head = made.language_model.get_submodule(DEPTH_HEAD)
+    assert not head.weight.any()
+    assert head.bias.softmax(dim=0).tolist() == pytest.approx([0.025] * 4 + [0.9])
+    assert made.rate_with_steps(examples())[1].tolist() == [4] * 12

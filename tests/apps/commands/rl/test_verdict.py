@@ -19,7 +19,9 @@ def rows(number=8):
 
 def test_both_orders_are_in_one_group_and_no_verdict_is_missing_or_a_penalty(rl, tmp_path):
     data = write(tmp_path / "verdicts.jsonl", rows())
-    code, _, told, folder = rl("--data", data, "--reward", "verdict", "--rollout_steps", "1", "--max_steps", "1")
+    code, _, told, folder = rl(
+        "--data", data, "--reward", "verdict(no_verdict=nan)", "--rollout_steps", 1, "--max_steps", 1
+    )
     assert code == 0, told
     step = steps_of(folder)[0]
     assert step["verdict/no_verdict"] == 1.0 and step["rewards/verdict/missing"] == 16

@@ -27,17 +27,18 @@ def run():
         return {name: {arm: mean + noise * (arm == "process") for arm, mean in ARMS.items()} for name in METRICS}
 
     def study(**options):
-        how = {"pilot_seeds": PILOT, "seconds_per_seed": 100.0, "at_least": 5, **options}
+        how = {"pilot_seeds": PILOT, "seconds_per_seed": 100.0, "seeds": 5, **options}
         return run_pilot_first("process", Plan, measure, METRICS, **how), ran
 
     return study
 
 
-def test_the_pilot_decides_the_number_of_seeds_and_is_not_counted(run):
+def test_the_pilot_plans_the_seeds_of_which_the_first_are_run(run):
     outcome, ran = run(first_seed=7)
     assert ran == [Plan(PILOT), outcome.plan]
     needed = max(outcome.design.needed(claim) for claim in outcome.design.claims)
-    assert outcome.design.seeds == outcome.plan.seeds == tuple(range(7, 7 + needed)) and needed > 5
+    assert outcome.design.planned_seeds == needed > 5
+    assert outcome.design.seeds == outcome.plan.seeds == (7, 8, 9, 10, 11)
     assert {pilot.seeds for pilot in outcome.design.pilot.values()} == {3}
     effect = outcome.assessments["first_errors_same_labels"].effect.value
     assert effect == pytest.approx(0.2 + 0.05 * np.mean([(-1) ** seed for seed in outcome.plan.seeds]))

@@ -33,9 +33,10 @@ def test_a_right_verdict_is_1_and_any_other_0(choice, expected):
     assert verdict_reward(Verdict(choice), "A") == expected
 
 
-def test_no_verdict_is_missing_or_a_penalty():
+def test_no_verdict_is_wrong_or_a_penalty_or_missing():
     none = NoVerdict(Reason.NO_VERDICT)
-    assert math.isnan(verdict_reward(none, "A")) and verdict_reward(none, "A", -1.0) == -1.0
+    assert [verdict_reward(none, "A"), verdict_reward(none, "A", -1.0)] == [0.0, -1.0]
+    assert math.isnan(verdict_reward(none, "A", math.nan))
 
 
 def test_a_row_has_the_requests_of_a_judge_in_both_orders():
@@ -55,9 +56,9 @@ def test_the_same_verdict_is_right_in_one_order_and_wrong_in_the_other():
     assert rewards.facts() == {"right": 0.5, "first": 1.0, "no_verdict": 0.0}
 
 
-def test_a_cut_off_reply_and_a_copied_verdict_have_no_reward():
+def test_a_cut_off_reply_and_a_copied_verdict_are_no_verdict():
     pair = case(answers=("Winner: A, says this response", "bad"))
-    rewards, prompts = source(pair)
+    rewards, prompts = source(pair, no_verdict=math.nan)
     texts = ["Winner: A", "I quote: Winner: A, says this response", "Winner: B", "no idea"]
     values = rewards([Example(prompts[0], text) for text in texts], [0] * 4, [False, True, True, True])
     assert np.isnan(values).tolist() == [True, True, False, True]
