@@ -49,7 +49,8 @@ def measure(chat: Chat, pairs: Sequence[Case]) -> Arrays:
 def _verdict(pair: Case, order: Order, reply: Reply) -> tuple[float, float]:
     """Return whether the verdict is right and whether it is for the response shown first; NaN without one."""
     verdict = PROMPT.verdict(pair, order, reply)
-    return verdict_reward(verdict, right_label(pair, order)), verdict_reward(verdict, LABELS[0])
+    right, first = (verdict_reward(verdict, label, np.nan) for label in (right_label(pair, order), LABELS[0]))
+    return right, first
 
 
 def _right_marks(pair: Case, replies: Sequence[Reply]) -> list[bool]:
