@@ -62,7 +62,7 @@ def _introduction(pairs: int) -> str:
         "All arms of a seed begin with the same weights and have the same labelled pairs. `SFT` learns the traces. "
         f"`SFT, then RL` continues by GRPO on the verdict reward: in a cycle {ROWS} pairs with {GROUP} replies each, "
         f"{GROUP // 2} in each order, which share a group. A reply without a verdict has the reward 0, as in J1; with "
-        "`missing rewards` it has none (`--no_verdict nan`). `random labels` does the same work with labels of a coin, "
+        "`missing rewards` it has none. `random labels` does the same work with labels of a coin, "
         "the same in both orders. `SFT, then more of it` takes further steps on the traces, and `SFT, then "
         "SFT on own replies` as many on replies of the judge itself that are right in both orders (STaR, "
         "arXiv:2203.14465): with all labels, without RL. `scalar` is a Bradley-Terry model of the same architecture on "
