@@ -37,8 +37,8 @@ HEAD = """<script>{
             if (fresh.length) await new Promise(begun => setTimeout(begun));
             out.enqueue(chunk);
         }});
-        const broken = () => last || ended(request);
-        response.body.pipeTo(watched.writable).catch(() => {}).then(broken);
+        const over = () => setTimeout(() => ended(request), last ? 1000 : 0);  // the page has read the end by then
+        response.body.pipeTo(watched.writable).catch(() => {}).then(over);
         return new Response(watched.readable, response);
     };
     const accepted = async (...call) => {
