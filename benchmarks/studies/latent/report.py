@@ -34,9 +34,9 @@ def text(design: Design, assessments: Mapping[str, Assessment], results: Values)
         "- A toy: models of 100,000 weights, trained from random weights on the results of every step. A pretrained "
         "language model can compute before it is trained here, and its rationales are longer.\n"
         f"- All problems have {OPERATIONS_OF_A_PROBLEM} operations: a depth head has little to adapt to.\n"
-        "- Why the depth head loses what the steps have learned was only tried, after the counted runs. With all steps at "
-        "first and the old learning rate accuracy was 0.48 to 0.52 (three seeds of the pilot), with equal probabilities "
-        "and the lower rate 0.49 (one seed), with both changes 0.98 (the same seed).\n"
+        "- Why the depth head loses what the steps have learned was only tried, after the counted runs. With all steps "
+        "at first and the old learning rate accuracy was 0.48 to 0.52 (three seeds of the pilot), with equal "
+        "probabilities and the lower rate 0.49 (one seed), with both changes 0.98 (the same seed).\n"
         f"- The writer writes {RATIONALE} tokens, as many as there are latent steps, and no token that ends the "
         "rationale. Real rationales have many more tokens than steps; the time that is saved then is not measured.\n"
         "- At this size most of the time is that of launching operations, not of arithmetic.",
