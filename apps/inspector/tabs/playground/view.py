@@ -28,6 +28,8 @@ SECONDS = 0.2  # between two looks at answers that are being written
 class Decoded(NamedTuple):
     """What was decoded last, and what was measured of it."""
 
+    prompt: str
+    status: str
     answers: list[guided.ShownCompletion]
     measured: dict[str, list[float]]
 
@@ -90,6 +92,10 @@ def _decode(site: Site) -> None:
     ) -> Iterator[list[Any]]:
         return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
 
+    def measure(asked: str, decoded: Decoded | None) -> Any:
+        new = decoded and len(decoded.answers) > 1 and not decoded.measured and not asks.ended(asked)()
+        return _measured(site, decoded) if new else gr.skip()
+
     moved = [slider.change for slider in sliders]  # one event, so that the last answer is that of the last values
     if moved:  # as they come, because Gradio 6.31 fails on a field that is empty for a moment
         options = QUIET | {"trigger_mode": "always_last", "preprocess": False}
@@ -102,7 +108,9 @@ def _decode(site: Site) -> None:
         (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
     ):
         begun = pressed.click(asks.begin, None, asked, trigger_mode="multiple", **QUIET)
-        begun.then(streamed(function), [asked, *inputs], list(result), trigger_mode="multiple", **SLOW)
+        written = begun.then(streamed(function), [asked, *inputs], list(result), trigger_mode="multiple", **SLOW)
+        drawn = [result.decoded, result.status, result.figure, result.across, result.up]
+        written.then(sentences(measure), [asked, result.decoded], drawn, trigger_mode="multiple", **SLOW)
     cancel.click(asks.end, result.decoded, result.status, **QUIET)
     site.page.unload(asks.forget)
     result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
@@ -241,7 +249,7 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
             for title, answer, setting in zip(titles, done, settings, strict=True)
         ]
     tokens, seconds = sum(len(answer.pieces) for answer in answers), time.monotonic() - started
-    yield from _finished(site, prompt, answers, f"{_answers(answers)}, {tokens:,} tokens in {seconds:.1f} s.")
+    yield _finished(Decoded(prompt, f"{_answers(answers)}, {tokens:,} tokens in {seconds:.1f} s.", answers, {}))
 
 
 def _answers(some: Sequence[Any]) -> str:
@@ -264,23 +272,29 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
     return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
 
 
-def _finished(site: Site, prompt: str, answers: list[guided.ShownCompletion], status: str) -> Iterator[list[Any]]:
-    """The coloured answers at once; then, of several, the figure, for which the reward models have to be asked."""
-    colours = guided.colours_of(answers)
+def _finished(decoded: Decoded) -> list[Any]:
+    """The coloured answers.
+
+    The figure of several, for which the reward models have to be asked, is an event of its own: of two states of one
+    event in quick succession Gradio 6.31 may give the page the second one's components for both.
+    """
+    colours = guided.colours_of(decoded.answers)
     colour = gr.Radio(colours, value=colours[0], visible=True)
-    coloured = guided.answers_html(answers, colours[0])
+    coloured = guided.answers_html(decoded.answers, colours[0])
     hidden = [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    yield [Decoded(answers, {}), note_html(status), coloured, colour, *hidden]
-    if len(answers) < 2:
-        return
-    rewards, refused = _rewards(site, prompt, answers)
-    measured = views.measures(answers, rewards)
+    return [decoded, note_html(decoded.status), coloured, colour, *hidden]
+
+
+def _measured(site: Site, decoded: Decoded) -> list[Any]:
+    """What was measured of several answers, the sentences of models that cannot say, the figure and its axes."""
+    rewards, refused = _rewards(site, decoded.prompt, decoded.answers)
+    measured = views.measures(decoded.answers, rewards)
     x, y = views.first_axes(measured, len(rewards))
-    titles = [answer.title for answer in answers]
+    titles = [answer.title for answer in decoded.answers]
     axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
     figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
-    note = note_html(" ".join([status, *refused]))
-    yield [Decoded(answers, measured), note, gr.skip(), gr.skip(), figure, *axes]  # the reader may have recoloured them
+    note = note_html(" ".join([decoded.status, *refused]))
+    return [decoded._replace(measured=measured), note, figure, *axes]
 
 
 def _rewards(

@@ -248,8 +248,8 @@ def test_what_a_reward_model_refuses_is_text():
         raise DataError("<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)")
 
     models = SimpleNamespace(names=["rm"], reward_model=lambda name: nullcontext(SimpleNamespace(rate=rate)))
-    states = list(playground._finished(SimpleNamespace(models=models), "bees", [answer(), answer()], "2 answers."))
-    status = states[-1][1]
+    decoded = playground.Decoded("bees", "2 answers.", [answer(), answer()], {})
+    _, status, *_ = playground._measured(SimpleNamespace(models=models), decoded)
     assert "2 answers. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
 
 
