@@ -111,7 +111,7 @@ def _arguments(folder: Path, how: Training, more: Mapping[str, Any]) -> Any:
         max_length=how.max_length,
         completion_only_loss=True,
         bf16=how.bf16,
-        activation_checkpointing=how.activation_checkpointing,
+        gradient_checkpointing=how.activation_checkpointing,  # the name that every Transformers 5 knows
         seed=how.seed,
         save_strategy="no",
         report_to="none",

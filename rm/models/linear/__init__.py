@@ -19,6 +19,7 @@ from .word_counts import gram_counts
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
 GRAMS, LEAST_DOCUMENTS = (1, 2), 2
+BLOCK = 2048  # completions, or pairs, whose features are computed at once
 
 
 class LinearRewardModel:
@@ -73,26 +74,40 @@ class CountedCompletions:
 
         Equal to `linear().fit(pairs, C=C).rate(rated)`.
         """
-        features = self._features(self._uses(pairs))
-        rated_features, (chosen, rejected) = features[self._row[rated]], self._row[pairs].T
-        differences = features[chosen] - features[rejected]
-        del features
-        return rated_features @ pairwise_logistic(differences, np.ones(len(pairs)), C=C)
+        known, idf = self._vocabulary(self._uses(pairs))
+        weights = pairwise_logistic(self._differences(pairs, known, idf), np.ones(len(pairs)), C=C)
+        parts = [self._row[rated[part]] for part in _blocks(len(rated))]
+        return np.concatenate([self._features(rows, known, idf) @ weights for rows in parts])
 
     def _uses(self, pairs: np.ndarray) -> np.ndarray:
         """Return how often each distinct completion is in the pairs."""
         return np.bincount(self._row[pairs].ravel(), minlength=len(self._lengths))
 
-    def _features(self, uses: np.ndarray) -> sparse.csr_matrix:
-        """TF-IDF and length of every completion; vocabulary and idf are of those used, each as often as it is."""
-        counts = self._counts
-        documents = counts.astype(bool).T @ uses
+    def _vocabulary(self, uses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of the known grams, and their idf: of the completions used, each as often as it is."""
+        documents = sum((self._counts[part] > 0).T @ uses[part] for part in _blocks(len(uses)))
         known = np.flatnonzero(documents >= LEAST_DOCUMENTS)
         if not len(known):
             raise _no_words(int(uses.sum()) // 2)
+        return known, np.log((1 + uses.sum()) / (1 + documents[known])) + 1
+
+    def _differences(self, pairs: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+        """Return the features of the chosen completion of each pair minus those of the rejected one."""
+
+        def difference(rows: np.ndarray) -> sparse.csr_matrix:
+            return self._features(rows[:, 0], known, idf) - self._features(rows[:, 1], known, idf)
+
+        return sparse.csr_matrix(sparse.vstack([difference(self._row[pairs[part]]) for part in _blocks(len(pairs))]))
+
+    def _features(self, rows: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+        """Return TF-IDF and length of some distinct completions."""
         transformer = TfidfTransformer(sublinear_tf=True)
-        transformer.idf_ = np.log((1 + uses.sum()) / (1 + documents[known])) + 1
-        return _with_length(transformer.transform(counts[:, known], copy=False), self._lengths)
+        transformer.idf_ = idf
+        return _with_length(transformer.transform(self._counts[rows][:, known], copy=False), self._lengths[rows])
+
+
+def _blocks(count: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, count, BLOCK)]
 
 
 def _log_lengths(completions: Sequence[str]) -> np.ndarray:

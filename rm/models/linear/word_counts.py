@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 WORD = re.compile(CountVectorizer().token_pattern)
+PART = 2**18
 
 
 def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.csr_matrix:
@@ -17,46 +18,55 @@ def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.cs
     Only grams that occur in at least `least` documents are counted; text n stands for `uses[n]` documents. The columns
     are those of scikit-learn's `CountVectorizer(ngram_range=(1, 2))`, which holds every gram as a string.
     """
-    grams, counts, lengths = _grams(*_word_ranks(texts))
-    distinct = _distinct(grams)
-    index = np.searchsorted(distinct, grams).astype(np.int32)
-    del grams
-    known = np.bincount(index, weights=np.repeat(uses, lengths), minlength=len(distinct)) >= least
-    counted = known[index]
-    columns = (np.cumsum(known, dtype=np.int32) - 1)[index[counted]]
-    ends = np.concatenate([[0], np.cumsum(counted)])[np.cumsum([0, *lengths])]
-    return sparse.csr_matrix((counts[counted].astype(np.float64), columns, ends), shape=(len(texts), int(known.sum())))
+    words, lengths = _word_ranks(texts)
+    text = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+    parts = [_counted(words, text, first, last, uses, least) for first, last in pairwise(_ranges(words))]
+    counts, rows, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    del parts
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return sparse.csr_matrix(sparse.csc_matrix((counts, rows, ends), shape=(len(texts), len(sizes))))
 
 
-def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the alphabetical rank of every word [T], where each text begins [N + 1], and the number of words."""
+def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Return the alphabetical rank of every word [T], one text behind the other, and the length of each text."""
     ids: dict[str, int] = {}
     rows = [
         np.array([ids.setdefault(word, len(ids)) for word in WORD.findall(text.lower())], np.int32) for text in texts
     ]
     rank = np.empty(len(ids), np.int32)
     rank[[ids[word] for word in sorted(ids)]] = np.arange(len(ids))
-    return rank[np.concatenate([np.empty(0, np.int32), *rows])], np.cumsum([0, *map(len, rows)]), len(ids)
+    return rank[np.concatenate([np.empty(0, np.int32), *rows])], [*map(len, rows)]
 
 
-def _grams(words: np.ndarray, offsets: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return the sorted grams of each text, one text behind the other, with their counts and the grams in each text.
+def _ranges(words: np.ndarray) -> np.ndarray:
+    """Return the bounds of ranges of words that begin about `PART` grams each: memory is needed for one at a time."""
+    begun = np.cumsum(np.bincount(words, minlength=1))
+    inner = np.searchsorted(begun, np.arange(PART, begun[-1], PART))
+    return np.unique([0, *inner, len(begun)])
 
-    The gram "a" is a·(V + 1), and "a b" is a·(V + 1) + b + 1, so that they sort as their texts do.
+
+def _counted(
+    words: np.ndarray, text: np.ndarray, first: int, last: int, uses: np.ndarray, least: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count the grams whose first word is in [first, last): counts and texts, gram by gram, and the texts of each gram.
+
+    The gram "a" is a·(V + 1), and "a b" is a·(V + 1) + b + 1, so that they sort as their strings do.
     """
-    grams, counts, lengths, end = np.empty(2 * len(words), np.int64), np.empty(2 * len(words), np.int32), [], 0
-    for first, last in pairwise(offsets):
-        singles = words[first:last] * np.int64(distinct + 1)
-        unique, count = np.unique(
-            np.concatenate([singles, singles[:-1] + words[first + 1 : last] + 1]), return_counts=True
-        )
-        grams[end : end + len(unique)], counts[end : end + len(unique)] = unique, count
-        lengths.append(len(unique))
-        end += len(unique)
-    return grams[:end], counts[:end], lengths
+    at = np.flatnonzero((words >= first) & (words < last))
+    followed = at[at < len(words) - 1]
+    followed = followed[text[followed] == text[followed + 1]]
+    size = np.int64(words.max(initial=0) + 2)
+    grams = np.concatenate([words[at] * size, words[followed] * size + words[followed + 1] + 1])
+    order = np.argsort(grams, kind="stable")  # the texts of a gram stay in order
+    grams, rows = grams[order], text[np.concatenate([at, followed])][order]
+    gram_starts = _changes(grams)
+    starts = np.flatnonzero(gram_starts | _changes(rows))
+    counts, rows = np.diff(starts, append=len(grams)).astype(np.int32), rows[starts]
+    gram = np.cumsum(gram_starts[starts]) - 1
+    known = np.bincount(gram, weights=uses[rows]) >= least
+    return counts[known[gram]], rows[known[gram]], np.bincount(gram)[known]
 
 
-def _distinct(values: np.ndarray) -> np.ndarray:
-    """Return the distinct values in order, with fewer copies than `np.unique` makes."""
-    values = np.sort(values)
-    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Return where a value differs from the one before it; the first one does."""
+    return np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]

@@ -55,8 +55,10 @@ def test_ties_alone_give_no_preference_and_unlabelled_pairs_do_not_count():
 # ---- linear ----
 
 
-def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself():
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(block, monkeypatch):
     """A completion in several pairs counts several times: `stone` is known from one that two pairs hold."""
+    monkeypatch.setattr("rewardlab.rm.models.linear.BLOCK", block)
     completions = ["kind river", "rude river", "", "stone", "rude cloud", "kind river"]
     pairs, rated = np.array([[0, 1], [3, 4], [3, 2], [5, 4], [0, 2]]), np.array([5, 3, 2, 1])
     fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])

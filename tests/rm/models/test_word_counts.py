@@ -1,7 +1,10 @@
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rewardlab.rm.models.linear import word_counts
 from rewardlab.rm.models.linear.word_counts import gram_counts
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -23,9 +26,10 @@ def test_texts_without_a_word_have_no_column(texts):
     assert gram_counts(texts, np.ones(len(texts), int), least=1).shape == (len(texts), 0)
 
 
-@given(st.lists(st.text("abz Ä中_-1\n", max_size=40), min_size=1, max_size=8), st.integers(1, 3))
-def test_counts_are_those_of_scikit_learn(texts, least):
-    counts = gram_counts(texts, np.ones(len(texts), int), least)
+@given(st.lists(st.text("abz Ä中_-1\n", max_size=40), min_size=1, max_size=8), st.integers(1, 3), st.integers(1, 9))
+def test_counts_are_those_of_scikit_learn_for_every_size_of_the_parts(texts, least, part):
+    with mock.patch.object(word_counts, "PART", part):
+        counts = gram_counts(texts, np.ones(len(texts), int), least)
     try:
         expected = CountVectorizer(ngram_range=(1, 2), min_df=least).fit_transform(texts)
     except ValueError:  # no word is left
