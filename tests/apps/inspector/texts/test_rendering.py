@@ -1,5 +1,6 @@
 """Untrusted Markdown as HTML: what it shows, and that nothing in it is active."""
 
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -135,7 +136,8 @@ def test_messages_show_their_text_reasoning_and_calls():
     message = {"role": "assistant", "content": "*so*", "reasoning_content": "hm", "tool_calls": [CALL]}
     html = message_html(message, rendered=True)
     assert "<em>so</em>" in html and "tool call: add" in html and "&lt;think&gt;" in html
-    assert html.index('"a"') < html.index('"b"') and "U+202E" in html and "<b>" not in html
+    written = unescape(html)  # Pygments before 2.20 writes &quot;
+    assert written.index('"a"') < written.index('"b"') and "U+202E" in html and "<b>" not in html
     assert "&lt;tool_call&gt;" in message_html(message, rendered=False)
     both = completion([message, {"role": "tool", "content": "4"}])
     shown = completion_html(both, rendered=True)
