@@ -20,7 +20,7 @@ $(VENV)/dev: $(VENV)/base
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward and the nulls
+demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward and the baselines
 	$(BIN)/rewardlab world --output $(DEMO)/world --overwrite
 	$(BIN)/rewardlab train --config apps/recipes/demo.yaml --model $(DEMO)/world/policy \
 	    --data $(DEMO)/world/train.jsonl --eval_data $(DEMO)/world/valid.jsonl --output $(DEMO)/model --overwrite
