@@ -9,8 +9,7 @@ import time
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def machine(device: str, packages: Sequence[str] = VERSIONS) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
         "dtype": "bfloat16",
-        "versions": {name: version(name) for name in packages if find_spec(name)},
+        "versions": {name: version(name) for name in packages if list(distributions(name=name))},
         "commit": git.stdout.strip() or None,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -112,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results[suite].append(measure(suite, Path(folder), options.rows))
         measured = results[suite][run]
         print(f"{suite}: {measured['cpu_seconds']} CPU-seconds, at most {measured['peak_mb']} MB", flush=True)
-        write({"machine": machine("cpu", ("numpy", "scikit-learn")), "suites": results}, options.output)
+        environment = machine("cpu", ("numpy", "scipy", "scikit-learn")) | {"dtype": "float64"}
+        write({"machine": environment, "suites": results}, options.output)
 
 
 if __name__ == "__main__":
