@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 WORD = re.compile(CountVectorizer().token_pattern)
-PART = 2**18
+PART = 2**18  # words whose grams are counted at once
 
 
 def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.csr_matrix:
@@ -39,7 +39,7 @@ def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
 
 
 def _ranges(words: np.ndarray) -> np.ndarray:
-    """Return the bounds of ranges of words that begin about `PART` grams each: memory is needed for one at a time."""
+    """Return bounds of ranges of ranks with about `PART` words of the texts each: memory is for one at a time."""
     begun = np.cumsum(np.bincount(words, minlength=1))
     inner = np.searchsorted(begun, np.arange(PART, begun[-1], PART))
     return np.unique([0, *inner, len(begun)])

@@ -239,6 +239,17 @@ def test_a_field_that_was_emptied_is_told_in_a_sentence():
         playground._setting((), (1.0, 1.0, 0, 1.5))
 
 
+def test_the_last_state_of_a_decoding_holds_every_component():
+    """The page may show no other state: it gives the components of a state that it has not shown those of the next."""
+    import gradio as gr
+    from rewardlab.apps.inspector.tabs.playground import view as playground
+
+    state = playground._finished(playground.Decoded("bees", "2 answers.", [answer(), answer()], {}))
+    assert gr.skip() not in state
+    colour = state[3]
+    assert colour.visible is True and colour.value in [name for name, _ in colour.choices]
+
+
 def test_what_a_reward_model_refuses_is_text():
     from contextlib import nullcontext
 
