@@ -50,6 +50,7 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         inline=False,
         quiet=True,
         show_error=True,
+        _frontend=False,  # Gradio gives its own page three seconds to answer, too few on a busy machine
         footer_links=[],
         theme=THEME,
         css=CSS,
@@ -59,6 +60,6 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
 
 
 def _reach_directly(*hosts: str) -> None:
-    """Gradio asks its own server whether it is up, and would ask a proxy that the environment names."""
+    """Gradio waits for its own server to answer, and would ask a proxy that the environment names."""
     known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     os.environ["no_proxy"] = ",".join([*([known] if known else []), *hosts])

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from gradio import networking, route_utils
 from rewardlab.apps.commands.inspect.settings import InspectConfig
@@ -106,6 +107,19 @@ def test_the_environment_cannot_share_the_page_or_open_folders(run, monkeypatch,
     assert page.share is False and page.share_url is None
     assert ask(address, f"/gradio_api/file={secret}")[0] == 403
     assert ask(address, "/gradio_api/mcp/sse")[0] == 403
+    page.close(verbose=False)
+
+
+def test_a_page_that_is_slow_to_answer_is_served(run, monkeypatch):
+    """Gradio would give up after three seconds and advise to share the page."""
+
+    def late(*_, **__):
+        raise httpx.ReadTimeout("timed out")
+
+    monkeypatch.setattr(networking.httpx, "head", late)
+    page = build(InspectConfig(run=run))
+    address = launch(page)
+    assert json.loads(read(f"{address}config"))["title"] == "rewardlab · eval"
     page.close(verbose=False)
 
 
