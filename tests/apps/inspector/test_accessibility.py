@@ -13,9 +13,9 @@ RUNS = {"judgments": "ponds", "benchmarks": "good", "training": "rl"}
 READY = {
     "overview": "#leaderboard table",
     "judgments": "#case .answer",
-    "compare": "#statistics",
-    "benchmarks": "#facts table",
-    "training": "#progress p",
+    "compare": "#margins .main-svg",
+    "benchmarks": "#lengths .main-svg",
+    "training": "#rl-kl .main-svg",
 }
 
 
@@ -43,7 +43,7 @@ def test_axe_finds_no_serious_violation(visit, address, tab, theme):
         ready=READY.get(tab, "#tabs [role=tabpanel]:visible"),
     )
     page.locator(f"#tabs [role=tab][data-tab-id={tab}][aria-selected=true]").first.wait_for()
-    page.locator("[aria-label='Empty value']").first.wait_for(state="detached")  # a figure that is still to come
+    page.locator("[aria-label='Empty value']").first.wait_for(state="detached")  # another figure that is still to come
     found = Axe().run(page).response["violations"]
     serious = {
         violation["id"]: [node["html"] for node in violation["nodes"]]
