@@ -228,4 +228,3 @@ def _readable(model: Any, example: Example) -> bool:
         return bool(np.isfinite(model.rate([example])).all())
     except DataError:
         return False
-    return True

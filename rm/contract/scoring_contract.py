@@ -108,10 +108,6 @@ def _check(contract: ScoringContract) -> None:
         raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
 
 
-def _text_or_none(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
 def _finite_or_none(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and math.isfinite(value))
 
