@@ -85,10 +85,14 @@ class RewardBench2(StrictSuite):
         return (credit, *measures_.values())
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Compute the subset means and their mean; a measure of Ties is a mean over the prompts that have it."""
+        """Compute the subset means and their mean.
+
+        A measure of Ties is a mean over the prompts that have it, and 0 if no scored prompt does.
+        """
         scores = {name: cells.mean([name]) for name in SIZES if name in cells.subsets}
         if "Ties" in scores:
-            scores["Ties"] = sum(weight * np.nan_to_num(cells.mean(["Ties"], name)) for name, weight in WEIGHTS.items())
+            parts = [weight * np.nan_to_num(cells.mean(["Ties"], name)) for name, weight in WEIGHTS.items()]
+            scores["Ties"] = np.where(np.isnan(scores["Ties"]), np.nan, sum(parts))
         return {"overall": np.mean([*scores.values()], axis=0), **scores}
 
 
