@@ -167,7 +167,7 @@ INTERVALS = {"percentile": percentile_share_interval, "effective": share_interva
 
 
 class Discordant(NamedTuple):
-    """Numbers of items that only one of two scorers got right, and the exact p of so uneven a split."""
+    """Numbers of items for which one of two scorers earned more credit, and the exact p of so uneven a split."""
 
     only_first: int
     only_second: int
@@ -175,14 +175,13 @@ class Discordant(NamedTuple):
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
-    """Compute McNemar's exact test on paired right/wrong [M]: under equality the discordant items are fair coin tosses.
+    """Compute McNemar's exact test on paired credits [M]: under equality the discordant items are fair coin tosses.
 
-    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). The test assumes independent items; where
-    several items share a prompt, use the paired bootstrap.
+    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947); b and c are the items for which the first or
+    the second earned more, so that it is the sign test where credit is graded. The test assumes independent items;
+    where several items share a prompt, use the paired bootstrap.
     """
-    both = ~(np.isnan(first) | np.isnan(second))
-    b = int(((first == 1) & (second != 1) & both).sum())
-    c = int(((first != 1) & (second == 1) & both).sum())
+    b, c = int((first > second).sum()), int((first < second).sum())  # NaN is neither
     return Discordant(b, c, float(stats.binomtest(min(b, c), b + c).pvalue) if b + c else 1.0)
 
 

@@ -101,6 +101,7 @@ def test_mcnemar_by_hand():
     assert mcnemar(first, first) == (0, 0, 1.0)
     assert mcnemar(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == (1, 1, 1.0)
     assert mcnemar(np.array([1.0, np.nan, 0.0]), np.array([0.0, 0.0, np.nan])) == (1, 0, 1.0)
+    assert mcnemar(np.full(5, -0.02), np.full(5, 0.99)) == (0, 5, 2 / 32), "graded credit: the sign test"
 
 
 def test_bootstrap_p_by_hand():
