@@ -25,6 +25,8 @@ class Evaluation(NamedTuple):
     report: Report
     cases: Sequence[Case]
     judgments: Mapping[str, Sequence[Judgment]]
+    margins: Mapping[str, Sequence[float | None]]
+    """Margins of the suite by scorer; None for an abstention."""
 
 
 class Figures(NamedTuple):
@@ -80,7 +82,7 @@ def evaluate(
         _row(scorer, judgments[scorer.name], figures[scorer.name], styles[scorer.name], layout, interval)
         for scorer in scorers
     ]
-    rows = rows if suite.compares else [replace(row, ties=0) for row in rows]
+    rows = rows if suite.compares else [replace(row, ties=0, style={}) for row in rows]
     baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
     complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
@@ -109,8 +111,16 @@ def evaluate(
         samples=samples,
         seed=seed,
         interval=interval,
+        compares=suite.compares,
     )
-    return Evaluation(report, cases, judgments)
+    margins = {name: margins_of(suite, cases, judged) for name, judged in judgments.items()}
+    return Evaluation(report, cases, judgments, margins)
+
+
+def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[float | None]:
+    """Return the margin of every judgment; None for an abstention."""
+    pairs = zip(cases, judgments, strict=True)
+    return [suite.margin(case, judged.scores) if judged.scores else None for case, judged in pairs]
 
 
 def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
@@ -126,8 +136,18 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
 def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
     """Return the subsets in alphabetical order, and bootstrap samples of whole clusters."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
-    draws = cluster_draws(np.array([case.cluster or case.id for case in cases]), samples, seed)
+    draws = cluster_draws(alphabetical_ranks([case.cluster or case.id for case in cases]), samples, seed)
     return Layout(names.tolist(), groups, draws)
+
+
+def alphabetical_ranks(names: Sequence[str]) -> np.ndarray:
+    """Return the rank [M] of each name among the distinct ones; an array of long texts would be as wide as the longest.
+
+    >>> alphabetical_ranks(["b", "a", "b"]).tolist()
+    [1, 0, 1]
+    """
+    rank = {name: index for index, name in enumerate(sorted({*names}))}
+    return np.array([rank[name] for name in names], int)
 
 
 def _judge(scorer: Scorer, cases: Sequence[Case]) -> list[Judgment]:

@@ -42,6 +42,10 @@ class Suite(Protocol):
         """Return one number per measure for one judged case; NaN for a measure that does not apply to it."""
         ...
 
+    def margin(self, case: Case, scores: Sequence[float]) -> float:
+        """Return by how much the scores are right: above 0 they are, at 0 they decide nothing."""
+        ...
+
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the indices of the responses that stored scores call chosen."""
         ...
@@ -124,6 +128,8 @@ class Report:
     seed: int
     interval: str = "effective"
     """Which of `statistics.INTERVALS` was used; reports from before this setting existed have `percentile`."""
+    compares: bool = True
+    """Whether the suite compares the scores of a case, so that a margin claims a probability of being right."""
 
 
 class Criterion(NamedTuple):

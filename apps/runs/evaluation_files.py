@@ -9,7 +9,7 @@ from ...benchmarks.evaluate import Evaluation
 from ...benchmarks.report import figure, markdown, reliability_figure
 from .figures import save_figure
 from .run_folder import write_json
-from .tables import margin, write_items, write_scores
+from .tables import write_items, write_scores
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
@@ -24,15 +24,10 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
 
 
 def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
-    """Return the margins of each model, for its calibration."""
+    """Return the margins of each model, for its calibration; none where they claim no probability."""
+    if not evaluation.report.compares:
+        return {}
     models = [row.scorer for row in evaluation.report.rows if row.role == "model" and row.scored]
     return {
-        name: np.array(
-            [
-                margin(c.best, j.scores)
-                for c, j in zip(evaluation.cases, evaluation.judgments[name], strict=True)
-                if j.scores
-            ]
-        )
-        for name in models
+        name: np.array([margin for margin in evaluation.margins[name] if margin is not None], float) for name in models
     }

@@ -48,6 +48,7 @@ def read_report(folder: Path) -> Report:
             sizes={str(name): int(size) for name, size in stored["sizes"].items()},
             rows=_rows(stored),
             interval=str(stored.get("interval", "percentile")),
+            compares=bool(stored.get("compares", True)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _damaged(folder, error) from error

@@ -67,10 +67,10 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
             "case": judgment.case,
             "scores": list(judgment.scores) or None,
             "abstained": judgment.abstained or None,
-            "margin": margin(case.best, judgment.scores) if judgment.scores else None,
+            "margin": margin,
         }
         for name, judgments in evaluation.judgments.items()
-        for case, judgment in zip(evaluation.cases, judgments, strict=True)
+        for judgment, margin in zip(judgments, evaluation.margins[name], strict=True)
     ]
     kinds = {"scorer": pa.string(), "case": pa.string(), "scores": pa.list_(pa.float64())}
     kinds |= {"abstained": pa.string(), "margin": pa.float64()}
@@ -126,13 +126,3 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         return pq.ParquetFile(path).read().to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again") from error
-
-
-def margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
-    """Lowest score of a correct response minus highest score of an incorrect one: above 0 is right, 0 a tie.
-
-    If all responses are correct, equal scores are right (1.0); otherwise the margin is minus their range.
-    """
-    if len(best) == len(scores):
-        return min(scores) - max(scores) or 1.0
-    return min(scores[i] for i in best) - max(score for i, score in enumerate(scores) if i not in best)

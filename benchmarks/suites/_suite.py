@@ -41,6 +41,16 @@ class StrictSuite:
         """Return 1 if the right response scores highest, else 0."""
         return (strictly_best(case, scores),)
 
+    def margin(self, case: Case, scores: Sequence[float]) -> float:
+        """Return the lowest score of a right response minus the highest of a wrong one.
+
+        If all responses are right, equal scores are right (1.0); otherwise the margin is minus their range.
+        """
+        if len(case.best) == len(scores):
+            return min(scores) - max(scores) or 1.0
+        wrong = (score for index, score in enumerate(scores) if index not in case.best)
+        return min(scores[index] for index in case.best) - max(wrong)
+
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the indices of the responses that published results call chosen: the right ones."""
         return case.best

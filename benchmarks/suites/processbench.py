@@ -55,6 +55,16 @@ class ProcessBench(StrictSuite):
         """Return 1 if the predicted first error is the labelled one, or none is predicted where there is none."""
         return (float(first_error(scores, self.threshold) == label_of(case)),)
 
+    def margin(self, case: Case, scores: Sequence[float]) -> float:
+        """Return the smallest distance of a score from the threshold, up to the first wrong step.
+
+        It is below 0 on the wrong side; the first wrong step should be below the threshold, the steps before it not.
+        """
+        label = label_of(case)
+        until = len(scores) if label == NONE else label
+        distances = [score - self.threshold for score in scores[:until]]
+        return min([*distances, *(self.threshold - score for score in scores[until : until + 1])])
+
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute F1 of each group, and their mean."""
         groups = sorted({_group(name) for name in cells.subsets})
@@ -91,7 +101,7 @@ class ProcessBench(StrictSuite):
 
         def scores(case: Case) -> tuple[float, ...]:
             wrong = answer(case)
-            return tuple(self.threshold - (index == wrong) for index in range(len(case.answers)))
+            return tuple(self.threshold + (-1.0 if index == wrong else 1.0) for index in range(len(case.answers)))
 
         return [Judgment(case.id, scores=scores(case)) for case in cases]
 

@@ -97,6 +97,10 @@ def test_a_repeated_case_id_is_an_error():
         evaluate(pairs(), [case("a"), case("a")], [longest()])
 
 
+def test_prompts_that_differ_in_their_last_character_alone_are_two_clusters():
+    assert evaluate(pairs(), [case("a"), case("a\0")], [longest()], samples=2).report.clusters == 2
+
+
 def test_bounds_follow_the_authors_way_of_adding_up_and_a_section_rests_on_its_own_prompts():
     # Chat (100 cases, all right) and Safety (weights 100 to 300 by size): half of Safety's cases unscored
     cases = [case(f"c{i}", subset="alpacaeval-easy") for i in range(100)]

@@ -21,7 +21,6 @@ from ....rm.io.checked_files import from_json, from_yaml
 from ....rm.io.escaping import CONTROL
 from ...runs.finished import Finished
 from ...runs.run_folder import CONFIG, MANIFEST
-from ...runs.tables import margin
 
 PARITY = "parity.json"
 CLASSIFIERS = ("scalar", "multi_objective")
@@ -184,9 +183,10 @@ def _minus(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _calibration(measurement: Measured) -> float | None:
-    judged = measurement.run.judgments[measurement.row["scorer"]]
-    margins = [margin(case.best, scores) for case in measurement.run.cases if (scores := judged[case.id].scores)]
-    return reliability(np.array(margins, float))[1] if margins else None
+    run = measurement.run
+    judged = run.judgments[measurement.row["scorer"]]
+    margins = [run.suite.margin(case, scores) for case in run.cases if (scores := judged[case.id].scores)]
+    return reliability(np.array(margins, float))[1] if margins and run.suite.compares else None
 
 
 def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
         )
         for row in run.summary["rows"]
     ]
-    stored = {"interval": "percentile", **run.summary}  # what summaries had before they named it
+    stored = {"interval": "percentile", "compares": True, **run.summary}  # what summaries had before they named it
     stored["findings"] = [current_wording(sentence) for sentence in stored["findings"]]
     facts = {name: stored[name] for name in ("notes", "samples", "seed", "interval")}
     report = evaluate(run.suite, run.cases, scorers, **facts).report

@@ -56,6 +56,18 @@ def test_f1_by_hand_beside_fixed_answers(path):
     assert any("F1 is highest, " in finding for finding in report.findings)
 
 
+def test_margins_are_distances_from_the_threshold_by_hand(path):
+    suite = processbench()
+    cases, _ = suite.cases([path])
+    margins = [suite.margin(case, SCORES[case.id]) for case in cases]
+    assert margins == pytest.approx([0.1, -0.1, 0.0, -0.1, 0.3, 0.2])
+    assert suite.margin(cases[0], (0.2, 0.9, 0.9)) == pytest.approx(-0.4)
+    baselines = suite.baselines(cases)
+    evaluation = evaluate(suite, cases, [StoredScores("m", SCORES), *baselines], samples=10)
+    assert evaluation.margins["m"] == margins and evaluation.margins["last step"] == [-1, 1, -1, -1, 1, -1]
+    assert not evaluation.report.compares and all(row.style == {} for row in evaluation.report.rows)
+
+
 def test_another_threshold_is_in_the_name_of_the_suite(path):
     suite = processbench(threshold=0.3)
     cases, notes = suite.cases([path])
@@ -122,6 +134,7 @@ def test_the_verb_evaluates_verifies_and_shows_the_figures(model, path, tmp_path
     report = (run / "report.md").read_text()
     assert "gsm8k/erroneous" in report and "no error" in report and "a tie is wrong" not in report
     assert main(["verify", str(run)]) == 0
+    assert "## Style" not in report and not (run / "calibration.png").exists()
     capsys.readouterr()
     assert main([*words[:2], "processbench(thresh=0.4)", *words[3:], "--data", path, "--output", str(run)]) == 2
     assert "did you mean 'threshold'?" in capsys.readouterr().err

@@ -103,12 +103,13 @@ def _of_scorer(site: Site, run: str, scorer: str) -> Values:
     row = queries.row_of(report, scorer)
     matrix = queries.style_matrix(folder, report.suite, scorer)
     margins, lengths = queries.margins_of(folder, scorer), queries.lengths_of(folder, scorer)
+    calibrated = report.compares and len(margins)  # else a margin claims no probability
     hidden = gr.Plot(visible=False)
     return [
         areas_html(report, run, scorer),
         "" if matrix is None else figures.matrix_html(matrix),
-        gr.Plot(figures.calibration(margins, run, scorer), visible=True) if len(margins) else hidden,
-        figures.calibration_html(margins),
+        gr.Plot(figures.calibration(margins, run, scorer), visible=True) if calibrated else hidden,
+        figures.calibration_html(margins) if report.compares else "",
         gr.Plot(figures.length_figure(lengths, run, scorer), visible=True) if lengths.answers else hidden,
         figures.length_html(row, lengths),
     ]

@@ -110,7 +110,7 @@ def test_a_folder_may_be_called_like_a_pattern_or_a_partition(tmp_path):
 def test_what_eval_writes_can_be_opened(tmp_path):
     case = Case("c", ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}), ("a", "b"), (1,))
     judged = {"rm": [Judgment("c", (1.0, 3.0))], "shy": [Judgment("c", abstained="too long")]}
-    evaluation = Evaluation(None, [case], judged)
+    evaluation = Evaluation(None, [case], judged, {"rm": [2.0], "shy": [None]})
     write_items(evaluation, tmp_path)
     write_scores(evaluation, tmp_path)
     rows = [{"scorer": "rm", "role": "model"}, {"scorer": "shy", "role": "baseline"}]
