@@ -3,7 +3,6 @@
 import json
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,12 @@ from .latent import prepare_latent
 from .latent_settings import LatentConfig
 from .process import prepare_process, shown_solutions
 from .process_settings import ProcessConfig
-from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown
-from .settings import GuideConfig, TrainConfig
+from .scalar import Prepared, finish_scalar, prepare_scalar, shown
+from .settings import GuideConfig, TrainConfig, with_objectives
 from .several_settings import SeveralConfig
 
 FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
+SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
 BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
 
@@ -51,15 +51,18 @@ def train(
     here = trained_by(config.processes, "train", arguments)
     if here.world > 1 and config.kind not in BY_GRADIENT:
         raise UsageError(f"a {config.kind} reward model is trained by one process; leave --processes out")
-    names = objectives_of(config, guide)
+    config, guide = with_objectives(config, guide)
+    names = guide.objectives
     several.validate(config.kind, len(names))
     steps.validate(config.kind)
     latent.validate(config.kind)
+    if config.kind not in SEVERAL_OBJECTIVES and len(names) > 1:
+        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
         return make_boosted(config, several, output)
-    _check_kind(config, guide, several, arguments, names)
+    _check_kind(config, guide, several, arguments)
     started = time.time()
     recipe = _recipe(config, guide, several, arguments, steps.changed() | latent.changed())
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
@@ -104,7 +107,7 @@ def _trained(
     here: Process,
 ) -> tuple[Any, dict[str, Any]]:
     """Train a model of the configured kind, and return it with the facts of its training."""
-    names = objectives_of(config, guide)
+    names = guide.objectives
     if config.kind in ("scalar", "multi_head"):
         prepared = prepare_scalar(config, names, several, arguments, data, held)
         facts = _run(prepared, config, arguments, work, here)
@@ -122,14 +125,10 @@ def _trained(
     return _train_head(config, names[0], data.pairs)
 
 
-def _check_kind(
-    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments, names: Sequence[str]
-) -> None:
+def _check_kind(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
     """Raise an error for settings that the kind of reward model, or streamed data, do not allow."""
     if config.kind == "autoregressive":
         guide.validate()
-    elif config.kind != "scalar" and len(names) > 1:
-        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
     if config.stream:
         check_stream(config, guide, several, arguments)
 

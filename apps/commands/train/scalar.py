@@ -32,7 +32,7 @@ from ....rm.types import OVERALL, Example, PreferencePair, message_text
 from ...runs.run_folder import log, log_costs, trust
 from ...settings.plain_functions import plain_form, signatures
 from ...settings.specs import build, parse_spec
-from .settings import GuideConfig, TrainConfig
+from .settings import TrainConfig
 from .several_settings import LEARNED, POSITIVE, SeveralConfig
 
 
@@ -47,11 +47,6 @@ class Prepared(NamedTuple):
     encode: Callable[[list[PreferencePair]], Encoding] | None = None
     """Of more pairs, as those of the encoding were; None where there are rated answers."""
     monitor: CollapseMonitor | None = None
-
-
-def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:
-    """What a scalar model learns: --objectives, or the one --objective."""
-    return [config.objective] if guide.objectives == [OVERALL] else guide.objectives
 
 
 def shown(data: Judged) -> list[Example]:

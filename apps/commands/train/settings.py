@@ -1,8 +1,9 @@
 """The settings of `rewardlab train`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from ....rm.errors import UsageError
 from ....rm.registry import load
 from ....rm.types import OVERALL
 from ...settings.fields import as_list, given, one_of, setting
@@ -200,3 +201,13 @@ class GuideConfig:
         one_of("embedding", self.embedding, ("text", "one_hot", "random"))
         one_of("token_baseline", self.token_baseline, ("none", "constant", "expected"))
         one_of("preferences", self.preferences, ("dirichlet", "vertices", "grid"))
+
+
+def with_objectives(config: TrainConfig, guide: GuideConfig) -> tuple[TrainConfig, GuideConfig]:
+    """Return the settings with a single objective under both of its names, --objective and --objectives."""
+    names = [config.objective] if guide.objectives == [OVERALL] else guide.objectives
+    if config.objective not in (OVERALL, *names):
+        raise UsageError(
+            f"--objective {config.objective} is not one of --objectives {' '.join(names)}; give one of the two settings"
+        )
+    return replace(config, objective=names[0]) if len(names) == 1 else config, replace(guide, objectives=names)

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.contract.parity import own_ways, parity
@@ -128,6 +129,27 @@ def test_one_objective_by_either_name_is_one_reward(train):
     assert one.rate(examples).tolist() == other.rate(examples).tolist()
 
 
+@pytest.mark.parametrize("kind", ["autoregressive", "latent", "linear", "boosted"])
+def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_path):
+    """Labels of 'helpful' and 'overall' contradict each other, so that a model of the other label is another one."""
+    rows = [{**pair_row(pair), "wins": {"overall": 0.0, "helpful": 1.0}} for pair in TAUGHT]
+    write(tmp_path / "contrary.jsonl", rows)
+    words = ["--kind", kind, "--max_steps", "2"]
+    words += ["--members", world / "linear-0.1", world / "linear-10"] if kind == "boosted" else []
+    words += ["--latent_alignment", "0"] if kind == "latent" else []
+    if kind == "autoregressive":
+        causal_lm(tokenizer()).save_pretrained(tmp_path / "base")
+        tokenizer().save_pretrained(tmp_path / "base")
+        words += ["--model", tmp_path / "base", "--adapter", "genarm"]
+    rewards = {}
+    for setting, name in (("--objective", "helpful"), ("--objectives", "helpful"), ("--objective", "overall")):
+        code, _, err, folder = train(*words, setting, name, data=tmp_path / "contrary.jsonl", output=setting + name)
+        assert code == 0, err
+        rewards[setting, name] = load_reward_model(str(folder)).rate(TAUGHT[0].examples).tolist()
+    assert rewards["--objective", "helpful"] == rewards["--objectives", "helpful"]
+    assert rewards["--objective", "helpful"] != rewards["--objective", "overall"]
+
+
 # ---- losses ----
 
 
@@ -153,6 +175,8 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
         (["--objectives", "helpful", "kind"], 3, "has a label or a score for 'kind'"),
         (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
+        (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
+        (["--objective", "helpful", "--objectives", "harmless", "kind"], 2, "helpful is not one of --objectives"),
         (["--heads", "3"], 2, "--heads belongs to --kind multi_head, got scalar"),
         (["--kind", "multi_head", "--combine", "softmin"], 2, "is written softmin(beta=...)"),
         (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
