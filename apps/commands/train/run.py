@@ -31,7 +31,8 @@ from .scalar import Prepared, finish_scalar, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig, with_objectives
 from .several_settings import SeveralConfig
 
-FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
+FREE = ("resume", "overwrite", "output")
+"""Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
 SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
 BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
@@ -149,11 +150,7 @@ def _recipe(
     of_kind: dict[str, object],
 ) -> dict[str, Any]:
     """Return the settings that determine the result, which must be the same when resuming."""
-    settings = {
-        name: value
-        for name, value in asdict(config).items()
-        if name not in ("resume", "overwrite", "output", "processes")
-    }
+    settings = {name: value for name, value in asdict(config).items() if name not in FREE}
     settings |= asdict(guide) if config.kind == "autoregressive" else several.changed() | of_kind
     settings |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
@@ -205,6 +202,10 @@ def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig
     """Raise an error for settings that need all pairs in memory."""
     if arguments.max_steps < 1:
         raise UsageError("--stream reads without end; say with --max_steps how long to train")
+    if arguments.dataloader_num_workers:
+        raise UsageError(
+            "--stream counts the rows that it reads in the training process; leave --dataloader_num_workers out"
+        )
     if config.kind not in ("scalar", "autoregressive") or several.weights:
         raise UsageError("--stream trains a scalar or an autoregressive reward model without --weights; leave it out")
     if config.kind == "scalar" and not config.model:

@@ -52,11 +52,21 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     with monkeypatch.context() as patch:
         patch.setattr(RewardTrainer, "compute_loss", cut_off)
         assert train(world, tmp_path / "cut", *kind) == 130
+    _resume_with_other_processes_is_refused(world, tmp_path / "cut", kind)
     assert train(world, tmp_path / "cut", *kind, "--resume") == 0
     whole, cut = losses(tmp_path / "whole"), losses(tmp_path / "cut")
     assert len(whole) == 12 and whole.tolist() == cut.tolist()
     manifest = json.loads((tmp_path / "whole" / "manifest.json").read_text())
     assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
+
+
+def _resume_with_other_processes_is_refused(world, output, kind):
+    """A step of two processes reads twice the rows of a step of one."""
+    stored = output.with_name(output.name + ".partial") / "config.yaml"
+    text = stored.read_text()
+    stored.write_text(text.replace("processes: 1", "processes: 2"))
+    assert text != stored.read_text() and train(world, output, *kind, "--resume") == 2
+    stored.write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +76,10 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
         (("--kind", "linear"), "--stream trains a scalar or an autoregressive reward model"),
         (("--model", ""), "name one with --model"),
         ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
+        (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
         (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch, words, sentence):
     monkeypatch.chdir(world)
