@@ -45,7 +45,8 @@ class PairStream(IterableDataset):
 
     Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
     that is seeded with the seed, the epoch and the block's position. The state after any number of rows is therefore
-    small (`position_after`). Sources are files, or `hub-id[@revision][:split]`.
+    small (`position_after`). A block may have no usable pair, an epoch may not. Sources are files, or
+    `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PairStream(IterableDataset):
         self._blocks = self._blocks[:1]
         first, position = self._blocks[0]
         skip = self._rows - first
+        epoch, before = position.epoch, first if position == StreamPosition(position.epoch) else None
         while True:
             pairs, after = self.read(position)
             rows = self._encoded(pairs)
@@ -84,6 +86,12 @@ class PairStream(IterableDataset):
                 yield rows[number]
             first, skip, position = first + len(rows), 0, after
             self._blocks.append(Block(first, position))
+            if position.epoch > epoch:
+                if first == before:
+                    raise DataError(
+                        f"{', '.join(self.sources)}: no pair of an epoch is left to train on: {self.counts}"
+                    )
+                epoch, before = position.epoch, first
 
     def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
         encoding = self.encode(pairs)

@@ -54,7 +54,12 @@ class PreferenceRow(NamedTuple):
 
 
 def encode_preferences(
-    encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objectives: Sequence[str],
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
 ) -> Encoding:
     """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
     indices = {id(pair): index for index, pair in enumerate(pairs)}
@@ -76,6 +81,7 @@ def encode_preferences(
         limit=encoder.contract.max_length,
         on_long=on_long,
         objectives=objectives,
+        allow_empty=allow_empty,
     )
 
 

@@ -46,7 +46,12 @@ class Encoding(NamedTuple):
 
 
 def encode_pairs(
-    encoder: Encoder, pairs: Sequence[PreferencePair], objective: str, on_long: OnLong = "truncate"
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objective: str,
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
 ) -> Encoding:
     """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
@@ -64,6 +69,7 @@ def encode_pairs(
         limit=encoder.contract.max_length,
         on_long=on_long,
         objectives=[objective],
+        allow_empty=allow_empty,
     )
 
 
@@ -76,8 +82,12 @@ def sift(
     limit: int | None,
     on_long: OnLong,
     objectives: Sequence[str],
+    allow_empty: bool = False,
 ) -> Encoding:
-    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets."""
+    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets.
+
+    No usable pair is a `DataError`, unless the pairs are a block of a stream, which may be empty.
+    """
     rows, over, identical, unlabelled = [], 0, 0, 0
     for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
         length = max(chosen.length, rejected.length)
@@ -96,7 +106,7 @@ def sift(
             unlabelled += 1
         else:
             rows.append(row(pair, chosen, rejected, wins))
-    if not rows:
+    if not (rows or allow_empty):
         raise DataError(
             f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
             f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"

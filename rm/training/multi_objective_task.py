@@ -35,7 +35,12 @@ class ObjectiveRow(NamedTuple):
 
 
 def encode_objectives(
-    encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objectives: Sequence[str],
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
 ) -> Encoding:
     """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
     nothing = (NAN,) * len(objectives)
@@ -53,6 +58,7 @@ def encode_objectives(
         limit=encoder.contract.max_length,
         on_long=on_long,
         objectives=objectives,
+        allow_empty=allow_empty,
     )
 
 

@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
     eval_rows: list[Any] | None
     facts: Mapping[str, Any] = MappingProxyType({})
     encode: Callable[[list[PreferencePair]], Encoding] | None = None
-    """Of more pairs, as those of the encoding were; None where there are rated answers."""
+    """Of a block of pairs, as those of the encoding were; None where there are rated answers."""
     monitor: CollapseMonitor | None = None
 
 
@@ -80,7 +80,7 @@ def prepare_scalar(
         encoding = _encode(model, known, names[0], config, "data")
         eval_rows = _encode(model, known_held, names[0], config, "eval_data").rows if held.pairs else None
         task.check(encoding.rows)
-        more = partial(encode_pairs, model.encoder, objective=names[0], on_long=config.on_long)
+        more = partial(encode_pairs, model.encoder, objective=names[0], on_long=config.on_long, allow_empty=True)
         return Prepared(model, task, encoding, eval_rows, encode=more)
     task = ObjectivesTask(losses, several.regression_weight)
     encoding = _encode_several(model, data, names, config, "data")
@@ -92,7 +92,7 @@ def prepare_scalar(
     for name, count in counts.items():
         labels = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
         log(f"data: {labels}, {count['unlabelled']} rows without")
-    more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long)
+    more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long, allow_empty=True)
     return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.completions else more)
 
 

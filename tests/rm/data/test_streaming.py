@@ -72,6 +72,27 @@ def test_a_stream_goes_on_exactly_wherever_it_was_left(sources, number):
     assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
 
 
+@pytest.mark.parametrize("number", [0, 6, 9, 12, 13])
+def test_a_block_may_have_no_row_and_an_epoch_may_not(sources, number):
+    """The third block, p8 and p9, and the sixth, p16 to p19, are empty: 17 rows in an epoch."""
+
+    def encode(pairs, dropped=("p8", "p9", "p16", "p17", "p18", "p19")):
+        rows = [pair.id for pair in pairs if pair.id not in dropped]
+        return SimpleNamespace(
+            rows=rows, pairs=len(pairs), over_length=0, identical=0, unlabelled=len(pairs) - len(rows)
+        )
+
+    whole, left = list(islice(PairStream(sources, encode, block=4), 40)), PairStream(sources, encode, block=4)
+    assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}
+    list(islice(left, number + 3))
+    again = PairStream(sources, encode, block=4)
+    again.go_on(json.loads(json.dumps(left.position_after(number))))
+    assert list(islice(again, 40 - number)) == whole[number:]
+    empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
+    with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is left to train on: .*'unlabelled': 23"):
+        next(iter(empty))
+
+
 def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
     state = stream(sources).position_after(0)
     with pytest.raises(DataError, match="the checkpoint's stream is of"):
