@@ -140,7 +140,7 @@ class ObjectivesTask:
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and rewards [B, 2, K] with NaN where a row has no second completion."""
+        """Return the mean loss, and both rewards and the label's loss [B, 3, K], NaN where there is none."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -150,34 +150,44 @@ class ObjectivesTask:
         lengths = inputs["attention"].sum(1)
         longer = (lengths[: len(second)] - lengths[second.clamp_min(0)]).float()
         scores = inputs["stated"][:, 1]
-        errors = self.regression(first, scores)[~scores.isnan()]
-        loss = self._pairs(first, other, paired, longer, inputs) + self.regression_weight * _mean(errors)
-        return loss, torch.stack([first, other.masked_fill(~paired[:, None], NAN)], dim=1)
+        rated = ~scores.isnan()
+        losses = self._pair_losses(first, other, paired, longer, inputs)
+        errors = self.regression(first, scores)
+        labelled = paired[:, None] & ~inputs["wins"].isnan()
+        loss = _mean(losses[labelled]) + self.regression_weight * _mean(errors[rated])
+        outputs = [first, other.masked_fill(~paired[:, None], NAN), torch.where(rated, errors, losses)]
+        return loss, torch.stack(outputs, dim=1)
 
     evaluate = loss
 
-    def _pairs(
+    def _pair_losses(
         self,
         first: Float[Tensor, "B K"],
         other: Float[Tensor, "B K"],
         paired: Tensor,
         longer: Float[Tensor, " B"],
         inputs: dict[str, Tensor],
-    ) -> Tensor:
-        losses = []
+    ) -> Float[Tensor, "B K"]:
+        """Return the loss of every label; NaN where a row is no labelled pair."""
+        losses = torch.full_like(first, NAN)
         for k, loss in enumerate(self.pair_losses.values()):
             known = paired & ~inputs["wins"][:, k].isnan()
             chosen, rejected, wins, gaps = (
                 tensor[known, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
             )
             margin = gaps.abs() if "margin" in loss.requires else None
-            losses.append(loss(PairBatch(chosen, rejected, wins, margin, longer[known])))
-        return _mean(torch.cat(losses))
+            losses[known, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[known]))
+        return losses
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute accuracy over decided pairs and RMSE of scores per objective, and the mean accuracy."""
-        rewards, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
-        metric_values: dict[str, float] = {}
+        """Compute the loss, accuracy over decided pairs and RMSE of scores per objective, and the mean accuracy.
+
+        The loss is that of all rows as one batch, in place of the Trainer's mean over batches.
+        """
+        outputs, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
+        rewards, losses, known = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
+        of_pairs, errors = losses[known[:, 0]], losses[known[:, 1]]
+        metric_values = {"loss": float(_mean(of_pairs) + self.regression_weight * _mean(errors))}
         shares = []
         for k, name in enumerate(self.objectives):
             gap, wins, scores = rewards[:, 0, k] - rewards[:, 1, k], stated[:, 0, k], stated[:, 1, k]
@@ -202,6 +212,6 @@ class ObjectivesTask:
         load_losses(self.modules, folder)
 
 
-def _mean(values: Float[Tensor, " T"]) -> Tensor:
+def _mean(values: Any) -> Any:
     """Return the mean, or 0 if there are no values."""
     return values.sum() / max(len(values), 1)

@@ -87,15 +87,17 @@ class ProcessTask:
     evaluate = loss
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the shares of labelled steps, and of first errors, that a threshold of 1/2 finds.
+        """Compute the loss, and the shares of labelled steps and of first errors that a threshold of 1/2 finds.
 
-        A solution's first error is the first labelled step that is more likely wrong than correct, or none.
+        The loss is the mean over all labelled steps, in place of the Trainer's mean over batches. A solution's first
+        error is the first labelled step that is more likely wrong than correct, or none.
         """
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         known = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
         decided, wrong = known & (labels != 0.5), known & (labels < 0.5)
         predicted = known & (logits < 0)
         return {
+            "loss": float((np.logaddexp(0, logits) - labels * logits)[known].mean()),
             "accuracy": float((predicted == wrong)[decided].mean()) if decided.any() else NAN,
             "first_error_accuracy": float((_first(predicted) == _first(wrong)).mean()),
         }

@@ -28,6 +28,7 @@ from rewardlab.rm.training.multi_objective_task import (
     encode_scored,
     label_counts,
 )
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
@@ -162,7 +163,7 @@ def test_every_label_weighs_the_same_and_the_rest_is_masked():
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     loss.backward()
     assert all(one.grad is None or one.grad.isfinite().all() for one in model.model.parameters())
-    assert outputs[1, 1].isnan().all() and outputs[0].detach().numpy() == pytest.approx(r[0], abs=1e-6)
+    assert outputs[1, 1].isnan().all() and outputs[0, :2].detach().numpy() == pytest.approx(r[0], abs=1e-6)
 
 
 def test_a_batch_without_any_pair_or_any_score_still_has_a_gradient():
@@ -203,9 +204,25 @@ def test_an_objective_that_nothing_is_said_about_is_refused():
 def test_metrics_by_hand():
     rewards = np.array([[[2.0, 0.0], [1.0, 1.0]], [[0.5, 9.0], [NAN, NAN]], [[1.0, 0.0], [0.0, 4.0]]])
     stated = np.array([[row.wins, row.scores] for row in ROWS])
-    found = task_of().metrics(EvalPrediction(predictions=rewards, label_ids=stated))
+    losses = np.array([[[0.1, NAN]], [[0.25, NAN]], [[0.2, 0.6]]])
+    outputs = np.concatenate([rewards, losses], axis=1)
+    found = task_of(regression_weight=2.0).metrics(EvalPrediction(predictions=outputs, label_ids=stated))
+    # three labels of pairs, (0.1 + 0.2 + 0.6) / 3, and the error of one score, 2 * 0.25
+    assert found.pop("loss") == pytest.approx(0.8)
     # helpful: right, and wrong as the label says 0.25; harmless: right; score 0.5 predicted as 0.5
     assert found == {"accuracy_helpful": 0.5, "rmse_helpful": 0.0, "accuracy_harmless": 1.0, "accuracy": 0.75}
+
+
+@pytest.mark.parametrize("rows_a_batch", [1, 2, 3])
+def test_the_evaluation_loss_does_not_depend_on_the_batch_size(rows_a_batch, tmp_path):
+    """It is the loss of all rows as one batch: pairs and rated answers, which weigh the same in every batch."""
+    model, task = small(), task_of(regression_weight=0.5)
+    expected = task.loss(model.model.eval(), task.collate(ROWS))[0].item()
+    arguments = RewardArguments(
+        output_dir=str(tmp_path), per_device_eval_batch_size=rows_a_batch, use_cpu=True, disable_tqdm=True
+    )
+    trainer = RewardTrainer(model, arguments, task, ROWS, ROWS)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-6)
 
 
 # ---- the overall reward ----

@@ -11,6 +11,7 @@ from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.models.process import ProcessRewardModel, process_from_config
 from rewardlab.rm.training.process_task import ProcessTask, SolutionRow, encode_solutions
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import user_turn
 from transformers import EvalPrediction
 
@@ -58,11 +59,27 @@ def test_padding_a_batch_changes_no_loss():
     assert together == pytest.approx((2 * alone[0] + alone[1]) / 3, rel=1e-5)  # two labelled steps and one
 
 
+STEPS = [(2, 1), (-1, 0), (1, 1), (1, 1), (-1, 1), (-3, 0), (-5, 0.5), (-1, 1), (-1, 0)]
+
+
+@pytest.mark.parametrize("rows_a_batch", [1, 2])
+def test_the_evaluation_loss_does_not_depend_on_the_batch_size(rows_a_batch, tmp_path):
+    """A solution with two labelled steps weighs twice what one with one does, whether they share a batch or not."""
+    model, task = small(), ProcessTask()
+    expected = task.loss(model.model.eval(), task.collate(ROWS))[0].item()
+    arguments = RewardArguments(
+        output_dir=str(tmp_path), per_device_eval_batch_size=rows_a_batch, use_cpu=True, disable_tqdm=True
+    )
+    trainer = RewardTrainer(model, arguments, task, ROWS, ROWS)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-6)
+
+
 def test_metrics_by_hand():
     labels = np.array([[1, 0, NAN, -100], [1, 1, 1, -100], [0, NAN, NAN, 0.5], [1, 0, NAN, NAN]])
     logits = np.array([[2, -1, -9, -100], [1, 1, -1, -100], [-3, -5, 5, -5], [-1, -1, 1, 1]])
     # steps: 2 of 2, 2 of 3, 1 of 1 (a label of 1/2 decides nothing), 1 of 2; first errors: 1, none, 0, 1
     assert ProcessTask().metrics(EvalPrediction(logits, labels)) == {
+        "loss": pytest.approx(np.mean([nll(z, y) for z, y in STEPS])),
         "accuracy": pytest.approx(6 / 8),
         "first_error_accuracy": pytest.approx(2 / 4),
     }
