@@ -34,6 +34,23 @@ def test_the_average_by_hand():
         assert model.weight.item() == 2.5
 
 
+def test_the_average_of_bfloat16_weights_moves_by_steps_below_their_rounding(tmp_path):
+    """1 + 0.999^1000 = 1.3677 after 1,000 steps of weight 1, though a step of 0.001 is less than bfloat16's 2^-7."""
+    model = one_weight().to(torch.bfloat16)
+    average = WeightAverage(model, decay=0.999, start=0.0)
+    stepped(average, model, [2.0, *[1.0] * 500], steps=1001)
+    average.save(tmp_path)
+    average = WeightAverage(model, decay=0.999, start=0.0)
+    average.load(tmp_path)
+    for _ in range(500):
+        with average.applied():
+            pass  # an evaluation does not round the average
+        average.update(1001, 1001)
+    assert model.weight.item() == 1.0
+    average.apply()
+    assert model.weight.item() == pytest.approx(1 + 0.999**1000, abs=2**-8)
+
+
 def test_before_its_start_there_is_no_average():
     model = one_weight()
     average = WeightAverage(model, decay=0.5, start=0.5)
