@@ -212,10 +212,13 @@ class PreferenceTask:
         return total + self.token_offset * written
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the accuracy per objective at its vertex, over pairs with a preference for it, and their mean."""
+        """Compute the accuracy per objective at its vertex, over pairs with a preference for it, and their mean.
+
+        A gap of 0 is wrong, as in `pair_metrics`.
+        """
         both = (prediction.predictions, prediction.label_ids)
         gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
-        right = (gaps > 0) == (wins > 0.5)
+        right = gaps * (wins - 0.5) > 0
         decided = ~np.isnan(wins) & (wins != 0.5)
         shares = {
             f"accuracy_{name}": float(right[decided[:, i], i].mean()) if decided[:, i].any() else float("nan")

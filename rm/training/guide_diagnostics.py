@@ -35,7 +35,7 @@ class GuideDiagnostics(NamedTuple):
     length_correlation: float
     """Correlation of Δ = log π(y0 | x) - log π(y1 | x) with the difference of lengths in tokens; NaN if constant."""
     accuracy: float
-    """Share of pairs with a preference for the objective in which sign Δ agrees with the label."""
+    """Share of pairs with a preference for the objective in which sign Δ agrees with the label; Δ = 0 does not."""
     accuracy_without_length: float
     """The same of Δ minus its least-squares fit by the length difference (without intercept)."""
     pairs: int
@@ -57,7 +57,7 @@ def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) ->
 
 
 def _accuracy(gaps: np.ndarray, wins: np.ndarray, decided: np.ndarray) -> float:
-    return float(((gaps > 0) == (wins > 0.5))[decided].mean()) if decided.any() else float("nan")
+    return float((gaps * (wins - 0.5) > 0)[decided].mean()) if decided.any() else float("nan")
 
 
 class ContextSpread:

@@ -132,6 +132,11 @@ def test_metrics_read_every_objective_at_its_own_vertex(base):
     assert found == {"accuracy_helpful": 0.5, "accuracy_harmless": 0.5, "accuracy": 0.5}
 
 
+def test_a_guide_without_a_preference_is_never_right(base):
+    prediction = EvalPrediction(predictions=np.zeros((2, 2)), label_ids=np.array([[1.0, 0.0], [0.0, 0.25]]))
+    assert [*task_of(arm(base)).metrics(prediction).values()] == [0.0, 0.0, 0.0]
+
+
 def test_an_evaluation_draws_nothing(base):
     model = moved(arm(base))
     task = task_of(model, sampler=at_vertices(2))

@@ -60,6 +60,10 @@ def test_ties_and_missing_labels_do_not_count():
     assert math.isnan(pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
 
 
+def test_a_gap_of_zero_is_wrong_whatever_the_label():
+    assert pair_diagnostics(np.array([0.0, 0.0, 1.0]), np.ones(3), np.array([1.0, 0.0, 1.0]))[1] == pytest.approx(1 / 3)
+
+
 def test_a_collapse_is_a_guide_without_context_that_tells_nothing_beyond_length():
     """Of 64 pairs an accuracy above 0.5 + 1/8 is more than chance."""
     measured = {
