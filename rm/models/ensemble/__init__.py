@@ -22,8 +22,8 @@ class EnsembleRewardModel(UncertainRewardModel):
     """r(x, y) = mean_m z_m - λ std_m z_m,  z_m = (r_m - μ_m) / σ_m      Coste et al. 2023, arXiv:2310.02743, eq. 4
 
     Members have different scales, so each reward is standardised by the mean and standard deviation of the member's
-    golden scores; a member without golden scores is not standardised. λ >= 0 is the pessimism. A `rule` of
-    `rm.models.ensemble.combination` combines the z_m in another way.
+    golden scores for the same objective; a member without golden scores is not standardised. λ >= 0 is the pessimism. A
+    `rule` of `rm.models.ensemble.combination` combines the z_m in another way.
     """
 
     def __init__(
@@ -76,13 +76,14 @@ def rule_of(row: Mapping[str, Any]) -> Rule:
     return rule
 
 
-def _scale(folder: Path) -> tuple[float, float]:
-    """Return mean and standard deviation of a member's golden scores; 0 and 1 if it has none."""
+def _scale(folder: Path) -> tuple[Any, Any]:
+    """Return mean and standard deviation of a member's golden scores, each [K]; 0 and 1 if it has none."""
     golden = folder / GOLDEN
     if not golden.exists():
         return 0.0, 1.0
     _, rewards = read_golden(folder)
-    return float(rewards.mean()), float(rewards.std()) or 1.0
+    deviations = rewards.std(axis=0)
+    return rewards.mean(axis=0), np.where(deviations > 0, deviations, 1.0)
 
 
 def ensemble(

@@ -41,6 +41,19 @@ def test_members_of_one_or_of_other_objectives_are_refused():
         EnsembleRewardModel([Fixed([1.0]), Fixed([1.0])], ["a", "b"], -1.0)
 
 
+def test_every_objective_is_standardised_by_its_own_golden_scores(tmp_path):
+    """One member rates 'b' 100 times as coarsely as 'a', the other 'a' 100 times as coarsely as 'b'."""
+    columns = np.array([[1.0, 300.0], [3.0, 100.0]]), np.array([[100.0, 3.0], [300.0, 1.0]])
+    members = []
+    for name, rewards in zip("xy", columns, strict=True):
+        members.append(Fixed([0.0], ("a", "b")))
+        members[-1].rewards = rewards
+        (tmp_path / name).mkdir()
+        write_golden(members[-1], EXAMPLES, tmp_path / name)
+    both = EnsembleRewardModel(members, [str(tmp_path / name) for name in "xy"])
+    assert both.spread(EXAMPLES).tolist() == [[[-1.0, 1.0], [1.0, -1.0]]] * 2
+
+
 def test_an_ensemble_standardises_its_members_saves_and_loads(tmp_path):
     random = np.random.default_rng(0)
     for name, C in (("a", 0.3), ("b", 30.0)):
