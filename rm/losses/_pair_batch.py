@@ -54,6 +54,8 @@ class PairLoss:
     """Folder of the reward model that `PairBatch.other` comes from; None if the pairs have its gaps."""
     learned: nn.Module | None = None
     """Module with the learned parameters of the loss, their `learning_rate`, and `fit(longer)`."""
+    depends_on_batch: bool = False
+    """Whether a pair's loss depends on the other pairs of its batch, which then cannot be read in halves."""
 
     def __post_init__(self):
         if self.center < 0:

@@ -25,7 +25,7 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Pai
         nats = preference_nll(previous + share * pairs.gap, pairs.wins, pairs.margin)
         return pair_weights(previous, pairs.wins) * nats
 
-    return PairLoss(loss, center, requires=("other",), other=before)
+    return PairLoss(loss, center, requires=("other",), other=before, depends_on_batch=True)
 
 
 def pair_weights(before: Float[Tensor, " B"], wins: Float[Tensor, " B"]) -> Float[Tensor, " B"]:

@@ -110,7 +110,7 @@ class FaultTolerantTrainer(Trainer):
     def _check_smaller(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
         why = None
         if rows is None:
-            why = "this loss has several means, so its rows are not read apart"
+            why = "this loss is no mean of its rows' losses, so they are not read apart"
         elif rows == 1:
             why = "it is one row already"
         elif is_sharded(model) or self.accelerator.distributed_type in ("FSDP", "DEEPSPEED"):

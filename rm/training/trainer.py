@@ -198,7 +198,12 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None for batches whose loss is no mean over pairs: of scores, or of steps."""
+        """Return the number of pairs; None for batches whose loss is no mean over independent pairs.
+
+        Such a loss is a mean over scores or steps, or a pair's loss depends on the other pairs of its batch.
+        """
+        if isinstance(self.task, ScalarTask) and self.task.pair_loss.depends_on_batch:
+            return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):

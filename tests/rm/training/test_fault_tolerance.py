@@ -9,6 +9,7 @@ import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.io.disk_errors import no_room, size, told_full
+from rewardlab.rm.losses.boosted import boosted
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import PairRow
@@ -119,6 +120,14 @@ def test_one_row_that_does_not_fit_ends_the_run_in_one_sentence(trainer):
         UsageError, match=r"step 1: memory does not hold the micro-batch \(CUDA .*, and it is one row alr"
     ):
         trainer(Narrow(0)).train()
+
+
+def test_a_batch_whose_pairs_depend_on_each_other_is_not_halved(trainer):
+    """`boosted` weighs a pair by the mean of its batch, so that two halves have another gradient than the whole."""
+    task = Narrow(1)
+    task.pair_loss = boosted(share=0.5)
+    with pytest.raises(UsageError, match="this loss is no mean of its rows' losses, so they are not read apart; lower"):
+        trainer(task, [row._replace(other=0.3 * index) for index, row in enumerate(ROWS)]).train()
 
 
 def test_another_error_of_a_step_is_not_taken_for_a_lack_of_memory(trainer):
