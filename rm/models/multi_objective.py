@@ -128,18 +128,24 @@ def learned_weights(
     Regresses the pairs' `overall` labels on the objectives' rewards; with `positive` all weights are >= 0. C is
     scikit-learn's inverse strength of the penalty |w|² / 2.
     """
-    labelled = [pair for pair in pairs if not np.isnan(pair.chance(OVERALL))]
-    if not labelled:
-        raise DataError(
-            f"none of {len(pairs)} pairs has an '{OVERALL}' label to learn weights from; add some, or give them with "
-            "--weights NAME=NUMBER,..."
-        )
+    labelled = labelled_overall(pairs)
     rewards = model.rate([example for pair in labelled for example in pair.examples])[:, : len(objectives)]
     differences, wins = rewards[::2] - rewards[1::2], np.array([pair.chance(OVERALL) for pair in labelled])
     weights = pairwise_logistic(differences, wins, C=C)
     if positive and (weights < 0).any():
         weights = _positive_logistic(differences, wins, C)
     return dict(zip(objectives, weights.tolist(), strict=True))
+
+
+def labelled_overall(pairs: Sequence[PreferencePair]) -> list[PreferencePair]:
+    """Return the pairs with an `overall` label; raise `DataError` if there is none to learn weights from."""
+    labelled = [pair for pair in pairs if not np.isnan(pair.chance(OVERALL))]
+    if not labelled:
+        raise DataError(
+            f"none of {len(pairs)} pairs has an '{OVERALL}' label to learn weights from; add some, or give them with "
+            "--weights NAME=NUMBER,..."
+        )
+    return labelled
 
 
 def _positive_logistic(differences: np.ndarray, wins: np.ndarray, C: float) -> np.ndarray:

@@ -31,7 +31,7 @@ from ..backbones.packing import Packed, packed_attention, packed_scores, packing
 from ..backbones.saved_classifier import SavedClassifier, open_source
 from ..backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import ScoringContract
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..types import Example
 
 OBJECTIVES = ("reward",)
@@ -119,6 +119,8 @@ def scalar(
     Otherwise a missing head is an error. `max_length` in tokens.
     """
     source, contract, adapted = open_source(source, {"max_length": max_length}, lora)
+    if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
+        raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
     objectives = contract.objectives if contract else OBJECTIVES if fresh else _labels(source, trust_remote_code)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)

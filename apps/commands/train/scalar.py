@@ -19,9 +19,9 @@ from ....rm.data.scored_rows import Judged
 from ....rm.errors import DataError, UsageError
 from ....rm.losses._pair_batch import PairBatch, PairLoss, as_pair_loss
 from ....rm.losses._pair_losses import with_other_gaps
-from ....rm.models.multi_head import MultiHeadRewardModel
+from ....rm.models.multi_head import MultiHeadRewardModel, check_body
 from ....rm.models.multi_head.uncertain_heads import HeadFit
-from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
+from ....rm.models.multi_objective import checked_weights, labelled_overall, learned_weights, untrained, with_overall
 from ....rm.models.scalar import OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ....rm.registry import load
 from ....rm.training.encoding import Encoding, encode_pairs
@@ -67,12 +67,18 @@ def prepare_scalar(
     """One objective, or several of which each learns from the pairs and the answers that speak of it."""
     outputs = (*names, OVERALL) if several.weights else tuple(names)
     log_costs("--weights", _checked(several.weights, names) or {})
+    if several.weights in (LEARNED, POSITIVE):
+        labelled_overall(held.pairs or data.pairs)
+    if config.kind == "multi_head":
+        _head_fit(several, arguments.seed)
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
     if len(names) > 1 and "other" in losses[names[0]].requires:
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
     if config.stream and losses[names[0]].other is not None:
         raise UsageError(f"--loss {config.loss} reads another model's gaps of all pairs; leave --stream out")
     model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
+    if config.kind == "multi_head":
+        check_body(model)
     log(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
     if len(names) == 1:
         task: Any = ScalarTask(losses[names[0]])
@@ -122,16 +128,19 @@ def finish_scalar(
         model = with_overall(model, weights)
         facts["weights"] = model.weights
     if config.kind == "multi_head":
-        how = HeadFit(
-            heads=several.heads,
-            form=several.head_form,
-            steps=several.head_steps,
-            learning_rate=several.head_learning_rate,
-            bootstrap=several.head_bootstrap,
-            seed=seed,
-        )
-        model = MultiHeadRewardModel.on(model, data.pairs, names[0], several.rule(), how)
+        model = MultiHeadRewardModel.on(model, data.pairs, names[0], several.rule(), _head_fit(several, seed))
     return model, facts
+
+
+def _head_fit(several: SeveralConfig, seed: int) -> HeadFit:
+    return HeadFit(
+        heads=several.heads,
+        form=several.head_form,
+        steps=several.head_steps,
+        learning_rate=several.head_learning_rate,
+        bootstrap=several.head_bootstrap,
+        seed=seed,
+    )
 
 
 def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:

@@ -35,7 +35,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
     """
 
     def __init__(self, body: ScalarRewardModel, heads: Heads, rule: Rule):
-        _check(body)
+        check_body(body)
         super().__init__(rule)
         self.body, self.heads = body, heads
         self.encoder = body.encoder
@@ -47,7 +47,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
         cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: Rule, how: HeadFit
     ) -> "MultiHeadRewardModel":
         """Fit the heads on a trained reward model, with the pairs that are labelled for the objective."""
-        _check(body)
+        check_body(body)
         labelled = [pair for pair in pairs if not np.isnan(pair.chance(objective))]
         if not labelled:
             raise DataError(f"none of {len(pairs)} pairs has a label for '{objective}'; name one that the data have")
@@ -77,7 +77,8 @@ class MultiHeadRewardModel(UncertainRewardModel):
         self.contract.save(folder)
 
 
-def _check(body: ScalarRewardModel) -> None:
+def check_body(body: ScalarRewardModel) -> None:
+    """Raise a `UsageError` if a model has several rewards, or no head at its last token to put others beside."""
     if len(body.contract.objectives) != 1:
         raise UsageError(f"heads are put on one reward, and this model has {', '.join(body.contract.objectives)}")
     if decoder_head(body.model) is None:

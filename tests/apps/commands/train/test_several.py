@@ -9,9 +9,12 @@ from rewardlab.apps.cli import main
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.models.process import process_from_config
+from transformers import BertConfig, BertForSequenceClassification
 
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "8", "--golden", "4", "--max_length", "64"]
 SMALL += ["--learning_rate", "3e-3", "--per_device_train_batch_size", "8", "--disable_tqdm", "True"]
@@ -183,6 +186,8 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data out"),
         (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
         (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
+        (["--kind", "multi_head", "--heads", "1"], 2, "heads >= 2, steps and batch >= 1"),
+        (["--kind", "multi_head", "--head_form", "x"], 2, "heads' loss is one of regression, bradley_terry, got 'x'"),
         (["--loss", "boosted"], 2, "the argument 'share' is missing"),
         (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
         (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
@@ -191,6 +196,35 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
 def test_what_does_not_fit_together_is_refused(words, code, sentence, train):
     found, _, err, folder = train(*words)
     assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists()
+
+
+@pytest.fixture
+def never_trains(monkeypatch):
+    monkeypatch.setattr("rewardlab.rm.training.trainer.RewardTrainer.train", lambda *_, **__: pytest.fail("trained"))
+
+
+def test_weights_are_not_learned_without_labels_of_the_whole(train, tmp_path, never_trains):
+    rows = [{**pair_row(pair), "wins": {"helpful": 1.0, "harmless": 0.0}} for pair in TAUGHT[:9]]
+    write(tmp_path / "parts.jsonl", rows)
+    words = ["--objectives", "helpful", "harmless", "--weights", "learned", "--eval_data", tmp_path / "parts.jsonl"]
+    code, _, err, folder = train(*words)
+    assert code == 3 and "none of 9 pairs has an 'overall' label to learn weights from" in err and not folder.exists()
+
+
+def test_heads_are_not_put_on_an_encoder(train, tmp_path, never_trains):
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer()), **shape)).save_pretrained(tmp_path / "bert")
+    tokenizer().save_pretrained(tmp_path / "bert")
+    code, _, err, folder = train("--kind", "multi_head", "--model", tmp_path / "bert")
+    assert code == 2 and "has no head at its last token to put others beside" in err and not folder.exists()
+
+
+def test_a_reward_model_of_another_kind_is_no_backbone(train, tmp_path, never_trains):
+    process_from_config(small_config(tokenizer(), hidden=16, layers=1), tokenizer(), max_length=64).save(
+        tmp_path / "steps"
+    )
+    code, _, err, folder = train("--model", tmp_path / "steps")
+    assert code == 2 and "is a reward model of kind 'process'; start from its backbone" in err and not folder.exists()
 
 
 # ---- heads and members ----
