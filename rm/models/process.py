@@ -145,7 +145,8 @@ def process(
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    source, contract, adapted = open_source(source, asked | {"max_length": max_length}, lora)
+    asked |= {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
+    source, contract, adapted = open_source(source, asked, lora)
     if contract and contract.kind != "process":
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)

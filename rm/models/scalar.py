@@ -118,7 +118,8 @@ def scalar(
     `fresh` the source is a backbone to be trained: a missing head is initialised from `seed`, and `lora` adds adapters.
     Otherwise a missing head is an error. `max_length` in tokens.
     """
-    source, contract, adapted = open_source(source, {"max_length": max_length}, lora)
+    asked = {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
+    source, contract, adapted = open_source(source, asked, lora)
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
     objectives = contract.objectives if contract else OBJECTIVES if fresh else _labels(source, trust_remote_code)

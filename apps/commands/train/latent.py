@@ -22,7 +22,6 @@ def prepare_latent(
     held: list[PreferencePair],
 ) -> Prepared:
     """Return a causal language model with its heads, the rows of the pairs, and the number of rationales."""
-    _check(config, arguments)
     model = build_latent(config, steps, pairs, arguments.seed)
     if model.contract.latent_steps and arguments.gradient_checkpointing:
         raise UsageError("--gradient_checkpointing turns off the cache that latent steps read; leave it out")
@@ -39,14 +38,6 @@ def prepare_latent(
     )
     task.check(encoding.rows)
     return Prepared(model, task, encoding, eval_rows, {"rationales": counts})
-
-
-def _check(config: TrainConfig, arguments: RewardArguments) -> None:
-    """Raise a `UsageError` for settings of other losses."""
-    if config.loss != TrainConfig().loss:
-        raise UsageError(f"--loss {config.loss}: a latent reward model is trained with bradley_terry, leave it out")
-    if arguments.center_rewards_coefficient:
-        raise UsageError("--center_rewards_coefficient is not part of the loss of a latent reward model; leave it out")
 
 
 def build_latent(config: TrainConfig, steps: LatentConfig, pairs: list[PreferencePair], seed: int) -> LatentRewardModel:

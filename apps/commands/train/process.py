@@ -8,7 +8,6 @@ import numpy as np
 
 from ....rm.data.scored_rows import Judged
 from ....rm.data.solutions import Solution
-from ....rm.errors import UsageError
 from ....rm.models.process import ProcessRewardModel, process, process_from_config
 from ....rm.training.process_task import ProcessTask, encode_solutions
 from ....rm.training.trainer import RewardArguments
@@ -23,8 +22,6 @@ def prepare_process(
     config: TrainConfig, steps: ProcessConfig, arguments: RewardArguments, data: Judged, held: Judged
 ) -> Prepared:
     """Return a token classifier, the rows of the solutions, and counts of labels."""
-    if config.loss != TrainConfig().loss:
-        raise UsageError(f"--loss {config.loss} is a loss of pairs; steps are trained by cross-entropy, leave it out")
     model = build_process(config, steps, data.solutions, arguments.seed)
     encoding = encode_solutions(model.encoder, data.solutions, config.on_long)
     log(f"the first sequence reads: {model.encoder.tokenizer.decode(encoding.rows[0].ids)[:300]!r}")

@@ -34,6 +34,7 @@ from .several_settings import SeveralConfig
 FREE = ("resume", "overwrite", "output")
 """Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
 SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
+PAIR_LOSS = ("scalar", "multi_head")
 BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
 
@@ -59,6 +60,7 @@ def train(
     latent.validate(config.kind)
     if config.kind not in SEVERAL_OBJECTIVES and len(names) > 1:
         raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
+    _check_read(config, arguments)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
@@ -124,6 +126,20 @@ def _trained(
         prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
         return prepared.model, _run(prepared, config, arguments, work, here)
     return _train_head(config, names[0], data.pairs)
+
+
+def _check_read(config: TrainConfig, arguments: RewardArguments) -> None:
+    """Raise a `UsageError` for settings that the kind of reward model does not read."""
+    kind, ignored = config.kind, []
+    if kind not in PAIR_LOSS:
+        ignored += ["loss"] if config.loss != TrainConfig().loss else []
+        ignored += ["center_rewards_coefficient"] if arguments.center_rewards_coefficient else []
+    if ignored:
+        raise UsageError(f"--{ignored[0]} belongs to --kind {' and '.join(PAIR_LOSS)}, got {kind}; leave it out")
+    if config.eval_data and kind not in (*BY_GRADIENT, "ensemble"):
+        raise UsageError(f"--kind {kind} is fitted without evaluation; leave --eval_data out and use rewardlab eval")
+    if kind == "process" and config.objective != OVERALL:
+        raise UsageError("--objective is a label of pairs and --kind process learns labels of steps; leave it out")
 
 
 def _check_kind(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:

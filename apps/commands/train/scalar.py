@@ -208,6 +208,11 @@ def small_backbone(config: TrainConfig, texts: Sequence[str]) -> tuple[PreTraine
     """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
     if config.lora:
         raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
+    if config.dtype != "float32" or config.chat_template:
+        name = "chat_template" if config.chat_template else "dtype"
+        raise UsageError(
+            f"--{name} belongs to a backbone, and a small model from scratch has its own; name one with --model"
+        )
     tokenizer = small_tokenizer(texts, config.small_vocabulary)
     return tokenizer, small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
 

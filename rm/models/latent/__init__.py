@@ -191,7 +191,8 @@ def latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    fixed = {"max_length": max_length} | ({} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth})
+    fixed = {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
+    fixed |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
     source, stated, adapted = open_source(source, fixed, lora)
     if stated and stated.kind != "latent":
         raise UsageError(f"{source} is a reward model of kind '{stated.kind}'; start from its backbone")

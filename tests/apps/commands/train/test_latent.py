@@ -118,8 +118,8 @@ def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys, engin
     [
         (["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
         (["--latent_price", "-1"], "--latent_price is >= 0, got -1"),
-        (["--loss", "scaled_bradley_terry"], "a latent reward model is trained with bradley_terry"),
-        (["--center_rewards_coefficient", "0.1"], "--center_rewards_coefficient is not part of the loss"),
+        (["--loss", "scaled_bradley_terry"], "--loss belongs to --kind scalar and multi_head, got latent"),
+        (["--center_rewards_coefficient", "0.1"], "--center_rewards_coefficient belongs to --kind scalar"),
         (["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
         (["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
         (["--objectives", "a", "b"], "a latent reward model learns one objective, got a, b"),

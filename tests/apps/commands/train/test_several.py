@@ -14,6 +14,7 @@ from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.models.process import process_from_config
+from rewardlab.rm.models.scalar import scalar_from_config
 from transformers import BertConfig, BertForSequenceClassification
 
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "8", "--golden", "4", "--max_length", "64"]
@@ -188,6 +189,12 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
         (["--kind", "multi_head", "--heads", "1"], 2, "heads >= 2, steps and batch >= 1"),
         (["--kind", "multi_head", "--head_form", "x"], 2, "heads' loss is one of regression, bradley_terry, got 'x'"),
+        (["--kind", "linear", "--loss", "smoothed_bradley_terry"], 2, "--loss belongs to --kind scalar and multi_head"),
+        (["--kind", "linear", "--eval_data", "held"], 2, "--kind linear is fitted without evaluation"),
+        (["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"], 2, "leave --eval_data out"),
+        (["--kind", "autoregressive", "--loss", "weak_margin"], 2, "--loss belongs to --kind scalar and multi_head"),
+        (["--dtype", "bfloat16"], 2, "--dtype belongs to a backbone, and a small model from scratch has its own"),
+        (["--chat_template", "plain"], 2, "--chat_template belongs to a backbone"),
         (["--loss", "boosted"], 2, "the argument 'share' is missing"),
         (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
         (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
@@ -225,6 +232,12 @@ def test_a_reward_model_of_another_kind_is_no_backbone(train, tmp_path, never_tr
     )
     code, _, err, folder = train("--model", tmp_path / "steps")
     assert code == 2 and "is a reward model of kind 'process'; start from its backbone" in err and not folder.exists()
+
+
+def test_a_saved_model_keeps_its_precision(train, never_trains, tmp_path):
+    scalar_from_config(small_config(tokenizer(), hidden=16, layers=1), tokenizer(), max_length=64).save(tmp_path / "rm")
+    code, _, err, _ = train("--model", tmp_path / "rm", "--dtype", "bfloat16", output="again")
+    assert code == 2 and "was trained with dtype 'float32'" in err and "leave --dtype out" in err
 
 
 # ---- heads and members ----
