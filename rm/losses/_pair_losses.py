@@ -59,8 +59,19 @@ def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: 
     if len(model.contract.objectives) != 1:
         raise UsageError(f"{source} has objectives {', '.join(model.contract.objectives)}; a loss reads a model of one")
     rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
-    gaps = (rewards[::2] - rewards[1::2]).tolist()
+    gaps = finite_gaps(rewards, pairs, source).tolist()
     return [replace(pair, gaps={**pair.gaps, OTHER: gap}) for pair, gap in zip(pairs, gaps, strict=True)]
+
+
+def finite_gaps(rewards: np.ndarray, pairs: Sequence[PreferencePair], name: str) -> np.ndarray:
+    """Return r(chosen) - r(rejected) [B] from the rewards [2B] of the pairs' examples; refuse NaN and infinite ones."""
+    gaps = rewards[::2] - rewards[1::2]
+    if absent := np.flatnonzero(~np.isfinite(gaps)).tolist():
+        raise DataError(
+            f"{name} has no finite reward for {len(absent)} of {len(pairs)} pairs, first '{pairs[absent[0]].id}', as "
+            "where a process model's last step exceeds its max_length; leave such pairs out"
+        )
+    return gaps
 
 
 def save_losses(modules: nn.ModuleDict, folder: Path) -> None:

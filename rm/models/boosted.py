@@ -14,6 +14,7 @@ from ..contract.golden_scores import load_reward_model
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
+from ..losses._pair_losses import finite_gaps
 from ..types import OVERALL, Example, PreferencePair, RewardModel, content_hash
 
 SETTINGS = "boosted.json"
@@ -107,11 +108,10 @@ def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -
     """Return r(chosen) - r(rejected) of every pair for each stage; a stage has one objective."""
     examples = [example for pair in pairs for example in pair.examples]
     gaps = []
-    for stage in stages:
+    for number, stage in enumerate(stages, start=1):
         if len(stage.contract.objectives) != 1:
             raise UsageError(f"a stage has one objective, got {', '.join(stage.contract.objectives)}")
-        rewards = stage.rate(examples)[:, 0]
-        gaps.append(rewards[::2] - rewards[1::2])
+        gaps.append(finite_gaps(stage.rate(examples)[:, 0], pairs, f"stage {number}"))
     return gaps
 
 

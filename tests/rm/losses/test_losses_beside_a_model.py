@@ -9,6 +9,7 @@ import torch
 from rewardlab.benchmarks.worlds.garden import pairs
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses import _pair_losses
 from rewardlab.rm.losses._pair_batch import PairBatch
 from rewardlab.rm.losses._pair_losses import OTHER, with_other_gaps
 from rewardlab.rm.losses.boosted import boosted, pair_weights
@@ -21,6 +22,7 @@ from rewardlab.rm.types import OVERALL
 from torch import tensor
 
 from tests.rm.losses.test_losses_of_pairs import HARD, LN2, SOFT, small
+from tests.rm.models.test_ensemble import Fixed
 
 LOSSES = {"weak_margin": weak_margin(share=0.6, center=0.01), "boosted": boosted(share=0.7, center=0.01)}
 
@@ -148,6 +150,13 @@ def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
     mixed = 0.5 * own + 0.5 * np.array(expected)
     by_hand = np.log1p(np.exp(-mixed)) * wins + np.log1p(np.exp(mixed)) * (1 - wins)
     assert loss.item() == pytest.approx(by_hand.mean(), abs=1e-5)
+
+
+def test_a_pair_that_the_other_model_cannot_score_is_named(monkeypatch):
+    made = pairs(3, 0)
+    monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
+    with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
+        with_other_gaps(weak_margin(weak="weak"), made)
 
 
 def test_pairs_with_gaps_of_their_own_need_no_model():

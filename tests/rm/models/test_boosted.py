@@ -103,6 +103,12 @@ def test_what_makes_no_chain_is_refused():
         BoostedRewardModel.fitted([Fixed([1.0, 0.0])] * 2, ["a", "b"], [pair], objective="harmless")
 
 
+def test_a_pair_that_a_stage_cannot_score_is_named():
+    pairs = [PreferencePair(name, user_turn("q"), "kind stone", "rude stone") for name in "ab"]
+    with pytest.raises(DataError, match="stage 2 has no finite reward for 1 of 2 pairs, first 'b'"):
+        BoostedRewardModel.fitted([Fixed([1.0, 0, 1, 0]), Fixed([1.0, 0, np.nan, 0])], ["x", "y"], pairs)
+
+
 def taught(words, n=40, seed=0) -> list[PreferencePair]:
     draw = np.random.default_rng(seed)
     made = [(" ".join(draw.choice(["stone", "river", "cloud"], 3)), draw.choice(words)) for _ in range(n)]
