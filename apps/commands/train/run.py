@@ -278,7 +278,8 @@ def _run(
         result = train_until_asked(trainer, None)
     facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
     if stream := trainer.stream:
-        facts["stream"] = stream.counts | {"read": stream.report.read, "dropped": len(stream.report.dropped)}
+        facts["stream"] = stream.counts | stream.report.as_json()
+        log_rows("data, streamed", stream.report)
     if prepared.eval_rows is not None:
         facts |= {
             name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name

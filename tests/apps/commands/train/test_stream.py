@@ -60,6 +60,19 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
 
 
+def test_rows_that_are_dropped_after_the_first_block_have_their_reason_and_place(world, tmp_path, capsys):
+    rows = (world / "first.jsonl").read_text().splitlines()
+    rows[40] = json.dumps({"prompt": "q", "chosen": "same", "rejected": "same"})
+    (tmp_path / "first.jsonl").write_text("\n".join(rows) + "\n")
+    for name in ("policy", "second.jsonl"):
+        (tmp_path / name).symlink_to(world / name)
+    assert train(tmp_path, tmp_path / "run", "--on_bad_row", "skip", "--max_steps", "4") == 0
+    stream = json.loads((tmp_path / "run" / "manifest.json").read_text())["stream"]
+    reason = "chosen and rejected are identical"
+    assert stream["places"] == [[f"{tmp_path / 'first.jsonl'}: row 41", reason]] and stream["reasons"] == {reason: 1}
+    assert f"data, streamed: 1 of {stream['read']} rows dropped" in capsys.readouterr().err
+
+
 def _resume_with_other_processes_is_refused(world, output, kind):
     """A step of two processes reads twice the rows of a step of one."""
     stored = output.with_name(output.name + ".partial") / "config.yaml"
