@@ -1,5 +1,6 @@
 """Trainer, training arguments and scalar task of reward models that are trained by gradient descent."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from .fault_tolerance import FaultTolerantTrainer
 from .out_of_memory import Piece
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
+
+TRAIN_LOSS = "train_loss.json"
 
 
 @dataclass
@@ -185,6 +188,8 @@ class RewardTrainer(FaultTolerantTrainer):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.task, self.loss_name = task, _name_of(task)
+        self.loss_before: float | None = 0.0
+        """Sum of the losses of the steps before a resume; None if the checkpoint does not have it."""
         self.average: WeightAverage | None = None
         if args.weight_average:
             self.average = WeightAverage(reward_model.model, args.weight_average, args.weight_average_start)
@@ -242,6 +247,9 @@ class RewardTrainer(FaultTolerantTrainer):
                 self.task.save(folder)
             if self.average and _internal_call:
                 self.average.save(folder, writes=self.args.should_save)
+            if _internal_call and self.loss_before is not None:
+                total = self.loss_before + self._total_loss_scalar + float(self._tr_loss)
+                (folder / TRAIN_LOSS).write_text(json.dumps({"sum": total}) + "\n", encoding="utf-8")
             if self.stream:
                 self.stream.save(folder, self.state.global_step * self.rows_a_step)
 
@@ -258,6 +266,15 @@ class RewardTrainer(FaultTolerantTrainer):
             self.average.load(Path(resume_from_checkpoint))
         if self.stream:
             self.stream.load(Path(resume_from_checkpoint))
+        stored = Path(resume_from_checkpoint) / TRAIN_LOSS
+        self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
+
+    def log(self, logs, *args, **kwargs):
+        """Log as Transformers does, but `train_loss` is the mean over all steps, also those before a resume."""
+        if "train_loss" in logs and self.loss_before is not None:
+            resumed = self.state.global_step - self._initial_global_step
+            logs["train_loss"] = (self.loss_before + resumed * logs["train_loss"]) / max(self.state.global_step, 1)
+        super().log(logs, *args, **kwargs)
 
     def _load_best_model(self):
         super()._load_best_model()

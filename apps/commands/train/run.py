@@ -276,7 +276,7 @@ def _run(
             shutil.rmtree(folder, ignore_errors=True)
         trainer = _trainer(prepared, config, arguments, folder)
         result = train_until_asked(trainer, None)
-    facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
+    facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.metrics["train_loss"]}
     if stream := trainer.stream:
         facts["stream"] = stream.counts | stream.report.as_json()
         log_rows("data, streamed", stream.report)

@@ -6,7 +6,14 @@ from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import PairRow, collate
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, _disable_dropout, pair_metrics
+from rewardlab.rm.training.trainer import (
+    TRAIN_LOSS,
+    RewardArguments,
+    RewardTrainer,
+    ScalarTask,
+    _disable_dropout,
+    pair_metrics,
+)
 from transformers import EvalPrediction
 
 
@@ -54,3 +61,27 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_pairs(tmp_path):
     assert loss.item() == pytest.approx(np.mean(expected), abs=1e-6)
     batch = pad([[9, 1]])
     assert rewards[0, 1].item() == pytest.approx(model.score(batch.tokens, batch.attention).item(), abs=1e-6)
+
+
+def test_the_training_loss_of_a_resumed_run_is_of_all_steps(tmp_path):
+    """The checkpoint of step 4 lies between the log lines of steps 3 and 6."""
+    tokenizer = small_tokenizer(["kano roba miba " * 9] * 20, 280)
+    rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
+
+    def train(name: str, resume: str | None = None) -> float:
+        model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
+        arguments = RewardArguments(
+            output_dir=str(tmp_path / name),
+            max_steps=8,
+            save_steps=4,
+            logging_steps=3,
+            learning_rate=0.01,
+            use_cpu=True,
+        )
+        trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
+        return trainer.train(resume_from_checkpoint=resume).metrics["train_loss"]
+
+    whole = train("whole")
+    assert train("resumed", str(tmp_path / "whole" / "checkpoint-4")) == pytest.approx(whole, abs=1e-6)
+    (tmp_path / "whole" / "checkpoint-4" / TRAIN_LOSS).unlink()
+    assert train("without", str(tmp_path / "whole" / "checkpoint-4")) < whole - 0.01, "the loss falls"

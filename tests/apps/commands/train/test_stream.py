@@ -56,7 +56,8 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     assert train(world, tmp_path / "cut", *kind, "--resume") == 0
     whole, cut = losses(tmp_path / "whole"), losses(tmp_path / "cut")
     assert len(whole) == 12 and whole.tolist() == cut.tolist()
-    manifest = json.loads((tmp_path / "whole" / "manifest.json").read_text())
+    manifest, resumed = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "cut"))
+    assert resumed["train_loss"] == pytest.approx(whole.mean(), rel=1e-3) and whole.std() > 1e-3
     assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
 
 
