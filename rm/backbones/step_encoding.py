@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError
-from ..types import Example, Message, Messages, Steps, prompt_text
+from ..types import Example, Message, Messages, Steps, content_hash
 from .tokenization import Encoded, Encoder, right_padded, single_token_id
 
 COMPLETION = "completion"
@@ -58,11 +58,12 @@ class StepEncoder(Encoder):
         steps = [split_steps(example.completion, self.separator) for example in examples]
         distinct = [*{step for some in steps for step in some}]
         step_ids = dict(zip(distinct, self._ids(distinct), strict=True))
-        head_ids = {prompt_text(example.prompt): example.prompt for example in examples}
-        heads = dict(zip(head_ids, self._ids([*map(self.head, head_ids.values())]), strict=True))
+        keys = [content_hash(example.prompt) for example in examples]
+        prompts = {key: example.prompt for key, example in zip(keys, examples, strict=True)}
+        heads = dict(zip(prompts, self._ids([*map(self.head, prompts.values())]), strict=True))
         return [
-            self._joined(self._begin(heads[prompt_text(example.prompt)]), [step_ids[step] for step in some])
-            for example, some in zip(examples, steps, strict=True)
+            self._joined(self._begin(heads[key]), [step_ids[step] for step in some])
+            for key, some in zip(keys, steps, strict=True)
         ]
 
     def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:

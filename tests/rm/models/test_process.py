@@ -17,7 +17,7 @@ from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models.process import AGGREGATES, process, process_from_config
 from rewardlab.rm.training.process_task import ProcessTask, encode_solutions
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
-from rewardlab.rm.types import Example, Steps, user_turn
+from rewardlab.rm.types import Example, Message, Steps, prompt_text, user_turn
 from scipy.special import expit, softmax
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
 
@@ -93,6 +93,18 @@ def close(found, expected) -> bool:
 
 
 # ---- what is read ----
+
+
+def test_conversations_that_read_alike_have_scores_of_their_own(model):
+    """One user turn that looks like a written conversation, and that conversation: the same text, other templates."""
+    texts = ("ro", "ka", "mi")
+    chat = tuple(
+        Message(role=role, content=text) for role, text in zip(("user", "assistant", "user"), texts, strict=True)
+    )
+    examples = [Example(prompt, "roba") for prompt in (user_turn("ro\n\nassistant: ka\n\nuser: mi"), chat)]
+    assert prompt_text(examples[0].prompt) == prompt_text(examples[1].prompt)
+    together, alone = model.encoder.encode_steps(examples), [model.encoder.encode_steps([one])[0] for one in examples]
+    assert together == alone and together[0].ids != together[1].ids
 
 
 def test_the_tokens_by_hand(base):
