@@ -36,8 +36,8 @@ def overlaps(
     """Yield the prompts with a user turn that also occurs in a benchmark: at most one per row and benchmark, the most
     similar turn, the first of equally similar ones.
 
-    Same: equal without case, punctuation and repeated blanks (`rm.data.pairs.normal_prompt`). Near-duplicate: for the
-    sets of 3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
+    Same: equal without case, punctuation and repeated blanks (`rm.data.conversation_split.normal_prompt`), and not
+    blank. Near-duplicate: for the sets of 3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
 
         |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
         Broder 1997, "On the resemblance and containment of documents")
@@ -113,7 +113,7 @@ def _alike(
     texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], near: float
 ) -> Iterator[tuple[int, str, float]]:
     """Yield (index of the text, known text, similarity) of all exact and near-duplicates."""
-    same = {*known}
+    same = {*known} - {""}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     others = _shingles(known)
     sizes, other_sizes = (np.asarray(matrix.sum(1)).ravel() for matrix in (shingled, others))

@@ -1,5 +1,7 @@
 """Prompts and completions from text and messages, and the prompt that two conversations share."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from os.path import commonprefix
@@ -108,15 +110,41 @@ def dialogue(text: str, name: str = "text") -> list[Message]:
     return turns
 
 
+class _NormalCharacters(dict[int, str]):
+    """Maps letters, digits and combining marks to themselves, a symbol x to " x ", all others to " "."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        category = unicodedata.category(char)
+        is_symbol = category in ("Sm", "Sc", "So") or char == "^"  # the other characters of Sk are quotes and accents
+        self[code] = char if category[0] in "LNM" else f" {char} " if is_symbol else " "
+        return self[code]
+
+
+_NORMAL = _NormalCharacters()
+_OPERATOR = re.compile(r"(?<=\d) ?[-*/] ?(?=\d)|(?<![\w-])-(?=\d)")
+_SYMBOLS = str.maketrans("-*/", "−∗∕")  # the mathematical signs are symbols, the ASCII ones punctuation
+
+
 def normal_prompt(text: str) -> str:
     """Return a prompt without case, punctuation and repeated blanks; copies of one prompt become equal.
 
+    Letters with their combining marks, digits and symbols (🙂, $, +, <) are kept, and so are -, * and / between
+    numbers and a minus sign before one. Text of punctuation alone has only its blanks normalised: it equals itself.
+
     >>> normal_prompt("How do I detail  a car?")
     'how do i detail a car'
+    >>> normal_prompt("3+4?") == normal_prompt("3 + 4"), normal_prompt("3 - 4") == normal_prompt("3 + 4")
+    (True, False)
     """
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+    signs = _OPERATOR.sub(lambda match: match.group().translate(_SYMBOLS), text.lower())
+    return " ".join(signs.translate(_NORMAL).split()) or " ".join(text.split())
 
 
 def first_turn(prompt: Messages) -> str:
-    """Return the normalised first user turn, the key by which data are split and clustered."""
-    return normal_prompt(next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"]))
+    """Return letters and digits of the first user turn in lower case, the key by which data are split and clustered.
+
+    Coarser than `normal_prompt`: prompts that differ in symbols alone stay together.
+    """
+    text = next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"])
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

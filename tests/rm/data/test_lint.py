@@ -115,6 +115,38 @@ def test_what_truncation_makes_alike_is_found():
     )
 
 
+DIFFERENT = [
+    ("दिन", "दीन"), ("3 > 2", "3 < 2"), ("-5", "5"), ("what is 3 + 4", "what is 3 - 4"), ("2*3", "2 / 3"),
+    ("🙂", "!!!"), ("$5", "5"), ("2^3", "23"), ("C++", "C"),
+]  # fmt: skip
+EQUAL = [
+    ("Yes, it is!", "yes it   is"), ("3+4", "3 + 4?"), ("(-5)", "−5"), ("covid-19", "COVID 19"), ("- 5 eggs", "5 eggs"),
+    ("**bold** `x`", "bold x"), ("!!!", " !!! "), ("Straße", "straße"), ("don't", "don’t"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "other"), DIFFERENT)
+def test_combining_marks_and_symbols_make_texts_different(text, other):
+    assert found([pair(chosen=text, rejected=other)]) == []
+    assert list(overlaps([user_turn(text)], {"b": [other]})) == []
+    assert found([pair(text), pair(other)]) == []
+
+
+def test_texts_of_punctuation_alone_equal_only_themselves():
+    assert found([pair(chosen="!!!", rejected="???")]) == []
+    assert [overlap.row for overlap in overlaps([*map(user_turn, ("!!!", "???"))], {"b": ["?? ?", "???"]})] == [1]
+
+
+@pytest.mark.parametrize(("text", "other"), EQUAL)
+def test_case_punctuation_and_blanks_do_not(text, other):
+    assert found([pair(chosen=text, rejected=other)]) == [(0, checks.NEAR_IDENTICAL)]
+    assert [overlap.likeness for overlap in overlaps([user_turn(text)], {"b": [other]})] == [1.0]
+
+
+def test_a_blank_turn_is_no_prompt_of_a_benchmark():
+    assert list(overlaps([(*user_turn(" "), *user_turn("hi"))], {"b": ["", "hello"]})) == []
+
+
 # ---- prompts of benchmarks ----
 
 
