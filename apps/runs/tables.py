@@ -16,7 +16,7 @@ from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import as_completion, as_prompt
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
-from ...rm.types import Messages, completion_json, prompt_text
+from ...rm.types import Messages, Steps, completion_json, prompt_text
 
 T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
@@ -45,10 +45,16 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
 
 
 def messages_json(case: Case) -> str:
-    """Return the prompt's messages as JSON, with the responses' messages if one is not plain text."""
-    answers = [completion_json(answer) for answer in case.answers]
+    """Return the prompt's messages as JSON, with the responses' messages or steps if one is not plain text."""
+    answers = [_answer_json(answer) for answer in case.answers]
     plain = all(isinstance(answer, str) for answer in answers)
     return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
+
+
+def _answer_json(answer: str) -> Any:
+    if isinstance(answer, Steps):
+        return {"steps": answer.steps, "separator": answer.separator}
+    return completion_json(answer)
 
 
 def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
@@ -56,7 +62,13 @@ def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tupl
     stored = from_json(messages)
     if not isinstance(stored, dict):
         return as_prompt(stored), tuple(answers)
-    return as_prompt(stored["prompt"]), tuple(as_completion(answer, "answers") for answer in stored["answers"])
+    return as_prompt(stored["prompt"]), tuple(map(_answer, stored["answers"]))
+
+
+def _answer(stored: Any) -> str:
+    if isinstance(stored, dict):
+        return Steps(map(str, stored["steps"]), str(stored["separator"]))
+    return as_completion(stored, "answers")
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:

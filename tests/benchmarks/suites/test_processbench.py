@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.runs.tables import read_items
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.processbench import label_of, processbench
@@ -135,6 +136,9 @@ def test_the_verb_evaluates_verifies_and_shows_the_figures(model, path, tmp_path
     assert "gsm8k/erroneous" in report and "no error" in report and "a tie is wrong" not in report
     assert main(["verify", str(run)]) == 0
     assert "## Style" not in report and not (run / "calibration.png").exists()
+    assert read_items(run) == (cases := processbench().cases([path])[0])
+    assert [answer.steps for answer in read_items(run)[4].answers] == [answer.steps for answer in cases[4].answers]
+    assert main(["card", str(tmp_path / "prm"), "--runs", str(run)]) == 0
     capsys.readouterr()
     assert main([*words[:2], "processbench(thresh=0.4)", *words[3:], "--data", path, "--output", str(run)]) == 2
     assert "did you mean 'threshold'?" in capsys.readouterr().err
