@@ -133,7 +133,20 @@ class PairStream(IterableDataset):
     # ---- reading ----
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
-        """Return the pairs of the block at `position`, and the next block's position; blocks do not span sources."""
+        """Return the pairs of the block at `position`, and the next block's position; blocks do not span sources.
+
+        Raise a `DataError` if no source has a usable row.
+        """
+        for _ in range(len(self.sources) + 1):  # the rest of a source, the others, and its beginning
+            pairs, position = self._read_source(position)
+            if pairs:
+                return pairs, position
+        location, why = self.report.dropped[0]
+        sources, reasons = ", ".join(self.sources), self.report.reasons
+        raise DataError(f"{sources}: no usable row; reasons: {reasons}; the first is {location}: {why}")
+
+    def _read_source(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
+        """Return up to a block of pairs from a source, none if it has no more, and the next position."""
         source = self.sources[position.source]
         dataset, rows = self._at(position)
         number, rows_read = position.row, []
@@ -150,8 +163,7 @@ class PairStream(IterableDataset):
             self._open = after, dataset, rows
             return rows_read, after
         wraps = position.source + 1 == len(self.sources)
-        after = StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
-        return (rows_read, after) if rows_read else self.read(after)
+        return rows_read, StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
 
     def _at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
         """Return a source's dataset and an iterator over its rows from `position` on."""
