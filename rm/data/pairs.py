@@ -170,6 +170,12 @@ def row_id(values: Mapping[str, Any]) -> Any:
     return values.get("id", values.get("unique_id"))
 
 
+def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
+    """Return the id of a row, or the hash of its content if it states none."""
+    identity = row_id(values)
+    return content_hash(content) if identity is None else str(identity)
+
+
 def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
     """Refuse a row with the id of an earlier row of its subset; in RewardBench some subsets restart their ids."""
     stated = row_id(row.values)
@@ -219,9 +225,8 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
     prompt = with_columns(prompt, values)
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
-    identity = row_id(values)
     return PreferencePair(
-        id=content_hash([prompt, *map(completion_json, (chosen, rejected))]) if identity is None else str(identity),
+        id=_id_or_hash(values, [prompt, *map(completion_json, (chosen, rejected))]),
         prompt=prompt,
         chosen=chosen,
         rejected=rejected,
@@ -260,7 +265,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
         example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
     check_filled(example.prompt, completion=example.completion)
     example = Example(with_columns(example.prompt, values), example.completion)
-    return [(str(values.get("id", content_hash([example.prompt, completion_json(example.completion)]))), example)]
+    return [(_id_or_hash(values, [example.prompt, completion_json(example.completion)]), example)]
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from rewardlab.rm.data.conversation_split import first_turn
 from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair, without_prompts
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.types import PreferencePair, user_turn
+from rewardlab.rm.types import PreferencePair, content_hash, user_turn
 
 ROW = {"prompt": "What is 2 + 2?", "chosen": "4", "rejected": "5"}
 USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
@@ -168,6 +168,15 @@ def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
         assert len(read(path, on_bad_row="skip")[1].dropped) == 1
     write(tmp_path / "b.jsonl", [row | {"subset": str(n)} for n, row in enumerate(rows)])
     assert len(load_pairs([str(tmp_path / "b.jsonl"), str(tmp_path / "b.jsonl")])[0]) == 8
+
+
+@pytest.mark.parametrize("stated", [{}, {"id": None}])
+def test_an_example_without_an_id_has_that_of_its_content(tmp_path, stated):
+    rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
+    (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
+    assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"])
+    rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
+    assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
 
 
 def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
