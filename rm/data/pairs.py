@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -294,13 +295,28 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
+def as_number(value: Any, name: str) -> float | None:
+    """Return a finite number, which may be written as text as in CSV files; None for an empty cell.
+
+    `name` is the value's name in the message of the `ValueError` for anything else.
+
+    >>> as_number(2, "'margin'"), as_number("2.5", "'margin'"), as_number("", "'margin'")
+    (2.0, 2.5, None)
+    """
+    number = value
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        with suppress(ValueError):
+            number = float(value)
+    if not is_number(number):
+        raise ValueError(f"{name} is not a finite number: {value!r:.60}")
+    return float(number)
+
+
 def _number(values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
-    if value is None:
-        return None
-    if not is_number(value):
-        raise ValueError(f"'{name}' is not a finite number: {value!r:.60}")
-    return float(value)
+    return None if value is None else as_number(value, f"'{name}'")
 
 
 def _rationale(values: Mapping[str, Any], name: str) -> str:

@@ -122,12 +122,17 @@ def _csv_rows(path: str) -> Iterator[Row]:
         text = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    names = list(reader.fieldnames or ())
+    lines = io.StringIO(text, newline="")
+    for number, values in enumerate(csv.DictReader(lines, csv_columns(path, lines), restval=""), start=1):
+        yield Row(f"{path}: row {number}", values)
+
+
+def csv_columns(path: str, lines: Iterator[str]) -> list[str]:
+    """Return the column names in the first line of a CSV file; every column is text."""
+    names = next(csv.reader(lines), [])
     if repeated := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{path}: two columns are called '{repeated[0]}'; rename or remove one of them")
-    for number, values in enumerate(reader, start=1):
-        yield Row(f"{path}: row {number}", values)
+    return names
 
 
 def _row(location: str, values: object) -> Row:

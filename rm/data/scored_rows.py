@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..types import Example, PreferencePair
-from .pairs import OnBadRow, RowReport, collect, column, is_number, parse_examples, parse_pair
+from .pairs import OnBadRow, RowReport, as_number, collect, column, parse_examples, parse_pair
 from .solutions import Solution
 
 
@@ -66,7 +66,5 @@ def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
     if not isinstance(stated, Mapping):
         raise ValueError(f"scores are {{objective: number}}, got {str(stated)[:60]}")
     known = {name: stated[name] for name in objectives if stated.get(name) is not None}
-    for name, value in known.items():
-        if not is_number(value):
-            raise ValueError(f"the score '{name}' is not a finite number: {value!r:.60}")
-    return {name: float(value) for name, value in known.items()}
+    scores = {name: as_number(value, f"the score '{name}'") for name, value in known.items()}
+    return {name: score for name, score in scores.items() if score is not None}

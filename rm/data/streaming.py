@@ -1,5 +1,6 @@
 """Streaming of training rows: read, encode and shuffle during training, and resume at the exact row."""
 
+import gzip
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from ..backbones.hub import absent, note_data
 from ..errors import DataError, UsageError
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed
-from .readers import Row, is_local, without_padding
+from .readers import Row, csv_columns, is_local, without_padding
 
 BLOCK = 4096
 FILE = "stream.json"
@@ -196,16 +197,26 @@ def open_stream(source: str) -> Any:
         if is_local(source) and not os.path.isdir(source):
             if suffix not in FORMATS or not os.path.exists(source):
                 raise UsageError(f"{source}: no file that can be streamed; give one of {', '.join(FORMATS)}")
-            return load_dataset(FORMATS[suffix], data_files=source, split="train", streaming=True)
+            reading = _as_text(source) if suffix == ".csv" else {}
+            return load_dataset(FORMATS[suffix], data_files=source, split="train", streaming=True, **reading)
         name, _, split = source.partition(":")
         name, _, revision = name.partition("@")
         dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
         note_data(source, dataset)
         return dataset
-    except UsageError:
+    except (DataError, UsageError):
         raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
             f"'{source}' cannot be streamed: {absent(source, error)}; give a .jsonl, "
             ".parquet or .csv file, or hub-id[@revision][:split]"
         ) from error
+
+
+def _as_text(path: str) -> dict[str, Any]:
+    """Return the options with which `datasets` reads every cell of a CSV file as text, as `read_rows` does."""
+    from datasets import Features, Value
+
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        return {"features": Features(dict.fromkeys(csv_columns(path, lines), Value("string"))), "na_filter": False}

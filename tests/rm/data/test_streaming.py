@@ -1,5 +1,6 @@
 """Streams of pairs: every row once an epoch, in an order that goes on exactly."""
 
+import csv
 import gzip
 import json
 from itertools import islice
@@ -8,7 +9,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.rm.data.streaming import PairStream
+from rewardlab.rm.data.pairs import load_pairs
+from rewardlab.rm.data.readers import read_rows
+from rewardlab.rm.data.streaming import PairStream, StreamPosition, open_stream
 from rewardlab.rm.errors import DataError, UsageError
 
 
@@ -120,6 +123,29 @@ def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
     skipping = stream([source], on_bad_row="skip")
     assert len({*islice(skipping, 6)}) == 6
     assert skipping.report.dropped == [(f"{source}: row 6", "chosen and rejected are identical")]
+
+
+def test_sources_without_a_usable_row_are_refused(tmp_path):
+    bad = [{"prompt": "q", "chosen": "same", "rejected": "same"}]
+    few, many = jsonl(tmp_path / "few.jsonl", bad), jsonl(tmp_path / "many.jsonl", bad * 9)
+    given = stream([few, many], on_bad_row="skip")
+    with pytest.raises(DataError, match=r"no usable row; .*identical': 11}; the first is .*few.jsonl: row 1: chosen"):
+        next(iter(given))
+    good = stream([few, jsonl(tmp_path / "good.jsonl", rows(0, 2)), many], on_bad_row="skip")
+    assert len({*islice(good, 6)}) == 2
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path, name):
+    written = [["q", "4", "NA", "2"], ['"a"\n\nb, c', "x\r\ny", "null", ""], ["é", " ", "s", "3"], ["", "1", "2", "x"]]
+    with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wt", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
+    path = str(tmp_path / name)
+    assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)]
+    pairs, report = load_pairs(path, on_bad_row="skip")
+    assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
+    streamed = PairStream([path], kept, on_bad_row="skip")
+    assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
 
 
 def test_what_cannot_be_streamed_is_told(tmp_path):
