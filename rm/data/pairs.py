@@ -177,7 +177,7 @@ def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
     return content_hash(content) if identity is None else str(identity)
 
 
-def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
+def check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
     """Refuse a row with the id of an earlier row of its subset; in RewardBench some subsets restart their ids."""
     stated = row_id(row.values)
     if stated is None:
@@ -206,7 +206,7 @@ def parsed(
             values = Tracked(row.values)
             item = parse(row._replace(values=values))
             if first_by_id is not None:
-                _check_id(row, first_by_id)
+                check_id(row, first_by_id)
         except UNREADABLE as error:
             why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
             report.dropped.append((row.location, why))

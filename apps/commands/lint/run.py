@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ....judges.case_rows import parse_case
 from ....rm.data.lint import UNUSABLE, Finding, Linted, lint, markdown
 from ....rm.data.messages_and_tools import Tracked
-from ....rm.data.pairs import RowReport, parse_pair
+from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.registry import load
@@ -77,12 +77,14 @@ def read_pairs(sources: Sequence[str]) -> Read:
     """Pairs in every shape that training reads, and rows with `answers` and `best`, whose order is known."""
     read = Read([], [], [], [], [], RowReport())
     for source in sources:
+        first_by_id: dict[tuple[str, str], str] = {}
         for row in read_rows(source):
             read.rows.append(row)
             try:
                 if row.error:
                     raise ValueError(row.error)
                 pair, first = _pair(values := Tracked(row.values))
+                check_id(row, first_by_id)
             except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
             else:

@@ -21,6 +21,7 @@ from rewardlab.rm.data.lint import (
     TOO_LONG,
     UNUSABLE,
 )
+from rewardlab.rm.data.pairs import load_pairs
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "su") for b in "bcdfghklmnprstvwz"]
 BENCHMARK = "tell me in a few words how the tall ships of the northern fleet were built and sailed"
@@ -123,6 +124,27 @@ def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, cap
     assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
     assert main(["lint", str(clean), "--against", f"rewardbench={benchmark}", "--fix", str(tmp_path / "2.jsonl")]) == 0
     assert json.loads(capsys.readouterr().out)["dropped"] == 0  # the ties alone are left, and stay
+
+
+def test_a_repeated_id_is_unusable_and_what_fix_writes_can_be_loaded(tmp_path, capsys):
+    given = rows(4)
+    given[2]["id"] = given[0]["id"]
+    data, clean = write(tmp_path / "pairs.jsonl", given), str(tmp_path / "clean.jsonl")
+    assert main(["lint", data]) == 5
+    assert f"{data}:3 (duplicate id: '0' is the id of {data}:1 too)" in capsys.readouterr().err
+    assert main(["lint", data, "--fix", clean]) == 0
+    assert [pair.id for pair in load_pairs(clean)[0]] == ["0", "1", "3"]
+    assert main(["lint", data, clean]) == 5, "ids of different files may be the same"
+    assert json.loads((tmp_path / "clean.left_out.jsonl").read_text())["row"] == given[2]
+
+
+def test_fix_writes_dates_as_text(tmp_path):
+    day, moment = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5)
+    given = [row | {"day": day, "created": moment} for row in rows(3)]
+    pq.write_table(pa.Table.from_pylist(given), tmp_path / "pairs.parquet")
+    assert main(["lint", str(tmp_path / "pairs.parquet"), "--fix", str(tmp_path / "clean.jsonl")]) == 0
+    written = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    assert written == [row | {"day": "2024-01-02", "created": "2024-01-02T03:04:05"} for row in rows(3)]
 
 
 def test_clean_data_pass(tmp_path, capsys):
