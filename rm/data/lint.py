@@ -18,6 +18,11 @@ NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after t
 TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
 TOO_LONG, MARKUP = "over-length", "template tokens in the text"
 OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
+SIMILAR = "similar to a prompt of a benchmark"
+REASONS = (
+    NEAR_IDENTICAL, SAME_WHEN_CUT, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR
+)  # fmt: skip
+"""Reasons of rows that can be read, and so can be kept."""
 TOKENS = re.compile(
     r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
     r"|(?:^|\n\n)(?:Human|Assistant): "

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from ....rm.data.lint import REASONS
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import as_list, given, one_of, setting
 
 
 @dataclass
@@ -53,3 +54,5 @@ class LintConfig:
             raise UsageError("--encoder compares prompts with benchmarks; name them with --against")
         if self.fix and not self.fix.endswith(".jsonl"):
             raise UsageError(f"--fix ends with .jsonl, got '{self.fix}'")
+        for reason in self.keep:
+            one_of("keep", reason, REASONS)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from ....judges.retrieval.index import VectorIndex, search
-from ....rm.data.lint import Finding
+from ....rm.data.lint import SIMILAR, Finding
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, trust
 from .settings import LintConfig
-
-SIMILAR = "similar to a prompt of a benchmark"
 
 
 def similar_prompts(
