@@ -1,5 +1,6 @@
 """Run folders: written under a temporary name, renamed when finished, each with a manifest of how it was made."""
 
+import datetime
 import hashlib
 import importlib.metadata
 import json
@@ -197,11 +198,13 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types; a number that is not finite becomes None."""
+    """Convert a value to JSON types; a number that is not finite becomes None, a date or time ISO 8601 text."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,10 +1,12 @@
 """`rewardlab lint` as a user runs it, on a file with every defect planted."""
 
+import datetime
 import json
 import random
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
@@ -203,6 +205,8 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
         (["--max_length", "9"], "name it with --model"),
         (["--near", "2"], "--near is a share in (0, 1], got 2.0"),
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
+        (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
+        (["--keep", "unusable"], "got 'unusable'"),
     ],
 )
 def test_bad_settings_are_told(tmp_path, words, sentence, capsys):
