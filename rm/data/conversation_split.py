@@ -87,11 +87,11 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
 
 
 def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
-    prefix = commonprefix([chosen, rejected])
-    prefix = prefix[: prefix.rfind(" ")] if " " in prefix.rstrip() else ""
+    """Return the words that both texts begin with as the prompt, and the rest of each."""
+    prefix = re.sub(r"\S*\Z", "", commonprefix([chosen, rejected]))
     if not prefix.strip():
         raise ValueError("no column 'prompt', and the two texts do not begin alike")
-    return user_turn(prefix), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
+    return user_turn(prefix.rstrip()), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
 
 
 def dialogue(text: str, name: str = "text") -> list[Message]:
