@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
-from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
+from ....rm.data.pairs import RowReport, labelled_for, load_pairs, refuse_bad_rows
 from ....rm.data.scored_rows import Judged, load_judged
 from ....rm.data.solutions import load_solutions
 from ....rm.data.streaming import PairStream, StreamPosition
@@ -203,9 +203,7 @@ def _load(
             judged_pairs, read = load_judged(path, guide.objectives, on_bad_row="skip")
         else:
             pairs, read = load_pairs(path, on_bad_row="skip")
-            judged_pairs = Judged(
-                [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
-            )
+            judged_pairs = Judged([labelled_for(pair, objective) for pair in pairs] if objective else pairs, [])
         data = Judged(data.pairs + judged_pairs.pairs, data.completions + judged_pairs.completions)
         report += read
     return data, report

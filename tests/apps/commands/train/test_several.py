@@ -103,6 +103,16 @@ def test_files_for_one_objective_each_leave_the_other_unlabelled(train, world):
     }
 
 
+def test_a_pair_without_the_label_of_its_file_counts_as_unlabelled(train, world, tmp_path):
+    rows = [json.loads(line) for line in (world / "held.jsonl").read_text().splitlines()]
+    rows = [row | {"wins": {"harmless": 1.0} if index % 2 else {"other": 1.0}} for index, row in enumerate(rows)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--objectives", "helpful", "harmless", "--data", f"helpful={world / 'pairs.jsonl'}"]
+    code, _, _, folder = train(*words, f"harmless={tmp_path / 'own.jsonl'}", *SMALL, data=None)
+    assert code == 0 and manifest(folder)["labels"]["harmless"] == {"pairs": 15, "scores": 0, "unlabelled": 80}
+    assert manifest(folder)["encoding"]["unlabelled"] == 15, "without any label"
+
+
 def test_rated_answers_teach_scores_in_their_own_units(train, world):
     answers = [example for pair in TAUGHT for example in pair.examples]
     gold = garden.gold(("helpful", "harmless")).rate(answers)
