@@ -123,6 +123,8 @@ class EmbeddingRewardModel:
         """Return rewards [N, 1]."""
         if self.weights is None:
             raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        if not examples:
+            return np.zeros((0, 1))
         return (self._vectors(examples) @ self.weights)[:, None]
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:

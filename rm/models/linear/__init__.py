@@ -45,6 +45,8 @@ class LinearRewardModel:
         """Return rewards [N, 1]."""
         if self.weights is None:
             raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
+        if not examples:
+            return np.zeros((0, 1))
         return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
 
     def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
@@ -125,8 +127,11 @@ def _no_words(pairs: int) -> DataError:
     )
 
 
-def linear(source: str | None = None) -> LinearRewardModel:
-    """Create an unfitted linear reward model, or load the one in a folder."""
+def linear(source: str | None = None, *, trust_remote_code: bool = False) -> LinearRewardModel:
+    """Create an unfitted linear reward model, or load the one in a folder.
+
+    It has no code of its own, so `trust_remote_code` has no effect; loaders pass it to every kind.
+    """
     if source is None:
         return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=LEAST_DOCUMENTS, sublinear_tf=True))
     folder = Path(source)

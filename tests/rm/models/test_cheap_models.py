@@ -84,6 +84,18 @@ def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
     assert load_reward_model(str(tmp_path / "rm")).rate(examples).tolist() == rewards.tolist()
 
 
+def test_no_completions_have_no_rewards(encoder, tmp_path):
+    models = linear(), embedding(encoder=str(encoder), cache=tmp_path / "cache.sqlite")
+    assert [model.fit(kind_pairs()).rate([]).shape for model in models] == [(0, 1), (0, 1)]
+
+
+def test_a_linear_model_has_no_remote_code_to_refuse(tmp_path):
+    model = linear().fit(kind_pairs())
+    model.save(tmp_path)
+    example = [Example(user_turn("q"), "kind stone")]
+    assert load_reward_model(str(tmp_path), trust_remote_code=True).rate(example) == model.rate(example)
+
+
 def test_the_linear_model_does_not_see_the_prompt():
     model = linear().fit(kind_pairs())
     assert model.rate([Example(user_turn("a"), "kind")]) == model.rate([Example(user_turn("b"), "kind")])
