@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ....rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden
 from ....rm.contract.known_faults import Scored
 from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
@@ -73,11 +75,20 @@ def _golden(source: str) -> tuple[list[Example], Any]:
 
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Golden ones, those of --data, and edge cases of kinds that are missing; how many of each."""
-    given = _data_examples(config)
+    read = _data_examples(config)
+    given = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
     edges = edge_cases(model, [*golden[0], *given])
     examples = [*golden[0], *given, *edges]
     counts = f"{len(golden[0])} golden conversations, {len(given)} of --data, {len(edges)} edge cases made for the rest"
-    return examples, [counts + "."]
+    left_out = len(read) - len(given)
+    note = f"Left out of --data, since they have no step or one that was cut off and so no score: {left_out}."
+    return examples, [counts + ".", *([note] if left_out else [])]
+
+
+def _with_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[Example]:
+    """Return the examples with a score; a completion without steps or with one that was cut off has none."""
+    finite = np.isfinite(model.rate(examples)).all(axis=1) if examples else []
+    return [example for example, has_score in zip(examples, finite, strict=True) if has_score]
 
 
 def _data_examples(config: ParityConfig) -> list[Example]:

@@ -194,12 +194,13 @@ def test_our_folder_needs_no_step_token_beside_vllm(ours, run_parity):
 
 def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity, tmp_path):
     model, words = ours
-    rows = (tmp_path / "data.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "data.jsonl").write_text("".join(rows[:3]))
     with serving(model) as url:
         run = run_parity(*words, "--against", "http", url)
     assert run.code == 0 and {*run.verdicts("").values()} == {"same", "reported"}, run.last_line
     assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
+    report = (tmp_path / "out" / "parity.md").read_text()
+    assert "0 golden conversations, 3 of --data" in report, "the last one is too long for the model"
+    assert "one that was cut off and so no score: 1." in report
 
 
 def test_another_head_of_the_server_is_found(ours, run_parity):
