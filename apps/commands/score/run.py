@@ -71,7 +71,9 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
         rewards = model.rate(examples)
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
     columns["truncated"] = truncated
-    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
+    taken = {*columns, "spread"}
+    names = [f"reward_{name}" if name in taken else name for name in model.contract.objectives]
+    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(names)}
     return columns | _spread_columns(model, examples)
 
 

@@ -63,6 +63,17 @@ def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, m
     assert [row["reward"] for row in rows] == pytest.approx(own[:, 0].tolist(), abs=1e-6)
 
 
+def test_an_objective_named_like_a_column_has_a_column_of_its_own(score, tmp_path):
+    words = small_tokenizer(TEXTS, 300)
+    rated = scalar_from_config(small_config(words), words, max_length=32, objectives=("row", "helpful"))
+    rated.save(tmp_path / "two")
+    data = write(tmp_path / "a.jsonl", [ROW])
+    code, _, _, (row,) = score("--model", str(tmp_path / "two"), "--data", data)
+    expected = rated.rate([Example(user_turn(ROW["prompt"]), ROW["completion"])])[0]
+    assert code == 0 and row["row"] == 1
+    assert [row["reward_row"], row["helpful"]] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
 def test_lists_given_twice_add_up_and_flags_replace_the_list_of_a_file(tmp_path):
     from rewardlab.apps.cli import VERBS, parse
 
