@@ -192,7 +192,9 @@ def _calibration(measurement: Measured) -> float | None:
 def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
     if not manifest.get("data"):
         return ""
-    held_out = {name.rpartition("=")[2] for name in recipe.get("eval_data") or []}
+    held_out = {  # `NAME=FILE` is in the manifest as the file
+        source if source in manifest["data"] else source.partition("=")[2] for source in recipe.get("eval_data") or []
+    }
     lines = [
         f"- {'evaluation' if name in held_out else 'training'} data: {_source(name, digest)}"
         for name, digest in manifest["data"].items()
