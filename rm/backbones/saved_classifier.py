@@ -29,8 +29,12 @@ class SavedClassifier(Generic[Reading]):
     def save(self, folder: Path) -> None:
         """Save the weights as Transformers (or PEFT) does, the tokenizer, and the contract."""
         folder.mkdir(parents=True, exist_ok=True)
+        card = folder / "README.md"
+        has_card = card.exists()
         with self._pad_for_others():
             self.model.save_pretrained(folder, state_dict=self._state())
+        if not has_card:
+            card.unlink(missing_ok=True)  # PEFT's template of a card, without a word about the model
         self._cut_for_others().save_pretrained(folder)
         self.contract.save(folder)
 
