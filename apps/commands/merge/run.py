@@ -17,6 +17,7 @@ from ....rm.contract.scoring_contract import FILE
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
 from ....rm.models.autoregressive import AutoregressiveRewardModel
+from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import log, run_folder, trust, write_manifest
@@ -42,7 +43,8 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
 def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     if config.preference:
         raise UsageError(f"{config.model} follows no preference, got {config.preference}; leave --preference out")
-    adapted = isinstance(getattr(model, "model", None), PeftModel)
+    classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
+    adapted = isinstance(getattr(classifier, "model", None), PeftModel)
     if not adapted and ((Path(config.model) / FILE).exists() or stored_head(config.model) is None):
         raise UsageError(
             f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge"
@@ -51,13 +53,13 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)
     else:
         write_golden(model, edge_cases(model, []), work)
-    plain = with_weights(model, folded(model.model) if adapted else model.model)
+    plain = with_weights(classifier, folded(classifier.model) if adapted else classifier.model)
     if isinstance(plain, ScalarRewardModel) and getattr(decoder_head(plain.model), "bias", None) is not None:
         log(
             "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
             "leaves it out, and its scores are lower by it"
         )
-    return plain
+    return MultiHeadRewardModel(plain, model.heads, model.rule) if isinstance(model, MultiHeadRewardModel) else plain
 
 
 def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Path) -> AutoregressiveRewardModel:

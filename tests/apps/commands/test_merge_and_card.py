@@ -16,6 +16,9 @@ from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.models.ensemble.combination import Rule
+from rewardlab.rm.models.multi_head import MultiHeadRewardModel
+from rewardlab.rm.models.multi_head.uncertain_heads import Heads
 from rewardlab.rm.models.scalar import scalar
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
@@ -63,6 +66,17 @@ def test_a_merged_lora_is_a_plain_folder_with_the_same_contract_and_scores(lora,
     plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "plain").eval()
     ids = torch.tensor([model.encoder.encode(EXAMPLES[2]).ids])
     assert plain(ids).logits.item() == pytest.approx(read_golden(lora)[1][2, 0], abs=1e-5)
+
+
+def test_the_lora_below_several_heads_is_merged(lora, tmp_path):
+    torch.manual_seed(0)
+    heads = Heads(64, 3).requires_grad_(False)
+    MultiHeadRewardModel(scalar(str(lora)), heads, Rule("mean", {})).save(tmp_path / "heads")
+    assert main(["merge", str(tmp_path / "heads"), "--output", str(tmp_path / "plain")]) == 0
+    assert not list((tmp_path / "plain").rglob("adapter*"))
+    before, after = (load_reward_model(str(tmp_path / name)) for name in ("heads", "plain"))
+    assert after.contract == before.contract and np.ptp(before.rate(EXAMPLES)) > 1e-3
+    assert np.allclose(after.rate(EXAMPLES), before.rate(EXAMPLES), atol=1e-5)
 
 
 def test_a_folder_without_golden_scores_gets_some(lora, tmp_path):
@@ -228,14 +242,25 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
 
 def test_a_card_separates_training_from_evaluation_data(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(1, 0.9)))
-    (tmp_path / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2, 0.9)))
-    words = ["--data", str(tmp_path / "rows.jsonl"), "--eval_data", str(tmp_path / "held.jsonl"), "--max_steps", "1"]
+    (tmp_path / "lr=1").mkdir()
+    (tmp_path / "lr=1" / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2, 0.9)))
+    held = str(tmp_path / "lr=1" / "held.jsonl")
+    words = ["--data", str(tmp_path / "rows.jsonl"), "--eval_data", held, "--max_steps", "1"]
     small = ["--small_hidden", "16", "--small_vocabulary", "300", "--disable_tqdm", "True"]
     assert main(["train", *words, *small, "--output", str(tmp_path / "rm")]) == 0
     assert main(["card", str(tmp_path / "rm")]) == 0
     card = (tmp_path / "rm" / "README.md").read_text()
     assert re.search(r"^- training data: .*rows\.jsonl", card, flags=re.M)
-    assert re.search(r"^- evaluation data: .*held\.jsonl", card, flags=re.M)
+    assert re.search(r"^- evaluation data: .*lr=1/held\.jsonl", card, flags=re.M)
+
+
+def test_the_first_card_of_an_adapter_needs_no_overwrite(lora, capsys):
+    """PEFT writes an empty card of its own beside an adapter; one that somebody wrote is kept."""
+    assert main(["card", str(lora)]) == 0
+
+    scalar(str(lora)).save(lora)
+    assert "how well it judges" in (lora / "README.md").read_text()
+    refused(["card", lora], 2, "exists already", capsys)
 
 
 def test_a_card_without_runs_claims_nothing(model, tmp_path, capsys):
