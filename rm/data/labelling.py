@@ -1,11 +1,21 @@
-"""Reward models as preference labellers."""
+"""Labels of pairs: by a reward model, and of files that are labelled for one objective."""
 
 import math
+from dataclasses import replace
 
 from ..errors import UsageError
-from ..types import Example, Labeller, Messages, RewardModel
+from ..types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel
 
 TIE = 1e-9  # differences of the size of rounding errors are ties
+
+
+def labelled_for(pair: PreferencePair, objective: str) -> PreferencePair:
+    """Return the pair with its overall label, or else its label for the objective, under the objective's name alone.
+
+    A pair without either is unlabelled.
+    """
+    wins = pair.wins.get(OVERALL, pair.wins.get(objective))
+    return replace(pair, wins={} if wins is None else {objective: wins})
 
 
 def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -350,15 +350,6 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
     if chosen < rejected:
         raise ValueError(f"the chosen completion has the lower score: {chosen} against {rejected}")
     return {OVERALL: 0.5}
-
-
-def labelled_for(pair: PreferencePair, objective: str) -> PreferencePair:
-    """Return the pair with its overall label, or else its label for the objective, under the objective's name alone.
-
-    A pair without either is unlabelled.
-    """
-    wins = pair.wins.get(OVERALL, pair.wins.get(objective))
-    return replace(pair, wins={} if wins is None else {objective: wins})
 
 
 def check_filled(prompt: Messages, allow_blank: bool = False, **completions: str) -> None:

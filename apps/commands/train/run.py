@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
-from ....rm.data.pairs import RowReport, labelled_for, load_pairs, refuse_bad_rows
+from ....rm.data.labelling import labelled_for
+from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
 from ....rm.data.scored_rows import Judged, load_judged
 from ....rm.data.solutions import load_solutions
 from ....rm.data.streaming import PairStream, StreamPosition

@@ -1,4 +1,4 @@
-"""rm/data/labelling.py: a reward model's word on pairs."""
+"""rm/data/labelling.py: a reward model's word on pairs, and the label of a file."""
 
 import math
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.data.labelling import by_reward
+from rewardlab.rm.data.labelling import by_reward, labelled_for
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import user_turn
+from rewardlab.rm.types import PreferencePair, user_turn
 
 
 class Lengths:
@@ -50,3 +50,16 @@ def test_what_cannot_be_asked_is_refused():
         by_reward(Lengths())
     with pytest.raises(UsageError, match="0 or more, got -1"):
         by_reward(Lengths(), objective="long", temperature=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("wins", "expected"),
+    [
+        ({"overall": 0.8}, {"helpful": 0.8}),
+        ({"helpful": 0.3}, {"helpful": 0.3}),
+        ({"overall": 0.8, "helpful": 0.3}, {"helpful": 0.8}),
+        ({"harmless": 1.0}, {}),
+    ],
+)
+def test_the_label_of_a_file_for_one_objective(wins, expected):
+    assert labelled_for(PreferencePair("p", user_turn("q"), "a", "b", wins=wins), "helpful").wins == expected

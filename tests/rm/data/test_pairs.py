@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.rm.data.conversation_split import first_turn
-from rewardlab.rm.data.pairs import labelled_for, load_examples, load_pairs, pair_row, parse_pair, without_prompts
+from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair, without_prompts
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, content_hash, user_turn
 
@@ -58,19 +58,6 @@ def test_an_implicit_prompt_in_text_may_end_with_a_line(prompt, chosen, rejected
     for blank in ("\n", "\n\n", "  ", "\t"):
         pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
         assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
-
-
-@pytest.mark.parametrize(
-    ("wins", "expected"),
-    [
-        ({"overall": 0.8}, {"helpful": 0.8}),
-        ({"helpful": 0.3}, {"helpful": 0.3}),
-        ({"overall": 0.8, "helpful": 0.3}, {"helpful": 0.8}),
-        ({"harmless": 1.0}, {}),
-    ],
-)
-def test_the_label_of_a_file_for_one_objective(wins, expected):
-    assert labelled_for(parse_pair(ROW | {"wins": wins}), "helpful").wins == expected
 
 
 def test_an_hh_dialogue():
