@@ -251,13 +251,17 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
     elif config.model or config.lora:
         raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
     fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
+    unlabelled = sum(objective not in pair.wins for pair in pairs)
+    if unlabelled:
+        log(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
+    facts = {"encoding": {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}}
     model = load("rm.models", config.kind)(**options).fit(pairs, objective=objective, **fit)
     if config.kind != "embedding":
-        return model, {}
+        return model, facts
     over = model.over_length([example for pair in pairs for example in pair.examples])
     if over:
         log(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
-    return model, {"over_length": over}
+    return model, facts | {"over_length": over}
 
 
 def _run(

@@ -164,6 +164,16 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
     assert rewards["--objective", "helpful"] != rewards["--objective", "overall"]
 
 
+def test_a_linear_model_counts_the_pairs_without_its_label(train, world, tmp_path):
+    rows = [json.loads(line) for line in (world / "held.jsonl").read_text().splitlines()]
+    rows = [row | {"wins": {"helpful" if index % 3 else "overall": 1.0}} for index, row in enumerate(rows)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--kind", "linear", "--objective", "helpful", "--data", tmp_path / "own.jsonl"]
+    code, _, err, folder = train(*words, data=None)
+    assert code == 0 and "10 of 30 pairs unlabelled for 'helpful', left out" in err
+    assert manifest(folder)["encoding"] == {"pairs": 30, "unlabelled": 10, "kept": 20}
+
+
 # ---- losses ----
 
 
