@@ -15,6 +15,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
 from ..data.streaming import PairStream
+from ..errors import UsageError
 from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from .checkpointing import MarkComplete
@@ -58,6 +59,10 @@ class RewardArguments(TrainingArguments):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.train_sampling_strategy == "group_by_length":
+            raise UsageError(
+                "--train_sampling_strategy group_by_length is for rows of one text; take random or sequential"
+            )
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()

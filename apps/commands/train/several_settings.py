@@ -56,6 +56,8 @@ class SeveralConfig:
             raise UsageError(
                 "--weights and --regression_weight belong to several objectives; name them with --objectives"
             )
+        if kind == "ensemble" and (commas := [member for member in self.members if "," in member]):
+            raise UsageError(f"--members {commas[0]}: a comma separates the members of an ensemble; rename the folder")
         if kind in ("ensemble", "boosted") and len(self.members) < 2:
             article = "an" if kind == "ensemble" else "a"
             raise UsageError(f"{article} {kind} reward model has two or more --members, got {self.members}")

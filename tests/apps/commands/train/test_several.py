@@ -206,6 +206,8 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
         (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data out"),
         (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
+        (["--kind", "ensemble", "--members", "a,1", "b"], 2, "--members a,1: a comma separates the members"),
+        (["--train_sampling_strategy", "group_by_length"], 2, "is for rows of one text; take random or sequential"),
         (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
         (["--kind", "multi_head", "--heads", "1"], 2, "heads >= 2, steps and batch >= 1"),
         (["--kind", "multi_head", "--head_form", "x"], 2, "heads' loss is one of regression, bradley_terry, got 'x'"),
