@@ -88,7 +88,8 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
 
 def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
     """Return the words that both texts begin with as the prompt, and the rest of each."""
-    prefix = re.sub(r"\S*\Z", "", commonprefix([chosen, rejected]))
+    prefix = commonprefix([chosen, rejected])
+    prefix = prefix[: len(prefix) - len(re.split(r"\s", prefix)[-1])]
     if not prefix.strip():
         raise ValueError("no column 'prompt', and the two texts do not begin alike")
     return user_turn(prefix.rstrip()), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
