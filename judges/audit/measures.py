@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 
@@ -49,22 +50,40 @@ def single_order(judgment: Judgment) -> tuple[int, ...]:
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """What the answer got that stood first [M]: in the request, where the judge chose an order, else in the case."""
-    return credits(judgments, [(single_order(judgment) or (0, 1))[0] for judgment in judgments])
+    """What the answer got that stood first [M]: the mean over the requests that compared the two, else in the case.
+
+    NaN for an abstention without such a request, and where both orders were asked and the single verdicts are unknown.
+    """
+    return np.array([_first_slot(judgment) for judgment in judgments], float)
+
+
+def _first_slot(judgment: Judgment) -> float:
+    if judgment.comparisons or asked_in_both_orders([judgment]):
+        return _mean(first_credits(judgment))
+    return credit(judgment, (single_order(judgment) or (0, 1))[0])
 
 
 def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
     """How far the verdicts on a pair and on the same pair in the other order differ [M]: 0, ½ (a tie in one), 1.
 
-    NaN where either abstained, and where the judge showed both pairs to its model in one and the same order, which it
-    then chose by itself: that tells nothing.
+    A judge that asks in both orders makes one verdict of the two, which no order can change: there the single verdicts
+    are compared (`comparison_flips`). NaN where there are not two verdicts, and where the judge showed both pairs to
+    its model in one and the same order, which it then chose by itself: that tells nothing.
     """
-    moved = np.abs(credits(straight, [0] * len(straight)) - credits(crossed, [1] * len(crossed)))
-    unseen = [
-        bool(order) and order == tuple(1 - index for index in other)
-        for order, other in zip(map(single_order, straight), map(single_order, crossed), strict=True)
-    ]
-    return np.where(unseen, np.nan, moved)
+    return np.array([_order_flip(*pair) for pair in zip(straight, crossed, strict=True)], float)
+
+
+def _order_flip(straight: Judgment, crossed: Judgment) -> float:
+    if asked_in_both_orders([straight, crossed]):
+        return _mean([*comparison_flips(straight), *comparison_flips(crossed)])
+    order = single_order(straight)
+    if order and order == single_order(crossed)[::-1]:
+        return float("nan")
+    return abs(credit(straight, 0) - credit(crossed, 1))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else float("nan")
 
 
 def comparison_flips(judgment: Judgment) -> list[float]:

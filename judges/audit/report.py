@@ -29,9 +29,9 @@ FIGURES: Mapping[str, AttackSummary] = {
     "accuracy": AttackSummary("right verdicts among them, a tie counting half", "100 %"),
     "ties": AttackSummary("verdicts that leave the pair tied", "–"),
     "order flips": AttackSummary(
-        "verdicts that change with the order of the answers; to or from a tie counts half", "0 %"
+        "verdicts of single requests that change with the order of the answers; to or from a tie counts half", "0 %"
     ),
-    "first slot": AttackSummary("verdicts for the answer shown first, every pair in both orders", "50 %"),
+    "first slot": AttackSummary("such verdicts for the answer shown first, every pair in both orders", "50 %"),
     "first slot of equals": AttackSummary("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
     "length slope": AttackSummary(
         "what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS
@@ -110,6 +110,8 @@ COMPARING = (
 OPTIONAL = ("length slope", "authorship slope", "self-preference")
 """What cannot be measured on all data or for all judges, and then speaks neither for nor against."""
 
+NO_FLIPS = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
+
 
 def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
     """The figures that each use of a judge rests on."""
@@ -180,7 +182,7 @@ def _trust(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trus
 
 def _phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
     if status == Status.UNMEASURED:
-        return f"{name} is not measured"
+        return f"{name} is not measured{NO_FLIPS if name == 'order flips' else ''}"
     verb = "is" if status == Status.BEYOND else "may lie outside its limit:"
     return f"{name} {verb} {_cell(audit.figures[name], _unit(name))} ({_limit(name, limits)} is asked for)"
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,8 +42,16 @@ def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
     return Judgment("c", scores=(1, 1), comparisons=tuple(Comparison(*verdict) for verdict in verdicts))
 
 
+STRAIGHT, CROSSED = (0, 1), (1, 0)
+
+
+def both_orders(first: float, second: float) -> Judgment:
+    """Two requests that compared, and what the response shown first got in each."""
+    return replace(compared((STRAIGHT, first), (CROSSED, second)), orders=(STRAIGHT, CROSSED))
+
+
 def test_flips_and_first_positions_of_comparisons():
-    straight, crossed = (0, 1), (1, 0)
+    straight, crossed = STRAIGHT, CROSSED
     assert comparison_flips(compared((straight, 1.0), (crossed, 1.0))) == [1.0]
     assert comparison_flips(compared((straight, 1.0), (crossed, 0.0))) == [0.0]
     assert comparison_flips(compared((crossed, 0.5), (straight, 0.0))) == [0.5]
@@ -61,9 +70,24 @@ def test_which_judges_are_asked_in_both_orders():
 
 
 def test_the_first_slot_is_the_one_that_was_shown_first():
-    one_order, both = ((1, 0),), ((0, 1), (1, 0))
-    shown = [judged(2, 1), judged(2, 1, orders=one_order), judged(2, 1, orders=both), judged(2, 1, orders=((0,), (1,)))]
-    assert first_slot(shown).tolist() == [1.0, 0.0, 1.0, 1.0]
+    shown = [judged(2, 1), judged(2, 1, orders=((1, 0),)), judged(2, 1, orders=((0,), (1,)))]
+    assert first_slot(shown).tolist() == [1.0, 0.0, 1.0]
+    unknown = [judged(2, 1, orders=(STRAIGHT, CROSSED)), SILENT]
+    assert np.isnan(first_slot(unknown)).all(), "one verdict made of two requests that are not kept"
+
+
+def test_flips_and_first_slot_of_a_judge_that_asks_in_both_orders_are_those_of_its_requests():
+    always_a = both_orders(1.0, 1.0)  # a tie by its scores, whatever the order of the case
+    fair = both_orders(1.0, 0.0)
+    half = both_orders(0.5, 1.0)
+    one_verdict = both_orders(1.0, NAN)
+    judgments = [always_a, fair, half, one_verdict]
+    assert np.array_equal(first_slot(judgments), [1.0, 0.5, 0.75, 1.0], equal_nan=True)
+    assert np.array_equal(order_flips(judgments, judgments), [1.0, 0.0, 0.5, NAN], equal_nan=True)
+    assert order_flips([always_a], [fair]).tolist() == [0.5], "the mean over the four requests of a pair"
+    silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
+    abstaining = replace(always_a, scores=(), abstained=silent.abstained)
+    assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
 
 
 def test_an_order_flip_needs_two_orders():

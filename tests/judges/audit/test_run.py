@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -13,12 +14,15 @@ from rewardlab.judges.audit.measures import bradley_terry
 from rewardlab.judges.audit.plan import Names, pair_of, plan
 from rewardlab.judges.audit.report import Limits, Status, markdown, status, trusts
 from rewardlab.judges.audit.run import audit, facts
-from rewardlab.judges.backends.scripted import dry_run_chat
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.scripted import dry_run_chat, scripted
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.types import Case, Judgment, Reason
 from rewardlab.rm.confidence_intervals import Estimate
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import prompt_text, user_turn
+
+from tests.judges.kinds.asking import shown
 
 NAN = np.nan
 NAMES = Names("Ownmodel", "Othermodel")
@@ -276,7 +280,34 @@ def test_the_simulated_judges_biases_are_found_through_a_real_kind():
     assert first["first slot of equals"].low > 0.7 and first["first slot"].low > 0.5
     assert long["length slope"].low > 0 and long["gain from verbosity"].low > 0
     assert styled["gain from markdown"].low > 0
-    assert figures(orders="both", position=2.0)["order flips"].value == 0, "both orders leave nothing to flip"
+    both = figures(orders="both", position=2.0)
+    assert both["order flips"].low > 0 and both["first slot"].low > 0.5 and both["first slot of equals"].low > 0.7
+    assert both["ties"].value == pytest.approx(both["order flips"].value), "every flip is a tie of the two verdicts"
+
+
+def test_a_judge_of_slot_a_is_not_trusted_because_it_asks_in_both_orders():
+    cases = sums(100)
+    fooled = {prompt_text(case.prompt) for case in cases[:40]}
+
+    def answer(ask: Ask) -> str:
+        question = shown(ask, "instruction")
+        right = str(sum(map(int, re.findall(r"\d+", question))))
+        takes_a = question in fooled or right in shown(ask, "answer_a")
+        return json.dumps({"winner": "A" if takes_a else "B"})
+
+    def trusted(**options):
+        audited = audit(pairwise(scripted(answer), **options), cases, attacks={}, samples=100)
+        return audited.figures, trusts(audited)[0]
+
+    # it takes A on 40 of 100 pairs and the right answer on 60, which stands first in half of the requests
+    figures, comparing = trusted()
+    assert figures["order flips"].value == pytest.approx(0.4)
+    assert figures["first slot"].value == pytest.approx((40 + 60 / 2) / 100)
+    assert figures["first slot of equals"].value == 1.0 and figures["accuracy"].value == pytest.approx(0.8)
+    assert comparing.answer == "no" and any("order flips is 40.0 %" in because for because in comparing.because)
+    assert trusted(flip="abstain")[0]["order flips"].value == pytest.approx(0.4)
+    figures, comparing = trusted(orders="one")
+    assert not figures["order flips"].known and figures["first slot of equals"].value == 1.0
 
 
 def test_labelled_ties_are_judged_for_the_slot_and_for_agreement():
