@@ -185,15 +185,15 @@ class StoredScores:
 
     def _judge(self, case: Case) -> Judgment:
         stored = self.scores.get(case.id, "no stored score")
+        orders = _both_ways(case) if self.both_orders else ()
         if isinstance(stored, str):
-            return Judgment(case.id, abstained=stored)
+            return Judgment(case.id, abstained=stored, orders=orders)
         if len(stored) != len(case.answers):
             raise DataError(
                 f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(stored)} stored scores; "
                 "give one score per answer, in the answers' order"
             )
-        judgment = scored(case, stored)
-        return replace(judgment, orders=_both_ways(case)) if self.both_orders else judgment
+        return replace(scored(case, stored), orders=orders)
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """Return notes on scores without a case and cases without a score; raise if no id matches."""

@@ -90,6 +90,16 @@ def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_c
     assert call(capsys, "verify", folder)[0] == 0
 
 
+def test_a_judge_asked_in_both_orders_that_never_answers_can_be_verified(judge, capsys):
+    with ChatServer(answer=lambda asked: "I cannot say which one.") as world:
+        code, _, err, folder = judge(at=world)
+    assert code == 0, err
+    rows = {row["scorer"]: row for row in json.loads((folder / "summary.json").read_text())["rows"]}
+    assert "random with the same ties" in rows["qwen pairwise"]["minus_baseline"]
+    code, _, err = call(capsys, "verify", folder)
+    assert code == 0, err
+
+
 def test_a_judge_without_comparisons_has_no_rates_by_order():
     found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0))])
     assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
