@@ -8,10 +8,22 @@ from ..rm.data.pairs import column, row_prompt
 from ..rm.types import completion_json, content_hash
 from .types import Case
 
+IDS = ("case", "id", "prompt_id")
+"""Columns with a case's id: ours, that of preference files and BiGGen Bench, and HealthBench's."""
+
+
+def stated_id(values: Mapping[str, Any]) -> str | None:
+    """Return the id of the case that a row is or belongs to, such as its rubric; None if it states none.
+
+    >>> stated_id({"id": 7, "prompt_id": "p"}), stated_id({"prompt": "?"})
+    ('7', None)
+    """
+    return next((str(values[name]) for name in IDS if values.get(name) is not None), None)
+
 
 def parse_case(values: Mapping[str, Any]) -> Case:
     """Return the case of a row with `prompt`, `answers` (two or more), `best` (indices of the right ones, from 0) and
-    perhaps `authors`; raise a `ValueError` for anything else.
+    perhaps `authors`; raise a `ValueError` for anything else. A row that states no id is named by a hash of its texts.
     """
     prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
     if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
@@ -23,7 +35,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
     if not all(type(index) is int for index in indices):
         raise ValueError(f"'best' is the index of the right answer or a list of indices, got {best!r}")
     return Case(
-        id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
+        id=stated_id(values) or content_hash([prompt, [*map(completion_json, answers)]]),
         prompt=prompt,
         answers=tuple(answers),
         best=tuple(indices),

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..rm.errors import UsageError
 from ..rm.types import content_hash
@@ -157,14 +157,16 @@ def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Ru
     return rubrics
 
 
-def by_case(items: Mapping[str, T], name: str = "by case") -> Callable[[Sequence[Case]], list[T | None]]:
-    """Return a function that looks up items, such as rubrics, by case id."""
+class ByCase(Generic[T]):
+    """A source that looks up items, such as rubrics, by case id; `name` identifies the items in a contract."""
 
-    def source(cases: Sequence[Case]) -> list[T | None]:
-        return [items.get(case.id) for case in cases]
+    def __init__(self, items: Mapping[str, T], name: str = "by case"):
+        self.items = items
+        self.name = f"{name} {content_hash({id: described(item) for id, item in items.items()})}"
 
-    source.__qualname__ = f"{name} {content_hash({id: described(item) for id, item in items.items()})}"
-    return source
+    def __call__(self, cases: Sequence[Case]) -> list[T | None]:
+        """Return the item of each case, or None."""
+        return [self.items.get(case.id) for case in cases]
 
 
 def described(item: Any) -> Any:

@@ -21,22 +21,32 @@ from ._suite import StrictSuite, dropped_note, ignored_note, refuse_repeated
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
     """Convert pairs to cases whose right response is the likelier winner; return also the number without preference.
 
-    Ids are made unique by subset and, where a file repeats one, by a number.
+    Ids are those of `case_ids`.
     """
-    cases, seen, undecided = [], Counter(), 0
+    preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
+    cases = [
+        Case(
+            name,
+            pair.prompt,
+            (pair.chosen, pair.rejected),
+            best=(0,) if better is pair else (1,),
+            subset=pair.subset,
+            cluster=first_turn(pair.prompt),
+        )
+        for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True)
+    ]
+    return cases, len(pairs) - len(cases)
+
+
+def case_ids(pairs: Sequence[PreferencePair]) -> list[str]:
+    """Return the ids of the pairs' cases: made unique by subset and, where a file repeats one, by a number."""
+    seen: Counter[str] = Counter()
+    ids = []
     for pair in pairs:
-        better = pair.preferred(objective)
-        if better is None:
-            undecided += 1
-            continue
         name = f"{pair.subset}/{pair.id}" if pair.subset else pair.id
         seen[name] += 1
-        unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
-        best = (0,) if better is pair else (1,)
-        cases.append(
-            Case(unique, pair.prompt, (pair.chosen, pair.rejected), best, pair.subset, first_turn(pair.prompt))
-        )
-    return cases, undecided
+        ids.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return ids
 
 
 class Pairs(StrictSuite):

@@ -16,6 +16,7 @@ from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import data_hash, log, log_report, run_folder, trust, write_manifest
+from ..rubrics.files import check_matches
 from .audit import audit_judges, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
 from .fit_route import fit_route
@@ -41,6 +42,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
+    check_matches(config.rubric, given.rubric, cases)
+    check_matches(config.levels, given.levels, cases)
     notes = [*notes, *of_draw, *retrieval_notes(retrieval, config.rubric)]
     signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
     if config.dry_run:

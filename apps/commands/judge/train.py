@@ -38,7 +38,7 @@ from ...runs.stop_training import train_until_asked
 from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
-from ..rubrics.files import open_rubric
+from ..rubrics.files import check_matches, open_rubric
 from .chats import facts_of, open_chats, short_names, with_stored_replies
 from .kinds import check_prompt
 from .records import CaseFile
@@ -82,7 +82,7 @@ class TrainingPairs(NamedTuple):
 def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
     """Return the pairs of the data with their rubrics, and notes on what is left out."""
     cases, notes = CaseFile(config.objective, config.on_bad_row).cases(config.data)
-    rubrics = rubrics_for(open_rubric(config.rubric), cases) if config.rubric else [None] * len(cases)
+    rubrics = _rubrics(config.rubric, cases) if config.rubric else [None] * len(cases)
     by_case = [
         labelled_pairs(case) if rubric or not config.rubric else [] for case, rubric in zip(cases, rubrics, strict=True)
     ]
@@ -95,6 +95,12 @@ def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
     for note in notes:
         log(f"data: {note}")
     return TrainingPairs(*map(list, zip(*shown, strict=True))), notes
+
+
+def _rubrics(file: str, cases: Sequence[Case]) -> list[Rubric | None]:
+    source = open_rubric(file)
+    check_matches(file, source, cases)
+    return rubrics_for(source, cases)
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:

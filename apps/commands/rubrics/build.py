@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ....benchmarks.suites.pairs import case_ids
 from ....judges.cdrrm.filter import Bar, FilteredRubric, verify
 from ....judges.cdrrm.generator import generator_records, judge_records
 from ....judges.cdrrm.requests import Rejected
@@ -14,7 +14,6 @@ from ....judges.rubrics.rubric import Rubric
 from ....rm.data.pairs import load_pairs
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
-from ....rm.types import PreferencePair
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
 from ..judge.chats import Asked, dry_run_chats, facts_of, tell_estimate, with_stored_replies
 from ..judge.settings import ChatConfig
@@ -35,9 +34,9 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     bar = Bar(config.most_rules, config.overlap, config.alike)
     pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
     log_rows("data", rows)
-    known = [pair.preferred(config.objective) for pair in pairs]
-    undecided = sum(pair is None for pair in known)
-    shown = {name: sides(pair, seed) for name, pair in _named([pair for pair in known if pair is not None]).items()}
+    known = [better for pair in pairs if (better := pair.preferred(config.objective)) is not None]
+    undecided = len(pairs) - len(known)
+    shown = {name: sides(pair, seed) for name, pair in zip(case_ids(known), known, strict=True)}
     if not shown:
         raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
     if config.dry_run:
@@ -73,16 +72,6 @@ def made(
         f"judging under {sum(isinstance(synthesis.rubric, Rubric) for synthesis in written)} rubrics with {roles.judge}"
     )
     return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
-
-
-def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:
-    """By id; one that occurs again gets a number."""
-    seen: Counter[str] = Counter()
-    named_pairs = {}
-    for pair in pairs:
-        seen[pair.id] += 1
-        named_pairs[pair.id if seen[pair.id] == 1 else f"{pair.id}#{seen[pair.id]}"] = pair
-    return named_pairs
 
 
 def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, Any]:

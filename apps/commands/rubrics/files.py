@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ....judges.case_rows import stated_id
 from ....judges.cdrrm.generator import rubric_json
-from ....judges.judge import RubricSource, by_case, described
+from ....judges.judge import ByCase, RubricSource, described
 from ....judges.kinds.checklist import Question
 from ....judges.kinds.pointwise import LevelsSource
 from ....judges.rubrics import rubric as rubrics
@@ -22,8 +23,6 @@ from ....rm.types import content_hash, prompt_text
 
 OURS = Path(str(rubrics.__file__)).parent
 ENDINGS = (".toml", ".json", ".jsonl")
-IDS = ("case", "prompt_id", "id")
-"""Columns with a case's id: ours, HealthBench's, BiGGen Bench's."""
 T = TypeVar("T")
 
 
@@ -31,7 +30,7 @@ def open_rubric(source: str) -> Rubric | RubricSource:
     """What a judge goes by: the same rubric for all cases, or each case's own."""
     path = find_rubric(source)
     rubrics_read = read_rubrics(path)
-    return by_case(rubrics_read, path.stem) if path.suffix == ".jsonl" else rubrics_read[path.stem]
+    return ByCase(rubrics_read, path.stem) if path.suffix == ".jsonl" else rubrics_read[path.stem]
 
 
 def find_rubric(source: str) -> Path:
@@ -84,8 +83,7 @@ def read_collection(path: Path) -> list[RubricEntry]:
 
 def _entry(values: Mapping[str, Any]) -> RubricEntry:
     prompt, rubric_ = prompt_text(row_prompt(values)), rubric_of_row(values)
-    name = next((values[field] for field in IDS if field in values), None)
-    return RubricEntry(str(name or content_hash([prompt, described(rubric_)])), prompt, rubric_)
+    return RubricEntry(stated_id(values) or content_hash([prompt, described(rubric_)]), prompt, rubric_)
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
@@ -105,7 +103,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
         raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
     _check_ending(path)
     if path.suffix == ".jsonl":
-        return by_case(_by_case(path, biggen), path.stem)
+        return ByCase(_by_case(path, biggen), path.stem)
     try:
         text = path.read_text(encoding="utf-8")
         values = toml_values(text) if path.suffix == ".toml" else from_json(text)
@@ -122,13 +120,23 @@ def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> dict[st
         try:
             if row.error:
                 raise ValueError(row.error)
-            name = next((row.values[field] for field in IDS if field in row.values), None)
-            if not isinstance(name, str) or name in by_case_id:
+            name = stated_id(row.values)
+            if name is None or name in by_case_id:
                 raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
             by_case_id[name] = parse_row(row.values)
         except UNREADABLE as error:
             raise DataError(f"{row.location}: {error}") from error
     return by_case_id
+
+
+def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
+    """Raise a `DataError` if a file of rubrics or levels by case has none for these cases."""
+    if isinstance(source, ByCase) and cases and not any(source(cases)):
+        row = next(iter(source.items), None)
+        raise DataError(
+            f"{file}: none of its {len(source.items)} rows belongs to one of the {len(cases)} cases; they are named "
+            f"like '{row}' and the cases like '{cases[0].id}', so name each row's case in its column 'case'"
+        )
 
 
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:

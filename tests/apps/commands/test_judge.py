@@ -230,6 +230,35 @@ def test_a_rubric_of_healthbench_adds_up_signed_points(judge, tmp_path):
     assert code == 0 and scores == {0.75, 0.0}, err
 
 
+def test_a_file_of_healthbench_has_the_cases_and_their_rubrics(judge, tmp_path):
+    points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
+    rows = [
+        {"prompt_id": f"hb-{n}", "prompt": f"question {n}", "answers": ["short", "a long answer"], "best": 1}
+        | {"rubrics": points}
+        for n in range(4)
+    ]
+    health = write(tmp_path / "health.jsonl", rows)
+    kind = ["--kind", "rubric(together=False)", "--rubric", health, "--score", "signed_points"]
+    code, facts, err, folder = judge(*kind, data=health)
+    assert code == 0 and facts["judges"]["qwen rubric"]["accuracy"] == 1.0, err
+    assert facts["judges"]["qwen rubric"]["requests"] == 4 * 2 * 2
+    ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
+    assert ids == ["hb-0", "hb-1", "hb-2", "hb-3"]
+
+
+def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(judge, server, tmp_path):
+    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
+    own = write(tmp_path / "own.jsonl", [{"case": f"s/p{n}", "rubric": {"rules": [rule]}} for n in range(7)])
+    levels = write(tmp_path / "levels.jsonl", [{"id": "0", "score_rubric": BIGGEN}])
+    before = server.asked.total()
+    for words in (["rubric", "--rubric", own], ["pairwise", "--rubric", own, "--audit"]):
+        code, _, err, folder = judge("--kind", *words)
+        assert code == 3 and "none of its 7 rows belongs to one of the 8 cases" in err, err
+        assert "named like 's/p0' and the cases like 'p0'" in err and not folder.exists()
+    code, _, err, _ = judge("--kind", "pointwise", "--levels", levels)
+    assert code == 3 and "levels.jsonl: none of its 1 rows" in err and server.asked.total() == before, err
+
+
 BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
 
 

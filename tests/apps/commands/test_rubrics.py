@@ -79,6 +79,21 @@ def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, s
     assert set(read_rubrics(folder / "rubrics.jsonl")) == {one["case"] for one in kept}
 
 
+def test_a_judge_finds_the_rubrics_of_a_build_on_the_same_pairs(rubrics, tmp_path, capsys, server):
+    made = enumerate(items(10, 0))
+    rows = [pair_row(item.pair(0, 0)) | {"id": str(n % 5), "subset": f"s{n // 5}"} for n, item in made]
+    data = write(tmp_path / "subsets.jsonl", rows)
+    code, facts, err, folder = rubrics("build", "--data", data, "--judge", "judge")
+    assert code == 0, err
+    kept = {row["case"] for row in lines(folder / "rubrics.jsonl")}
+    assert kept <= {f"s{subset}/{n}" for subset in range(2) for n in range(5)} and len(kept) == facts["kept"] > 0
+    asked = ["--endpoint", server.url, "--model", "judge", "--samples", 20, "--output", tmp_path / "judged"]
+    words = ["--data", data, "--kind", "pairwise", "--rubric", folder / "rubrics.jsonl", *asked]
+    code, judged, err = call(capsys, "judge", *words)
+    assert code == 0, err
+    assert judged["judges"]["judge pairwise"]["reasons"].get("no rubric", 0) == 10 - facts["kept"]
+
+
 def test_a_build_that_was_cut_off_asks_nothing_twice_and_ends_as_if_it_had_not_been(rubrics, pairs, server):
     start = server.asked.total()
     whole = rubrics("build", "--data", pairs, "--judge", "judge", output="whole")

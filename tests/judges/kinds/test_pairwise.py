@@ -3,7 +3,7 @@ import pytest
 from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.judge import by_case
+from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.prompting import Sampling, part
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
@@ -123,7 +123,7 @@ def test_a_rubric_and_a_reference_are_shown_and_no_label_is():
 
 def test_cases_without_a_rubric_abstain_and_are_not_asked():
     chat = scripted(longer)
-    source = by_case({"a": Rubric((), (Principle("p", "Short."),))})
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
     judged = pairwise(chat, rubric=source)([case("a"), case("b")])
     assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
 

@@ -1,6 +1,6 @@
 import pytest
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.judge import by_case
+from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds.pointwise import pointwise
 from rewardlab.judges.prompting import Sampling
 from rewardlab.judges.rubrics.formats import Levels
@@ -44,7 +44,7 @@ def test_described_levels_set_the_scale():
 
 def test_a_case_without_levels_where_others_have_them_abstains_and_is_not_asked():
     chat, levels = scripted(lambda ask: "Score: 2"), Levels("Is it right?", {1: "Wrong.", 2: "Right."})
-    judged = pointwise(chat, levels=by_case({"a": levels}))([case("a"), case("b")])
+    judged = pointwise(chat, levels=ByCase({"a": levels}))([case("a"), case("b")])
     assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
     contracts = {pointwise(chat, levels=one).contract for one in (levels, levels._replace(question="?"), None)}
     assert len(contracts) == 3

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.judge import Judging, by_case
+from rewardlab.judges.judge import ByCase, Judging
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.consistent import consistent
 from rewardlab.judges.kinds.pairwise import pairwise
@@ -86,7 +86,7 @@ def test_scores_and_comparison_have_to_agree():
 
 def test_a_cascade_falls_back_to_the_bare_judge_where_there_is_no_rubric():
     chat = scripted(longer)
-    source = by_case({"a": Rubric((), (Principle("p", "Short."),))})
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
     judge = cascade(pairwise(chat, rubric=source, name="with"), pairwise(chat, name="bare"), gap=0.1)
     judged = judge([case("a"), case("b")])
     assert [one.scores for one in judged] == [(1.0, 0.0)] * 2

@@ -163,6 +163,13 @@ def test_what_cannot_be_trained_is_said(words, code, says, train):
     assert not folder.exists()
 
 
+def test_rubrics_of_other_cases_are_refused(train, tmp_path):
+    rubric = {"rules": [{"id": "r1", "type": "must", "criterion": "Long.", "test": "Count."}]}
+    rows = write(tmp_path / "rubrics.jsonl", [{"case": "s/p0", "rubric": rubric}])
+    code, _, err, folder = train("--rubric", rows, at=None)
+    assert code == 3 and "named like 's/p0' and the cases like 'p0'" in err and not folder.exists(), err
+
+
 def test_several_processes_are_refused(train, monkeypatch):
     monkeypatch.setattr(PolicyArguments, "world_size", property(lambda self: 2))
     code, _, err, folder = train(at=None)

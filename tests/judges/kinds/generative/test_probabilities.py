@@ -9,7 +9,7 @@ from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.judges.backends.chat import Choice
 from rewardlab.judges.backends.local_model import in_process, local
 from rewardlab.judges.backends.scripted import dry_run_chat
-from rewardlab.judges.judge import by_case
+from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds._comparison import orders_of
 from rewardlab.judges.kinds.generative import SPREAD, generative
 from rewardlab.judges.kinds.generative.probabilities import before_verdict, first_probability, preference
@@ -101,7 +101,7 @@ def test_a_reply_without_a_verdict_is_an_abstention_with_its_reason():
 def test_a_rubric_is_in_the_request_and_in_that_of_the_probabilities():
     rubric = Rubric(principles=(Principle("p1", "brief"),))
     chat = Chooser(longer, "chooser")
-    known, unknown = generative(chat, rubric=by_case({"c": rubric}))([case(), case("other")])
+    known, unknown = generative(chat, rubric=ByCase({"c": rubric}))([case(), case("other")])
     assert known.scores == pytest.approx((0.7, 0.3)) and unknown.reason == Reason.NO_RUBRIC
     assert len(chat.asked) == len(chat.choices) == 2
     assert all("brief" in choice.messages[-1]["content"] for choice in chat.choices)
