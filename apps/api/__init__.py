@@ -5,7 +5,6 @@
 True
 """
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import CheckFailed
+from ...rm.io.checked_files import from_json_lines
 from .calls import call, in_python, of_verb, parse_settings, plain_value
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
 from .results import (
@@ -240,4 +240,4 @@ def _table_rows(path: Path) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
 
         return pq.read_table(path).to_pylist()
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return from_json_lines(path.read_text(encoding="utf-8"))

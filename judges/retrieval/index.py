@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ...rm.errors import UNREADABLE, DataError
-from ...rm.io.checked_files import from_json
+from ...rm.io.checked_files import from_json, from_json_lines
 from ...rm.types import content_hash
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
     """Load a saved index; raise `DataError` if another encoder made it, or if vectors and texts do not agree."""
     try:
         facts = from_json((folder / FACTS).read_text(encoding="utf-8"))
-        rows = [from_json(line) for line in (folder / TEXTS).read_text(encoding="utf-8").splitlines()]
+        rows = from_json_lines((folder / TEXTS).read_text(encoding="utf-8"))
         vectors = load_file(folder / VECTORS)["vectors"]
         ids, texts = [row["id"] for row in rows], [row["text"] for row in rows]
         made_by, collection = facts["encoder"], facts["collection"]

@@ -29,6 +29,7 @@ from ....policy.rollouts.vllm import PYTHON, QUIET, SERVER
 from ....policy.rollouts.vllm.server_process import HOST, KeptServer
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.errors import UsageError
+from ....rm.io.checked_files import from_json_lines
 from ....rm.types import Example
 from ... import cli
 from ...rewards.judge import judge
@@ -164,7 +165,7 @@ def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> floa
 
 def summary(run: Path) -> dict[str, Any]:
     """What the run's steps say: means over its first and last tenth, restarts and lags."""
-    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = from_json_lines((run / "steps.jsonl").read_text(encoding="utf-8"))
     steps = [row for row in steps if "reward" in row]
     tenth = max(1, len(steps) // TENTH)
 

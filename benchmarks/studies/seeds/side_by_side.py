@@ -24,7 +24,7 @@ from ....policy.decoding.requests import Request
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.data.pairs import pair_row
 from ....rm.errors import DataError, UsageError, did_you_mean
-from ....rm.io.checked_files import from_yaml
+from ....rm.io.checked_files import from_json_lines, from_yaml
 from ....rm.types import Example, PreferencePair
 from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...worlds import garden
@@ -233,7 +233,7 @@ def run(commands: Sequence[str], values: Mapping[str, str], folder: Path) -> dic
 
 def evaluated(folder: Path) -> dict[str, float]:
     """Return the metrics of a run's last evaluation, such as `eval_reward`."""
-    rows = [json.loads(line) for line in (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = from_json_lines((folder / "steps.jsonl").read_text(encoding="utf-8"))
     evaluations = [row for row in rows if "eval_reward" in row]
     if not evaluations:
         raise DataError(f"{folder}: its steps log no evaluation; give the last command --eval_data")

@@ -120,6 +120,12 @@ def test_a_saved_index_gives_the_same_scores_without_encoding_again(encoder, tmp
     assert embedded == [["bees"]] and again.contract == index.contract and again.texts == TEXTS
 
 
+def test_a_text_may_hold_any_line_separator(encoder, tmp_path):
+    texts = ["roses\u2028and tulips", "NEL\x85here", "\r\n\x0b\x0c\x1c", "\u2029"]
+    indexed(tmp_path, encoder, IDS, texts)
+    assert load_index(tmp_path, encoder).texts == texts
+
+
 def test_an_index_of_another_encoder_or_collection_is_refused(encoder, tmp_path):
     indexed(tmp_path, encoder, IDS, TEXTS)
     other = new_encoder(encoder.settings, None, TEXTS * 9, seed=1, hidden=16, layers=1, vocabulary=300)
