@@ -31,7 +31,7 @@ BEGINS_JSON = re.compile(r"[{\[]\s*[\"'{]")
 OPENING = re.compile(r"[{\[]")
 BRACKET = re.compile(r"[{}\[\]]")
 SENTENCE_END = re.compile(r"(?<=[.!?。])[\"”')\]]*\s+")
-LAYERS = 8  # of decoration: a reply of nothing else would take its length squared
+LAYERS = 8  # of decoration or enclosing fences: a reply of nothing else would take its length squared
 DECORATION = re.compile(r"[*`]|^[ \t]*(?:(?:#+|[-•+]|\d+[.)])[ \t]+)+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*")
 
 
@@ -133,16 +133,17 @@ def _python_object(text: str) -> list[ParsedReply]:
 
 
 def unwrapped(text: str) -> str:
-    """Return the text without an enclosing fence or quotation marks.
+    """Return the text without enclosing fences or quotation marks, of at most `LAYERS` layers.
 
     >>> unwrapped('```text\\nWinner: A\\n```'), unwrapped('"A is better."')
     ('Winner: A', 'A is better.')
     """
     text = text.strip()
-    if fenced := FENCE.fullmatch(text):
-        return unwrapped(fenced[1])
-    if quotation := QUOTATION.fullmatch(text):
-        return unwrapped(next(part for part in quotation.groups() if part is not None))
+    for _ in range(LAYERS):
+        wrapped = FENCE.fullmatch(text) or QUOTATION.fullmatch(text)
+        if wrapped is None:
+            break
+        text = next(part for part in wrapped.groups() if part is not None).strip()
     return text
 
 

@@ -227,7 +227,7 @@ def test_a_part_of_a_torn_document_is_not_a_document():
 
 
 def test_a_long_torn_reply_gives_no_verdict():
-    for torn in ("[", '{"a":', "[[A] ", "<think>", "<a>", "[start] ", '"x ', "Overall, x, ", "> "):
+    for torn in ("[", '{"a":', "[[A] ", "<think>", "<a>", "[start] ", '"x ', "Overall, x, ", "> ", "```\n"):
         assert not isinstance(pair_verdict(torn * (20_000 // len(torn)) + "."), Verdict)
 
 
