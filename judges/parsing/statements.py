@@ -107,11 +107,15 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
     if isinstance(reply, NoVerdict):
         return reply
     visible, own_documents = reply
-    holders = [part for document in own_documents if (part := _holder(document.value, grammar.keys)) is not None]
-    if holders:
+    held = [(document, _holder(document.value, grammar.keys)) for document in own_documents]
+    held = [(document, holder) for document, holder in held if holder is not None]
+    if held:
+        after = own_words(visible[held[-1][0].end :], quoted)
+        if _taken_back([undecorated(line) for line in after.split("\n")]):
+            return NoVerdict(Reason.CONTRADICTION, "it is taken back")
         for own_document in reversed(own_documents):
             visible = visible[: own_document.start] + " " + visible[own_document.end :]
-        return _from_json(holders, visible, grammar, quoted)
+        return _from_json([holder for _, holder in held], visible, grammar, quoted)
     return _from_text(visible, grammar, quoted)
 
 
@@ -234,7 +238,7 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     last = explicit[-1]
     if any(not _overrides(last, line, lines) for line in explicit if line.value != last.value):
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(line.value) for line in explicit})))
-    if RETRACTION.search(last.rest) or any(map(TAKEN_BACK.match, lines[last.number + 1 :])):
+    if RETRACTION.search(last.rest) or _taken_back(lines[last.number + 1 :]):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     if isinstance(last.value, Reason):
         return NoVerdict(last.value)
@@ -243,6 +247,11 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
         if concluded is not None and concluded != last.value:
             return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
     return last.value
+
+
+def _taken_back(lines: Sequence[str]) -> bool:
+    """Whether one of the lines after a verdict takes it back."""
+    return any(map(TAKEN_BACK.match, lines))
 
 
 def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:

@@ -201,6 +201,13 @@ def test_the_letter_of_a_multiple_choice_answer_is_not_the_winner():
 def test_a_verdict_that_is_taken_back_is_none():
     assert reason("Winner: A\nWait, I mixed them up.") == Reason.CONTRADICTION
     assert reason("Winner: A. Actually, no.") == Reason.CONTRADICTION
+    for after in ("\nActually, B.", " Wait, no: B is better.", "\n\n**On reflection**, I was wrong."):
+        assert reason('{"winner": "A"}' + after) == Reason.CONTRADICTION, after
+    assert reason('```json\n{"winner": "A"}\n```\nCorrection: B') == Reason.CONTRADICTION
+    assert value(pair_verdict('Wait, I read them again.\n{"winner": "A"}')) == "A"
+    assert value(pair_verdict('{"winner": "A"}\n> Actually, B.')) == "A"
+    found = points('{"score": 7}\nActually, 3.', 1, 10)
+    assert isinstance(found, NoVerdict) and found.reason == Reason.CONTRADICTION
     assert value(pair_verdict("Winner: A, because it actually answers rather than guesses.")) == "A"
 
 
