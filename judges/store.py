@@ -42,9 +42,10 @@ def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
 class Store:
     """Folder of replies for one process at a time; several chats may share it.
 
-    `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. An incomplete last
-    line was being written when the process was killed: it is dropped, with a warning. Any other damage is a
-    `DataError` that names the line. `lock` holds the id of the writing process, and is released when that ends.
+    `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. A reply without
+    text has a line if it cost something: its request is sent again, and the cost counts. An incomplete last line was
+    being written when the process was killed: it is dropped, with a warning. Any other damage is a `DataError` that
+    names the line. `lock` holds the id of the writing process, and is released when that ends.
     """
 
     def __init__(self, folder: str | Path):
@@ -68,13 +69,14 @@ class Store:
             raise
 
     def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
-        """Store a reply unless its key exists. `spent` is the cost of all replies in the folder."""
+        """Store a reply unless its key exists, or the cost of one without text. `spent` is the cost of all of them."""
         line = json.dumps({"key": key} | reply._asdict() | {"cost": cost}, ensure_ascii=False) + "\n"
         with self._adding:
             if key in self.replies:
                 return
             _append(self._file, line.encode())
-            self.replies[key] = reply
+            if not reply.error:
+                self.replies[key] = reply
             self.spent += cost
 
     @property
@@ -119,7 +121,7 @@ def _drop_torn_line(file: Any, path: Path) -> None:
 
 
 def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
-    """Return all stored replies by key, in the order of arrival, and their total cost."""
+    """Return the stored replies with a text by key, in the order of arrival, and the total cost of all."""
     replies: dict[str, Reply] = {}
     spent = 0.0
     with path.open("rb") as lines:
@@ -127,7 +129,8 @@ def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
             key, reply, cost = _parsed(line, f"{path} line {number}")
             if key in replies:
                 raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
-            replies[key] = reply
+            if not reply.error:
+                replies[key] = reply
             spent += cost
     return replies, spent
 
@@ -145,7 +148,7 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 
 
 class StoredReplies:
-    """A chat with a store of replies: it sends only requests without a stored reply. Errors are not stored.
+    """A chat with a store of replies: it sends only requests without a stored reply. Of errors only costs are stored.
 
     `prices` determine the stored cost of a reply; the progress bar shows the cost so far and the expected total.
     """
@@ -171,8 +174,9 @@ class StoredReplies:
             def keep(index: int, reply: Reply) -> None:
                 index_ = waiting[index]
                 replies[index_] = reply
-                if not reply.error:
-                    self.store.add(names[index_], reply, self.prices.of(reply))
+                cost = self.prices.of(reply)
+                if cost or not reply.error:
+                    self.store.add(names[index_], reply, cost)
                 bar.count(reply)
                 if arrived is not None:
                     arrived(index_, reply)

@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     seconds: float = 0.0
     """Duration of generation and network transfer, without time in a queue."""
     error: str = ""
-    """Reason for a missing text. A reply with an error is never parsed and never stored."""
+    """Reason for a missing text. A reply with an error is never parsed, and asked again."""
 
 
 def failed(reason: str, **facts: Any) -> Reply:

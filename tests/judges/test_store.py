@@ -83,14 +83,27 @@ def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
 
 
 def test_the_store_knows_what_its_replies_have_cost(tmp_path):
-    """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error is not kept."""
+    """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error's cost counts."""
     said = [Reply("A", "stop", 5, 8), failed("the reply has no text", completion_tokens=8), Reply("B", "stop", 5, 8)]
     with Store(tmp_path) as store:
         StoredReplies(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
-        assert store.spent == 16.0
+        assert store.spent == 24.0
     with Store(tmp_path) as store:
         StoredReplies(scripted(["C"]), store).ask([asks(3)[1]])  # by a free model
-        assert store.spent == 16.0 and len(store.replies) == 3
+        assert store.spent == 24.0 and len(store.replies) == 3
+
+
+def test_what_a_reply_without_text_has_cost_is_counted_and_it_is_asked_again(tmp_path):
+    prices, paid = Prices(prompt=1.0), failed("no text", prompt_tokens=2_000_000)
+    chat = scripted([paid, failed("busy"), paid, Reply("A", "stop", prompt_tokens=3_000_000)])
+    with Store(tmp_path) as store:
+        assert StoredReplies(chat, store, prices=prices).ask(asks(2))[0].error == "no text" and store.spent == 2.0
+    with Store(tmp_path) as store:
+        assert store.spent == 2.0 and not store.replies
+        kept = StoredReplies(chat, store, prices=prices)
+        assert [kept.ask(asks(1))[0].text for _ in range(2)] == ["", "A"]
+    replies, spent = read_replies(tmp_path / FILE)
+    assert [reply.text for reply in replies.values()] == ["A"] and (spent, len(lines(tmp_path))) == (7.0, 3)
 
 
 def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):

@@ -142,7 +142,7 @@ def with_stored_replies(
 ) -> Iterator[dict[str, Asked]]:
     """The chats by their short `names`, with replies kept in a folder while the block lasts.
 
-    Nothing is left there without a reply.
+    Nothing is left there if no reply arrived and nothing was paid.
     """
     store = Store(folder / REPLIES)
     count_kept(chats.values(), store)
@@ -155,7 +155,7 @@ def with_stored_replies(
     finally:
         store.close()
         (store.folder / LOCK).unlink(missing_ok=True)
-        if not store.replies:
+        if not store.replies and not store.spent:
             (store.folder / FILE).unlink()
             store.folder.rmdir()
 

@@ -436,6 +436,16 @@ def test_requests_without_a_reply_can_be_abstentions(judge):
     assert facts["models"]["qwen"]["without_reply"] > 0
 
 
+def test_replies_without_text_that_were_paid_count_towards_the_limit_of_cost(judge):
+    with ChatServer(answer=lambda asked: "") as world:
+        words = ["--prompt_price", 10_000, "--concurrency", 1, "--max_cost", 2]
+        code, _, err, folder = judge(*words, at=world)
+        asked = world.asked.total()
+        assert code == 3 and 0 < asked < 16 and not folder.exists(), err
+        code, _, err, _ = judge(*words, "--resume", at=world)
+        assert code == 3 and "the limit of cost 2 is reached" in err and world.asked.total() == asked, err
+
+
 def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
     with ChatServer(key="right", answer=longer) as world:
         code, _, err, _ = judge(at=world)
