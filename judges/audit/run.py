@@ -93,6 +93,8 @@ def audit(
         judged[probe] = judge(shown)
         if len(judged[probe]) != len(shown):
             raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(shown)} cases; one each")
+        if probe == AS_GIVEN and chance:  # scores that claim no chance are refused before the other probes are asked
+            _claimed(planned, judged[probe], chance)
     return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
 
 
@@ -221,13 +223,7 @@ def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str
 def _calibration(
     planned: Plan, judgments: Sequence[Judgment], chance: Chance, samples: int, seed: int
 ) -> dict[str, Estimate]:
-    claimed = np.array(
-        [
-            np.nan if judgment.abstained else chance(judgment.scores[right], judgment.scores[1 - right])
-            for judgment, right in zip(judgments, planned.right, strict=True)
-        ],
-        float,
-    )
+    claimed = _claimed(planned, judgments, chance)
     clusters = _clusters(planned.pairs)
     return {
         "overconfidence": mean_estimate(overconfidence(claimed), clusters, ends=BOTH_WAYS, samples=samples, seed=seed),
@@ -240,6 +236,17 @@ def _calibration(
             seed=seed,
         ),
     }
+
+
+def _claimed(planned: Plan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
+    """The chance that the scores claim for the right response of each pair [M]; NaN for an abstention."""
+    return np.array(
+        [
+            np.nan if judgment.abstained else chance(judgment.scores[right], judgment.scores[1 - right])
+            for judgment, right in zip(judgments, planned.right, strict=True)
+        ],
+        float,
+    )
 
 
 def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:

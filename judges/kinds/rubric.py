@@ -1,12 +1,24 @@
 """Each answer against a rubric, item by item with quoted evidence; a formula makes the score, not the judge."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
+from ..judge import (
+    ByCase,
+    Judging,
+    RubricSource,
+    ask_all,
+    described,
+    failure,
+    judgment,
+    one_of,
+    rubrics_for,
+    stands_in,
+)
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
 from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
@@ -35,6 +47,8 @@ def rubric(
     that is in the answer.
     """
     one_of("evidence", evidence, ("kept", "required"))
+    for case_id, known in _known(rubric).items():
+        _check_score(score, known, case_id)
     system = instructions(prompt)
 
     def asks(case: Case, case_rubric: Rubric | None) -> list[Ask]:
@@ -49,6 +63,9 @@ def rubric(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases)
+        for case, case_rubric in zip(cases, rubrics, strict=True):
+            if case_rubric is not None:
+                _check_score(score, case_rubric, case.id)
         replied = ask_all(chat, [asks(case, case_rubric) for case, case_rubric in zip(cases, rubrics, strict=True)])
         return [
             _judged(case, case_rubric, replies, chat, score, evidence == "required", together)
@@ -60,6 +77,24 @@ def rubric(
         "evidence": evidence, "together": together, "system": system, "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} rubric", settings, judge, sources=(rubric,))
+
+
+def _known(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:
+    """Return the rubrics that are known before any case, by case id."""
+    if isinstance(rubric, Rubric):
+        return {"": rubric}
+    return rubric.items if isinstance(rubric, ByCase) else {}
+
+
+def _check_score(score: RubricScore, rubric: Rubric, case_id: str) -> None:
+    """Raise a `UsageError` if the score function has no score even where every criterion is met."""
+    try:
+        score(rubric, dict.fromkeys(rubric.ids, 1.0))
+    except ValueError as error:
+        of_case = f" of case '{case_id}'" if case_id else ""
+        raise UsageError(
+            f"the score {described(score)} does not fit the rubric{of_case}: {error}; take another score or rubric"
+        ) from error
 
 
 def marks_schema(ids: Sequence[str]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
-        raise ValueError("signed points need a criterion with positive points, got none")
+        raise ValueError("points need a principle of positive weight, and rules have no points")
     achieved = sum(principle.weight * values.get(principle.id, 0.0) for principle in rubric.principles)
     return achieved / positive
 

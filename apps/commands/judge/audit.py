@@ -10,6 +10,8 @@ from ....judges.audit.attacks import ATTACKS
 from ....judges.audit.plan import Names, plan
 from ....judges.audit.report import markdown, trusts
 from ....judges.audit.run import Chance, audit, facts
+from ....judges.judge import Judging
+from ....judges.kinds.reward_model import RewardScorer
 from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError, did_you_mean
 from ...runs.run_folder import log, log_report, write_json
@@ -57,6 +59,19 @@ def _other(text: str, result_name: str, wrote: Counter[str]) -> str:
 
 
 # ---- the audit ----
+
+ANY_SCALE = ("pointwise", "rubric", "checklist")
+"""Kinds whose scores of two responses do not add up to one."""
+
+
+def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
+    """Raise a `UsageError` for judges whose scores are known to be no shares, before anything is asked."""
+    for judge in judges if name == "shares" else ():
+        kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
+        if kind in ANY_SCALE or isinstance(judge, RewardScorer):
+            raise UsageError(
+                f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
+            )
 
 
 def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
@@ -15,9 +17,9 @@ from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import data_hash, log, log_report, run_folder, trust, write_manifest
+from ...runs.run_folder import CONFIG, data_hash, log, log_report, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
-from .audit import audit_judges, names_of, probes
+from .audit import audit_judges, check_chance, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
 from .fit_route import fit_route
 from .kinds import materials, open_judges
@@ -40,6 +42,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     names, given = short_names(chats.names), materials(config, trust(chats), retrieval)
     imagined = dry_run_chats(names)
     dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
+    check_chance(config.chance, dry_run_judges)
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
     check_matches(config.rubric, given.rubric, cases)
@@ -66,6 +69,9 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
+        (work / CONFIG).write_text(
+            yaml.safe_dump(recipe | config.read_later(), sort_keys=True, allow_unicode=True), encoding="utf-8"
+        )
         write_manifest(work, data=sources, seed=config.seed, started=started, **facts_)
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
 

@@ -12,6 +12,8 @@ from ...settings.fields import as_list, given, one_of, setting
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 CHANCES = ("bradley_terry", "shares")
+READ_LATER = ("score", "chance", "samples")
+"""Settings of a judge run that no reply depends on: a run that is resumed may change them."""
 
 
 @dataclass
@@ -197,6 +199,10 @@ class JudgeConfig:
         one_of("on_fault", self.on_fault, ("stop", "abstain"))
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the result."""
-        free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer")
+        """Return the settings that determine the replies; a resumed run must have the same."""
+        free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer", *READ_LATER)
         return {name: value for name, value in vars(self).items() if name not in free}
+
+    def read_later(self) -> dict[str, Any]:
+        """Return the settings that no reply depends on."""
+        return {name: getattr(self, name) for name in READ_LATER}

@@ -230,6 +230,21 @@ def test_a_rubric_of_healthbench_adds_up_signed_points(judge, tmp_path):
     assert code == 0 and scores == {0.75, 0.0}, err
 
 
+def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge, server, tmp_path):
+    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [rule]}))
+    harm = [{"criterion": "Invents a dose.", "points": -1}]
+    rows = [{"case": f"p{n}", "rubric": {"rules": [rule]}} for n in range(7)] + [{"case": "p7", "rubrics": harm}]
+    own, before = write(tmp_path / "own.jsonl", rows), server.asked.total()
+    words = ["--kind", "pairwise", "rubric", "--rubric"]
+    code, _, err, folder = judge(*words, tmp_path / "rules.json", "--score", "signed_points")
+    assert code == 2 and not folder.exists(), err
+    assert "the score signed_points does not fit the rubric: points need a principle of positive weight" in err
+    code, _, err, _ = judge(*words, own, "--score", "anchored")
+    assert code == 2 and "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
+    assert server.asked.total() == before
+
+
 def test_a_file_of_healthbench_has_the_cases_and_their_rubrics(judge, tmp_path):
     points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
     rows = [

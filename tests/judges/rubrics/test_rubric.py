@@ -199,7 +199,7 @@ def test_healthbench_refuses_points_that_are_none():
         healthbench({"rubrics": [{"criterion": "x", "points": "many"}]})
     with pytest.raises(ValueError, match="no column 'rubrics'"):
         healthbench({"prompt": []})
-    with pytest.raises(ValueError, match="positive points"):
+    with pytest.raises(ValueError, match="points need a principle of positive weight"):
         signed_points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
 

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import yaml
 from rewardlab.apps.commands.judge.audit import names_of
 from rewardlab.apps.commands.judge.settings import JudgeConfig
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
@@ -74,14 +75,30 @@ def test_a_name_is_for_a_model_in_all_its_judges_or_for_one_judge():
         named("big=gtp")
 
 
-def test_calibration_is_measured_where_scores_claim_a_chance(judge):
+def test_calibration_is_measured_where_scores_claim_a_chance(judge, server):
     """One vote for the right answer claims certainty, and is right; a letter more is worth e points against 1."""
     code, _, err, folder = judge("--audit", "--limit", 3, "--chance", "shares")
     assert code == 0, err
     assert json.loads((folder / "audit.json").read_text())["qwen pairwise"]["figures"]["overconfidence"]["value"] == 0.0
     points = ["--audit", "--limit", 3, "--kind", "pointwise", "--chance"]
+    before = server.asked.total()
     code, _, err, _ = judge(*points, "shares", output="points")
-    assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
+    assert code == 2 and "--chance shares: the scores of qwen pointwise are no shares of one" in err
+    assert server.asked.total() == before
     code, _, err, folder = judge(*points, "bradley_terry", output="odds")
     found = json.loads((folder / "audit.json").read_text())["qwen pointwise"]["figures"]["overconfidence"]
     assert code == 0 and found["value"] == pytest.approx(1 / (1 + math.exp(-3)) - 1), err
+
+
+def test_scores_that_are_no_shares_are_refused_after_the_first_probe_and_another_chance_asks_nothing_twice(judge):
+    with ChatServer(answer=longer) as world:
+        words = ["--audit", "--limit", 3, "--kind", "pointwise", "pairwise", "--together", "consistent", "--chance"]
+        code, _, err, folder = judge(*words, "shares", at=world)
+        assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
+        assert world.asked.total() == 3 * (2 + 2) and not folder.exists(), "the pairs as given, and no attack"
+        code, _, err, folder = judge(*words, "bradley_terry", "--samples", 30, "--resume", at=world)
+        total = world.asked.total()
+        assert code == 0 and judge(*words, "bradley_terry", at=world, output="whole")[0] == 0, err
+        assert world.asked.total() == 2 * total, "together both calls asked what one call asks"
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    assert (settings["chance"], settings["samples"], settings["score"]) == ("bradley_terry", 30, "gated")
