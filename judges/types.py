@@ -60,6 +60,7 @@ class Reason(StrEnum):
     DISAGREEMENT = "the judges disagree"
     INCONSISTENT = "scores and comparison disagree"
     NO_RUBRIC = "no rubric"
+    SINGLE = "a single response, which nothing is compared with"
     NOT_FINITE = "the reward is not a finite number"
 
 

@@ -50,11 +50,11 @@ class Plan:
 def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
     """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.
 
-    Attacks change the wrong answer: a judge that falls for them then prefers it.
+    Attacks change the wrong answer: a judge that falls for them then prefers it. A case of a single answer is left out.
     """
     if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
         raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
-    case_pairs = [pair_of(case, seed) for case in cases]
+    case_pairs = [pair_of(case, seed) for case in cases if len(case.answers) > 1]
     pairs = tuple(pair for pair in case_pairs if len(pair.best) == 1)
     if not pairs:
         raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")

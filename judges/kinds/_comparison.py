@@ -76,6 +76,11 @@ def orders_of(case: Case, *, both: bool = True) -> list[Order]:
     return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
 
 
+def nothing_asked(case: Case) -> NoVerdict:
+    """Return why a case without a request has no verdict."""
+    return NoVerdict(Reason.SINGLE if len(case.answers) < 2 else Reason.NO_RUBRIC)
+
+
 def _key(case: Case, index: int) -> str:
     """A coin for an answer that knows nothing of its place or of who is right."""
     return content_hash([prompt_text(case.prompt), case.answers[index]])

@@ -1,5 +1,6 @@
 """Cascade of a cheap judge and a strong judge for the cases with a small score gap."""
 
+import math
 from collections.abc import Sequence
 
 from ...rm.errors import UsageError
@@ -12,8 +13,9 @@ ESCALATED = "escalated"
 def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = "") -> Judging:
     """The cheap judge's scores where its best two differ by at least `gap`, else the strong judge's; both are paid for.
 
-    An abstention of the cheap judge is unsure too; an abstention of the strong one stands. A criterion `escalated` with
-    the cheap judge's gap says where the strong one was asked. `route` chooses before asking instead.
+    An abstention of the cheap judge is unsure too, and the score of a single response is not; an abstention of the
+    strong one stands. A criterion `escalated` with the cheap judge's gap says where the strong one was asked. `route`
+    chooses before asking instead.
     """
     if not gap > 0:
         raise UsageError(f"the gap below which the strong judge is asked is a number > 0, got {gap}")
@@ -36,12 +38,14 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
 
 
 def margin(judgment: Judgment) -> float:
-    """The best score minus the second best; 0 for an abstention.
+    """The best score minus the second best; 0 for an abstention, infinite for the score of a single response.
 
     >>> margin(Judgment("a", scores=(0.25, 1.0, 0.5)))
     0.5
     """
-    best, second = sorted(judgment.scores, reverse=True)[:2] if judgment.scores else (0.0, 0.0)
+    if not judgment.scores:
+        return 0.0
+    best, second = sorted([*judgment.scores, -math.inf], reverse=True)[:2]
     return best - second
 
 

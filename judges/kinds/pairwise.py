@@ -22,7 +22,7 @@ from ..parsing.statements import NoVerdict
 from ..prompting import GREEDY, Sampling
 from ..rubrics.rubric import Rubric
 from ..types import Case, Comparison, Judgment, Reason
-from ._comparison import ComparisonPrompt, Order, comparison_prompt, orders_of
+from ._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
 
 
 class Duel(NamedTuple):
@@ -103,7 +103,7 @@ def _duel(case: Case, shown: ComparisonPrompt, order: Order, reply: Reply) -> Du
 
 
 def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Reply], flip: str) -> Judgment:
-    outcome = scores(len(case.answers), duels, flip) if duels else NoVerdict(Reason.NO_RUBRIC)
+    outcome = scores(len(case.answers), duels, flip) if duels else nothing_asked(case)
     return judgment(
         case,
         outcome,

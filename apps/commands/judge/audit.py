@@ -79,6 +79,12 @@ def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequen
     return [*plan(cases, ATTACKS, names, seed).shown.values()]
 
 
+def left_out(cases: Sequence[Case]) -> list[str]:
+    """Return a note on the cases that an audit leaves out; none if there are none."""
+    single = sum(len(case.answers) == 1 for case in cases)
+    return [f"{single} of {len(cases)} cases have a single response and are left out of the audit."] if single else []
+
+
 def audit_judges(
     judges: Sequence[BatchJudge], cases: Sequence[Case], names: Mapping[str, Names], folder: Path, config: JudgeConfig
 ) -> dict[str, dict[str, str]]:

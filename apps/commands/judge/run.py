@@ -19,7 +19,7 @@ from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
-from .audit import audit_judges, check_chance, names_of, probes
+from .audit import audit_judges, check_chance, left_out, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
 from .fit_route import fit_route
 from .kinds import materials, open_judges
@@ -47,7 +47,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     cases, of_draw = drawn(cases, config.limit, config.seed)
     check_matches(config.rubric, given.rubric, cases)
     check_matches(config.levels, given.levels, cases)
-    notes = [*notes, *of_draw, *retrieval_notes(retrieval, config.rubric)]
+    of_audit = left_out(cases) if config.audit else []
+    notes = [*notes, *of_draw, *of_audit, *retrieval_notes(retrieval, config.rubric)]
     signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
     if config.dry_run:
         for judge in dry_run_judges:

@@ -12,8 +12,8 @@ from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...prompting import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
-from ...types import Case, Comparison, Criterion, Judgment, Reason
-from .._comparison import ComparisonPrompt, Order, comparison_prompt, orders_of
+from ...types import Case, Comparison, Criterion, Judgment
+from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
 from .probabilities import Preference, before_verdict, choosing, first_probability, preference, unlocated
 
 SPREAD = "spread"
@@ -62,7 +62,7 @@ def generative(
         return [
             _judged(case, plan, replies, [next(read) for _ in plan], chat)
             if plan
-            else judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
+            else judgment(case, nothing_asked(case), chat, replies)
             for case, plan, replies in zip(cases, orders, replied, strict=True)
         ]
 

@@ -42,7 +42,7 @@ class CaseFeatures(NamedTuple):
     markdown_difference: float
     """log2 of the most 1 + marks over the fewest, >= 0."""
     margin: float = NAN
-    """Best minus second best reward; NaN without a reward model, or if a reward is not finite."""
+    """Best minus second best reward; NaN without a reward model, of one response, or if a reward is not finite."""
     spread: float = NAN
     """Standard deviation of that margin over the reward model's members; NaN if it has none."""
 
@@ -100,7 +100,7 @@ def _reward_features(cases: Sequence[Case], model: RewardModel) -> Iterator[tupl
 
 
 def _margin_and_spread(rewards: np.ndarray, by_member: np.ndarray) -> tuple[float, float]:
-    if not np.isfinite(rewards).all():
+    if len(rewards) < 2 or not np.isfinite(rewards).all():
         return NAN, NAN
     best, second = np.argsort(-rewards, kind="stable")[:2]
     return float(rewards[best] - rewards[second]), float((by_member[:, best] - by_member[:, second]).std())

@@ -393,6 +393,25 @@ def test_a_dry_run_asks_nobody_and_tells_calls_tokens_and_cost(judge, server):
     assert "qwen: 16 calls" in err
 
 
+def test_cases_of_a_single_response_are_left_out_of_an_audit_and_of_comparisons_with_the_reason(judge, tmp_path):
+    rows = [
+        {"id": n, "instruction": f"question {n}", "dataset": "d", "candidates": ["a long answer", "short"][: n + 1]}
+        | {"gpt4_preference_vs_reference": [1.9, 1.1][: n + 1]}
+        for n in (0, 1, 1 + 1)
+    ]
+    data = write(tmp_path / "candidates.jsonl", rows)
+    code, facts, err, _ = judge("--benchmark", "best_of_16", data=data)
+    reason = "a single response, which nothing is compared with"
+    assert code == 0 and facts["judges"]["qwen pairwise"]["reasons"] == {reason: 1}, err
+    words = ["--benchmark", "best_of_16", "--kind", "pointwise", "pairwise", "--together", "cascade(gap=1)"]
+    code, facts, err, _ = judge(*words, data=data, output="cascade")
+    assert code == 0 and next(iter(facts["judges"].values()))["answered"] == 3, err
+    code, _, err, folder = judge("--benchmark", "best_of_16", "--audit", data=data, output="audit")
+    assert code == 0 and json.loads((folder / "audit.json").read_text())["qwen pairwise"]["pairs"] == 2, err
+    notes = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert "1 of 3 cases have a single response and are left out of the audit." in notes
+
+
 def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server, capsys):
     limits = ["--concurrency", 1, *PRICED, "--max_cost"]
     server.asked.clear()

@@ -338,6 +338,13 @@ def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
     assert tied.best == (0, 1) and len(set(tied.answers)) == 2 and tied.authors == ()
 
 
+def test_a_case_of_a_single_response_is_left_out():
+    single = Case("one", user_turn("q"), ("alone",), values=(0.7,))
+    assert plan([single, *sums(3)], ATTACKS) == plan(sums(3), ATTACKS)
+    with pytest.raises(DataError, match="none of 1 cases has a right and a wrong answer"):
+        plan([single], ATTACKS)
+
+
 def test_every_probe_is_one_call_and_keeps_the_ids():
     judge = Adder()
     told = []

@@ -59,6 +59,18 @@ def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
     assert both.abstained == "no reply: b"
 
 
+def test_a_single_response_is_not_unsure_and_a_comparison_of_it_says_why_there_is_none():
+    one = case(answers=("alone",), values=(0.7,))
+    strong = judge_of("strong")  # is not asked
+    assert cascade(judge_of("cheap", (0.3,)), strong, gap=9.0)([one])[0].scores == (0.3,)
+    chat = scripted(longer)
+    assert cascade(pairwise(chat), judge_of("strong", (0.4,)), gap=0.5)([one])[0].scores == (0.4,)
+    assert pairwise(chat)([one])[0].reason == Reason.SINGLE and not chat.asked
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
+    assert pairwise(chat, rubric=source)([one])[0].reason == Reason.SINGLE
+    assert pairwise(chat, rubric=source)([case("other")])[0].reason == Reason.NO_RUBRIC
+
+
 def test_a_reward_model_is_a_judge_and_what_is_not_a_number_abstains():
     class Lengths:
         contract = ScoringContract(kind="lengths", objectives=("length", "half"))

@@ -61,5 +61,7 @@ def test_margin_and_spread_are_those_of_the_best_two_responses():
     assert (first.margin, first.spread) == (4.0, 2.0) and np.isnan([missing.margin, missing.spread]).all()
     assert feature_numbers([first], ["spread", "margin"]).tolist() == [[2.0, 4.0]]
     assert "margin of a reward model: 4" in described(first)
+    (single,) = case_features([case(answers=("alone",), values=(0.7,))], Members())
+    assert np.isnan([single.margin, single.spread]).all() and single.response_length == 5
     turned = case_features([case("1", ("a", "ab", "abcd"))], Members())[0]
     assert (turned.margin, turned.spread) == (4.0, 2.0)
