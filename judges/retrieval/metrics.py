@@ -39,11 +39,14 @@ def mean_reciprocal_rank(rank: Int[np.ndarray, " Q"]) -> float:
 def precision_at(scores: Float[np.ndarray, "N N"], groups: Sequence[str], k: int) -> float:
     """Return the mean share of a text's k nearest others that are of its own group; of texts with a group only.
 
-    The nearest are by score, the first of equal ones first. Texts without a group are no neighbours either.
+    The nearest are by score, the first of equal ones first. Texts without a group are no neighbours either. Of fewer
+    than k others all count; NaN where no text has another.
     """
     known = np.flatnonzero([bool(group) for group in groups])
     names = np.array(groups)[known]
+    if len(known) < 2:
+        return float("nan")
     within = scores[np.ix_(known, known)].astype(float)
     np.fill_diagonal(within, -np.inf)
-    nearest = np.argsort(-within, axis=1, kind="stable")[:, :k]
+    nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(k, len(known) - 1)]  # a text itself is the last
     return float((names[nearest] == names[:, None]).mean())

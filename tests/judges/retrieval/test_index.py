@@ -176,3 +176,7 @@ def test_neighbours_of_the_same_group_by_hand():
     )
     assert precision_at(scores, groups, 1) == pytest.approx(0.5)
     assert precision_at(scores, groups, 3) == pytest.approx(1 / 3)
+    # each of the four has one other of its group among three others; none is its own neighbour
+    assert precision_at(scores, groups, 4) == precision_at(scores, groups, 9) == pytest.approx(1 / 3)
+    assert precision_at(np.eye(3), ["a", "b", "c"], 5) == 0.0
+    assert math.isnan(precision_at(np.eye(2), ["a", ""], 1))
