@@ -9,13 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..judges.types import Case, Judgment
-from ..rm.io.escaping import harmless
+from ..rm.io.escaping import harmless, inert
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .report import COLOURS, table
 from .statistics.cluster_bootstrap import share_interval, tied_groups
 from .types import Interval, Suite
 
-HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored", "suite", "version", "cases"]
+HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]
+HEADER += ["suite", "version", "cases", "runs"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Board:
     version: str
     cases: int
     rows: tuple[RankedScorer, ...]
+    runs: tuple[str, ...] = ()
+    """Names of the runs that the scorers come from."""
 
 
 def board(
@@ -45,6 +48,7 @@ def board(
     cases: Sequence[Case],
     judged: Mapping[str, tuple[str, Sequence[Judgment]]],
     *,
+    runs: Sequence[str] = (),
     samples: int = 1000,
     seed: int = 0,
 ) -> Board:
@@ -62,7 +66,7 @@ def board(
         for number, group in enumerate(groups, start=1)
         for member in group
     ]
-    return Board(suite.name, suite.version, len(cases), tuple(ranks))
+    return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs))
 
 
 def _ranked_scorer(group: int, name: str, judged, credits, figures) -> RankedScorer:
@@ -82,7 +86,8 @@ def markdown(boards: Sequence[Board]) -> str:
     for board in boards:
         lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.rows]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
-        parts += ["", f"## {board.suite} ({board.cases} cases)", "", table(header, lines)]
+        runs = ["", f"Runs: {', '.join(map(inert, board.runs))}."] if board.runs else []
+        parts += ["", f"## {board.suite} ({board.cases} cases)", *runs, "", table(header, lines)]
     return "\n".join([*parts, ""])
 
 
@@ -94,7 +99,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     for board in boards:
         for p in board.rows:
             row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, board.suite, board.version, board.cases]
-            writer.writerow(map(harmless, row))
+            writer.writerow(map(harmless, [*row, "; ".join(board.runs)]))
     return text.getvalue()
 
 

@@ -13,6 +13,7 @@ from ...benchmarks.types import Suite
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
+from ...rm.types import completion_json, content_hash
 from ..settings.specs import build
 from .tables import read_items, read_judgments
 
@@ -120,6 +121,12 @@ def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
 # ---- two runs ----
 
 
+def case_hash(case: Case) -> str:
+    """Return a hash of all that a run stores of a case: what is asked, the responses, and which of them is right."""
+    texts = [case.prompt, [completion_json(answer) for answer in case.answers]]
+    return content_hash([case.id, *texts, case.best, case.subset, case.cluster, case.values, case.sets])
+
+
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
     """Return the cases of both runs in the order of the first; raise a `DataError` if a case differs."""
     if first.suite.name != second.suite.name:
@@ -128,7 +135,7 @@ def shared_cases(first: Finished, second: Finished) -> list[Case]:
     shared = [case for case in first.cases if case.id in other]
     if not shared:
         raise nothing_shared(first.folder, second.folder)
-    if changed := [case.id for case in shared if case != other[case.id]]:
+    if changed := [case.id for case in shared if case_hash(case) != case_hash(other[case.id])]:
         raise changed_case(changed[0], first.folder, second.folder)
     return shared
 
