@@ -27,9 +27,9 @@ def working_folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def evaluated(output: str, *words: str, model: str = "mine.py:first", objective: str = "helpful") -> None:
-    given = ["--model", model, "--data", "pairs.jsonl", "--objective", objective, "--baselines", "none"]
-    assert main(["eval", *given, "--samples", "50", "--output", output, *words]) == 0
+def evaluated(output: str, model: str = "mine.py:first", objective: str = "helpful", baselines: str = "none") -> None:
+    given = ["--model", model, "--data", "pairs.jsonl", "--objective", objective, "--baselines", baselines]
+    assert main(["eval", *given, "--samples", "50", "--output", output]) == 0
 
 
 def ranked(folder: str = "runs") -> list[dict[str, str]]:
@@ -55,3 +55,10 @@ def test_runs_of_the_same_cases_in_another_order_share_a_table():
     evaluated("runs/length", model="mine.py:length")
     rows = {row["scorer"]: (row["runs"], float(row["overall"])) for row in ranked()}
     assert rows == {name: ("length; reversed; straight", value) for name, value in (("first", 1.0), ("length", 0.0))}
+
+
+def test_scorers_of_one_name_are_told_apart_by_the_paths_of_their_runs():
+    for folder, factor in (("a", 0), ("b", 1), ("c", 2), ("d", 0)):
+        Path(f"{folder}.py").write_text(f"def rm(completions): return [{factor} * len(text) for text in completions]")
+        evaluated(f"runs/{folder}/eval", f"{folder}.py:rm", baselines="longest")
+    assert sorted(row["scorer"] for row in ranked()) == ["longest", "rm (a/eval)", "rm (b/eval)", "rm (c/eval)"]
