@@ -61,6 +61,13 @@ def reference(function: Callable[..., Any]) -> str:
     return name
 
 
+def module_file(name: str) -> Path | None:
+    """Return the file of the module of a loaded `"file.py:name"` or `"package.module:name"`; None if it has none."""
+    source = name.rpartition(":")[0]
+    file = source if source.endswith(".py") else getattr(sys.modules.get(source), "__file__", None)
+    return Path(file).expanduser() if file else None
+
+
 def _from_anywhere(name: str) -> Callable[..., Any]:
     if name in _OBJECTS:
         return _OBJECTS[name]

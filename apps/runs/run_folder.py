@@ -1,12 +1,12 @@
 """Run folders: written under a temporary name, renamed when finished, each with a manifest of how it was made."""
 
 import datetime
-import hashlib
 import importlib.metadata
 import json
 import math
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +21,8 @@ import yaml
 
 from ...rm.backbones.hub import RESOLVED
 from ...rm.data.pairs import RowReport
-from ...rm.data.readers import is_local
 from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal
 from .lock import only_writer
@@ -150,12 +150,22 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"{stored_path.parent} cannot be resumed ({error}); start over with --overwrite") from error
     now = yaml.safe_load(yaml.safe_dump(dict(config)))
-    if different := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
-        name = different[0]
+    if difference := _first_difference(before, now):
         raise UsageError(
-            f"{stored_path.parent} was begun with {name} = {before.get(name)!r} and is now given {now.get(name)!r}; "
-            "resume with the same settings, or start over with --overwrite"
+            f"{stored_path.parent} was begun with {difference}; "
+            "resume with the same settings and files, or start over with --overwrite"
         )
+
+
+def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the first setting that differs and both of its values; empty if none does."""
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict) and (inside := _first_difference(old, new)):
+            return f"{name} of {inside}"
+        if old != new:
+            return f"{name} = {old!r} and is now given {new!r}"
+    return ""
 
 
 def replace_folder(new: Path, final: Path) -> None:
@@ -265,8 +275,8 @@ def _commit() -> str | None:
 
 
 def data_hash(source: str) -> str | None:
-    """SHA-256 of a local file; None for a dataset on the Hub, which `id@revision` pins."""
-    path = Path(source)
-    if not is_local(source) or not path.is_file():
-        return None
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """SHA-256 of a local file or of the files in a folder; None for a dataset on the Hub, which `id@revision` pins."""
+    if os.path.isfile(source):
+        return sha256(Path(source))
+    folder = source if os.path.isdir(source) else re.split("[@:]", source)[0]
+    return folder_hash(Path(folder)) if os.path.isdir(folder) else None

@@ -1,9 +1,9 @@
-"""SHA-256 checksums and sizes of files, to detect truncated or changed files."""
+"""SHA-256 checksums of files and folders, to detect truncated or changed files."""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,22 @@ def sha256(path: Path, *, settle: bool = False) -> str:
             os.fsync(file.fileno())
         while piece := file.read(PIECE):
             digest.update(piece)
+    return digest.hexdigest()
+
+
+def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) -> str:
+    """Compute a SHA-256 of the paths and contents of all files below a folder, in chunks.
+
+    Hidden files and folders are left out, and those for which `skip` is true.
+    """
+    digest = hashlib.sha256()
+    for parent, folders, files in os.walk(folder):
+        inside = [Path(parent, name) for name in sorted((*folders, *files)) if not name.startswith(".")]
+        counted = [path for path in inside if not skip(path)]
+        folders[:] = [path.name for path in counted if path.is_dir()]
+        for path in counted:
+            if path.is_file():
+                digest.update(os.fsencode(path.relative_to(folder)) + f"\0{sha256(path)}\n".encode())
     return digest.hexdigest()
 
 

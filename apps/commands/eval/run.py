@@ -20,6 +20,7 @@ from ....rm.io.checked_files import from_json
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
+from ...runs.model_hashes import model_hashes
 from ...runs.processes import LEADER, Process, announce, join, process
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
@@ -41,6 +42,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         return _follow(config, suite, sources, here)
     recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
     recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
+    recipe["model_sha256"] = model_hashes(_loaded(config))
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{PROGRESS}/*/*.jsonl"
     ) as work:
@@ -74,6 +76,12 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
     }
+
+
+def _loaded(config: EvalConfig) -> list[str]:
+    """Return the names of all models and functions whose weights or code decide the judgments."""
+    functions = [config.benchmark] if ":" in config.benchmark else []
+    return [*config.model, *config.reference, *filter(None, [config.reference_policy]), *functions]
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:

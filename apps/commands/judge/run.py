@@ -17,6 +17,7 @@ from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
+from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
@@ -57,6 +58,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}
     recipe = config.identity() | retrieval.identity() | chats.identity()
     recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config), *retrieval.files]}
+    recipe["model_sha256"] = model_hashes(names.values())
     opened = open_chats(chats)
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"

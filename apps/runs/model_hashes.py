@@ -1,0 +1,69 @@
+"""Hashes of what models and functions are loaded from, so that a resumed run notices another one of the same name."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...rm.errors import UNREADABLE
+from ...rm.io.checked_files import from_json
+from ...rm.io.checksums import folder_hash, sha256
+from ...rm.registry import load, module_file
+from ..settings.specs import is_function
+from .run_folder import CONFIG
+
+NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
+"""Keys under which the settings of a model name the folders of others."""
+MOST_BYTES = 1 << 20
+"""Larger JSON files are no settings."""
+
+
+def model_hashes(sources: Iterable[str]) -> dict[str, str]:
+    """Return name -> SHA-256 of all that local models and functions are loaded from.
+
+    That is every file of a model's folder and of the folders that its settings name (an adapter's base, an ensemble's
+    members), and the file of a function. Models on the Hub and behind servers have no hash. The files are read whole:
+    size and time of a file do not tell a model from another one that was trained in its place.
+    """
+    hashes: dict[str, str] = {}
+    waiting = [part.strip() for source in sources for part in _parts(source)]
+    while waiting:
+        name = waiting.pop()
+        if name in hashes:
+            continue
+        if os.path.isdir(name):
+            hashes[name] = folder_hash(Path(name), skip=_is_not_loaded)
+            waiting += _named_in(Path(name))
+        elif is_function(name) and (file := _file_of(name)):
+            hashes[name] = sha256(file)
+    return dict(sorted(hashes.items()))
+
+
+def _parts(source: str) -> list[str]:
+    """Return the members of an ensemble `a,b,c`, or the source alone."""
+    return [source] if os.path.exists(source) else source.split(",")
+
+
+def _is_not_loaded(path: Path) -> bool:
+    """Return whether an entry of a model's folder is a text about it, a checkpoint, or a run of its own."""
+    if path.is_dir():
+        return path.name.startswith("checkpoint") or (path / CONFIG).is_file()
+    return path.suffix == ".md"
+
+
+def _named_in(folder: Path) -> list[str]:
+    """Return the folders of other models that the settings in a model's folder name."""
+    named: list[str] = []
+    for path in folder.glob("*.json"):
+        try:
+            settings = from_json(path.read_text(encoding="utf-8")) if path.stat().st_size < MOST_BYTES else None
+        except UNREADABLE:
+            continue  # whoever loads the model says what is wrong with it
+        for value in (settings.get(key) for key in NAMING) if isinstance(settings, dict) else ():
+            named += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
+    return [name for name in named if os.path.isdir(name)]
+
+
+def _file_of(function: str) -> Path | None:
+    """Return the file of a function's module; raise a `UsageError` if the function cannot be loaded."""
+    load("rm.models", function)
+    return module_file(function)

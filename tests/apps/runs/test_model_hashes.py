@@ -1,0 +1,126 @@
+"""What tells a model from another one of the same name, and a resumed evaluation that notices it."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.apps.runs.model_hashes import model_hashes
+from rewardlab.apps.runs.run_folder import data_hash
+
+REWARD = "def rm(completions):\n    return [{sign} * len(text) for text in completions]\n"
+STOPS = """import os
+def gold(completions):
+    if not os.path.exists("go"):
+        raise KeyboardInterrupt
+    return [float(len(text)) for text in completions]
+"""
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sha(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def model(name: str, weights: str = "w", **settings: object) -> Path:
+    folder = Path(name)
+    folder.mkdir()
+    (folder / "model.safetensors").write_text(weights)
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
+
+
+# ---- hashes ----
+
+
+def test_the_hash_of_a_folder_by_hand():
+    model("rm", "w", a=1)
+    config, weights = sha(b'{"a": 1}'), sha(b"w")
+    assert data_hash("rm") == sha(f"config.json\0{config}\nmodel.safetensors\0{weights}\n".encode())
+    assert model_hashes(["rm"]) == {"rm": data_hash("rm")} and data_hash("rm:train") == data_hash("rm")
+
+
+def test_equal_size_and_time_are_no_proof_of_equal_weights():
+    file = model("rm", "0.25") / "model.safetensors"
+    before, time = model_hashes(["rm"]), file.stat().st_mtime_ns
+    file.write_text("0.75")
+    os.utime(file, ns=(time, time))
+    assert model_hashes(["rm"]) != before
+
+
+def test_what_is_not_loaded_does_not_count():
+    folder = model("rm")
+    before = model_hashes(["rm"])
+    (folder / "README.md").write_text("a card")
+    for name, file in ((".cache", "x"), ("checkpoint-5", "optimizer.pt"), ("eval.partial", "config.yaml")):
+        (folder / name).mkdir()
+        (folder / name / file).write_text("x")
+    assert model_hashes(["rm"]) == before
+    (folder / "body").mkdir()
+    (folder / "body" / "model.safetensors").write_text("loaded")
+    assert model_hashes(["rm"]) != before
+
+
+def test_a_base_and_the_members_of_ensembles_count_too():
+    for name in ("base", "a", "b"):
+        model(name)
+    model("lora", base_model_name_or_path="base")
+    model("both", members=["a", "lora"])
+    (Path("both") / "broken.json").write_text("{")
+    assert set(model_hashes(["both"])) == {"both", "a", "lora", "base"}
+    assert set(model_hashes(["a,b", "served(urls=[http://a:1, http://b:1])", "org/model"])) == {"a", "b"}
+
+
+# ---- resuming ----
+
+
+def begun(*words: str) -> list[str]:
+    """Begin an evaluation that is cut off when the first model is done; return the command."""
+    rows = [{"prompt": f"q{i}", "chosen": f"long {i}", "rejected": "s"} for i in range(3)]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("stops.py").write_text(STOPS)
+    given = [*words, "--reference", "stops.py:gold", "--baselines", "none", "--samples", "20", "--output", "run"]
+    assert main(["eval", *given]) == 130 and Path("run.partial").is_dir()
+    Path("go").touch()
+    return ["eval", *given, "--resume"]
+
+
+def test_a_changed_function_is_refused_and_an_unchanged_one_goes_on(capsys):
+    Path("mine.py").write_text(REWARD.format(sign=1))
+    command = begun("--model", "mine.py:rm", "--data", "pairs.jsonl")
+    Path("mine.py").write_text(REWARD.format(sign=-1))
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "was begun with model_sha256 of mine.py:rm = " in said and "resume with the same settings and files" in said
+    Path("mine.py").write_text(REWARD.format(sign=1))
+    assert main(command) == 0
+
+
+def test_a_model_that_was_trained_anew_is_refused(capsys):
+    words = ["train", "--kind", "linear", "--data", "train.jsonl", "--output", "rm"]
+    rows = [{"prompt": f"q{i}", "chosen": f"kind {i}", "rejected": f"rude {i}"} for i in range(20)]
+    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(words) == 0
+    command = begun("--model", "rm", "--data", "pairs.jsonl")
+    turned = [row | {"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
+    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in turned))
+    assert main([*words, "--overwrite"]) == 0
+    capsys.readouterr()
+    assert main(command) == 2 and "was begun with model_sha256 of rm = " in capsys.readouterr().err
+
+
+def test_another_file_in_a_folder_of_data_is_refused(capsys):
+    Path("data").mkdir()
+    row = {"prompt": "q", "chosen": "long", "rejected": "s"}
+    Path("data/train.jsonl").write_text(json.dumps(row) + "\n")
+    Path("mine.py").write_text(REWARD.format(sign=1))
+    command = begun("--model", "mine.py:rm", "--data", "data")
+    Path("data/more.jsonl").write_text(json.dumps(row | {"prompt": "p"}) + "\n")
+    assert main(command) == 2 and "was begun with data_sha256 of data = " in capsys.readouterr().err
