@@ -75,14 +75,15 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """What a rule says against a comparison: a drop beyond `max_drop` that is more than noise."""
+    """What a rule says against a comparison: a drop beyond `max_drop` that is significant, adjusted in subsets."""
     changes = {**comparison.subsets, **comparison.areas}
     if rule["area"] not in changes:
         raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
-    gap = changes[rule["area"]].difference
-    if -gap.value <= rule["max_drop"] or not (gap.real or rule.get("even_if_noise")):
+    change = changes[rule["area"]]
+    drop = -change.difference.value
+    if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
         return None
-    return f"{rule['area']} fell by {-100 * gap.value:.1f} points, more than {100 * rule['max_drop']:.1f}"
+    return f"{rule['area']} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"
 
 
 # ---- board ----

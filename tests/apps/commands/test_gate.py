@@ -1,0 +1,63 @@
+"""When the rules of a gate are violated, and which rules are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import main
+
+SUBSETS, SIZE = 20, 30
+
+
+def write(path: Path, rows: list[dict]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Evaluate stored scores: all of 20 subsets with 30 pairs right, but for the first pairs of s00."""
+    folder = tmp_path_factory.mktemp("gate")
+    ids = [(f"s{s:02d}", str(i)) for s in range(SUBSETS) for i in range(SIZE)]
+    data = write(
+        folder / "data.jsonl",
+        [{"id": i, "subset": s, "prompt": f"{s} {i}", "chosen": "good", "rejected": "bad"} for s, i in ids],
+    )
+
+    def run(name: str, number: int, **instead: object) -> str:
+        first = {f"s00/{i}" for i in range(number)}
+        rows = [{"id": f"{s}/{i}", "scores": [1, 0]} for s, i in ids]
+        rows = [{"id": row["id"]} | instead if row["id"] in first else row for row in rows]
+        scores, output = write(folder / f"{name}.jsonl", rows), str(folder / name)
+        given = ["--scores", scores, "--data", data, "--baselines", "none", "--samples", "20"]
+        assert main(["eval", *given, "--output", output]) == 0
+        return output
+
+    wrong = {"scores": [0, 1]}
+    return {
+        "before": run("before", 0),
+        "few wrong": run("few", 4, **wrong),
+        "many wrong": run("many", 12, **wrong),
+    }
+
+
+@pytest.fixture
+def gate(runs, tmp_path, capsys):
+    def check(after: str, rules: str, *words: str) -> tuple[int, str]:
+        """Return the exit code and the last line of the log of a comparison with rules."""
+        (tmp_path / "gate.yaml").write_text(rules)
+        code = main(["compare", runs["before"], runs[after], "--gate", str(tmp_path / "gate.yaml"), *words])
+        return code, capsys.readouterr().err.strip().split("\n")[-1]
+
+    return check
+
+
+def test_a_drop_in_a_subset_is_significant_after_the_adjustment_for_their_number(gate):
+    # 4 of 30 lost: a sample without any of them has probability (26/30)^30 = 1.4 %, so p is 2.7 % for one subset and
+    # 55 % for the smallest of 20; 12 of 30 lost: hardly any sample is without, so p is 20 * 2/1001 = 4 %
+    assert gate("few wrong", "- {area: s00, max_drop: 0.01}")[0] == 0
+    code, said = gate("few wrong", "- {area: s00, max_drop: 0.01, even_if_noise: true}")
+    assert code == 5 and "s00 fell by 13.3 points, more than 1.0" in said
+    code, said = gate("many wrong", "- {area: s00, max_drop: 0.01}")
+    assert code == 5 and "s00 fell by 40.0 points, more than 1.0" in said
+    assert gate("many wrong", "- {area: s00, max_drop: 0.41}")[0] == 0
