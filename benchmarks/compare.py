@@ -31,7 +31,10 @@ SHOWN = 80
 
 @dataclass(frozen=True)
 class Change:
-    """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets)."""
+    """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
+
+    All are NaN in an area without a case that both scored.
+    """
 
     first: float
     second: float
@@ -118,9 +121,11 @@ def _changes(a: Figures, b: Figures, names: Sequence[str]) -> tuple[dict[str, Ch
         return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
 
     areas = {area: change(area, bootstrap_p(drawn[area])) for area in drawn if not area.startswith("subset:")}
-    p = np.nan_to_num([bootstrap_p(drawn[f"subset:{name}"]) for name in names], nan=1.0)
-    tested = zip(names, holm(p), holm_levels(p), strict=True)
-    return areas, {name: change(f"subset:{name}", adjusted, level) for name, adjusted, level in tested}
+    p = np.array([bootstrap_p(drawn[f"subset:{name}"]) for name in names])
+    adjusted, levels, known = p.copy(), np.full(len(p), LEVEL), ~np.isnan(p)
+    adjusted[known], levels[known] = holm(p[known]), holm_levels(p[known])
+    tested = zip(names, adjusted, levels, strict=True)
+    return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
 
 
 def _beginning(case: Case) -> str:
@@ -159,10 +164,7 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
     """Return the comparison as Markdown, with the first `flips` changed cases."""
 
     def lines(changes: Mapping[str, Change]) -> str:
-        rows = [
-            [name, f"{100 * c.first:.1f}", f"{100 * c.second:.1f}", _points(c.adjusted), formatted_p(c.p).strip("= ")]
-            for name, c in changes.items()
-        ]
+        rows = [[name, *change_texts(change)] for name, change in changes.items()]
         return table(["", comparison.first, comparison.second, "difference", "p"], rows)
 
     before, after = inert(comparison.first), inert(comparison.second)
@@ -197,5 +199,14 @@ def _flip_line(flip: Flip) -> str:
     return f"- {direction} row {flip.row} `{inert(flip.case)}`: {inert(flip.prompt)}"
 
 
-def _points(gap: Difference) -> str:
-    return f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+def change_texts(change: Change) -> tuple[str, str, str, str]:
+    """Return both figures in per cent, the difference with its interval, and p; dashes where both scored no case.
+
+    >>> change_texts(Change(0.5, 0.25, Difference(-0.25, -0.5, 0.1), 0.31, Difference(-0.25, -0.5, 0.1)))
+    ('50.0', '25.0', '-25.0 [-50.0, +10.0]', '0.310')
+    """
+    if np.isnan(change.difference.value):
+        return "–", "–", "–", "–"
+    value, low, high = (f"{100 * number:+.1f}" for number in change.adjusted)
+    p = formatted_p(change.p).strip("= ")
+    return f"{100 * change.first:.1f}", f"{100 * change.second:.1f}", f"{value} [{low}, {high}]", p

@@ -1,5 +1,6 @@
 """`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -75,12 +76,14 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """What a rule says against a comparison: a drop beyond `max_drop` that is significant, adjusted in subsets."""
+    """What a rule says against a comparison: no case to compare, or a significant drop beyond `max_drop`."""
     changes = {**comparison.subsets, **comparison.areas}
     if rule["area"] not in changes:
         raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
     change = changes[rule["area"]]
     drop = -change.difference.value
+    if math.isnan(drop):
+        return f"{rule['area']} has no case that both scored, so that its rule cannot be checked"
     if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
         return None
     return f"{rule['area']} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"

@@ -38,6 +38,7 @@ def runs(tmp_path_factory):
         "before": run("before", 0),
         "few wrong": run("few", 4, **wrong),
         "many wrong": run("many", 12, **wrong),
+        "silent": run("silent", SIZE, abstained="too long"),
     }
 
 
@@ -61,3 +62,10 @@ def test_a_drop_in_a_subset_is_significant_after_the_adjustment_for_their_number
     code, said = gate("many wrong", "- {area: s00, max_drop: 0.01}")
     assert code == 5 and "s00 fell by 40.0 points, more than 1.0" in said
     assert gate("many wrong", "- {area: s00, max_drop: 0.41}")[0] == 0
+
+
+@pytest.mark.parametrize("waived", ["false", "true"])
+def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
+    code, said = gate("silent", f"- {{area: s00, max_drop: 0.5, even_if_noise: {waived}}}")
+    assert code == 5 and "s00 has no case that both scored, so that its rule cannot be checked" in said
+    assert gate("silent", f"- {{area: s01, max_drop: 0.5, even_if_noise: {waived}}}")[0] == 0

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
-from .....benchmarks.compare import Change, Comparison, verdict
+from .....benchmarks.compare import Change, Comparison, change_texts, verdict
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.statistics.cluster_bootstrap import formatted_p
 from ...figures import PALETTE, layout, opens, plain, titled
@@ -152,15 +152,14 @@ def _heads(comparison: Comparison) -> str:
 
 def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:
     """Bold where the difference is significant, after the adjustment where there is one."""
-    value, low, high = (100 * value for value in change.adjusted)
-    gap = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    *shares, gap, p = change_texts(change)
     gap = f"<b>{gap}</b>" if change.significant else gap
     mine = ' class="mine"' if name == OVERALL else ""
-    shares = (
-        linked(cases_query(side.id, side.scorer, **filters), f"{100 * share:.1f}")
-        for side, share in ((first, change.first), (second, change.second))
+    cells = (
+        f"<td>{linked(cases_query(side.id, side.scorer, **filters), share)}</td>"
+        for side, share in zip((first, second), shares, strict=True)
     )
     return (
-        f'<tr{mine}><th scope="row">{shown(name)}</th>{"".join(f"<td>{share}</td>" for share in shares)}'
-        f'<td style="white-space: nowrap">{gap}</td><td>{escape(formatted_p(change.p).strip("= "))}</td></tr>'
+        f'<tr{mine}><th scope="row">{shown(name)}</th>{"".join(cells)}'
+        f'<td style="white-space: nowrap">{gap}</td><td>{escape(p)}</td></tr>'
     )
