@@ -9,11 +9,14 @@ from typing import Any
 from ....benchmarks import compare as comparing
 from ....benchmarks.compare import Comparison
 from ....benchmarks.evaluate import OVERALL
+from ....rm.data.pairs import is_number
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.checked_files import from_yaml
 from ...runs.finished import compare_finished, open_finished, shared_cases
 from ...runs.run_folder import log, log_report, run_folder, write_json
 from .settings import CompareConfig
+
+RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false}"
 
 # ---- verify ----
 
@@ -66,13 +69,25 @@ def read_gate(path: str) -> list[dict[str, Any]]:
         rules = from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as rules ({error})") from error
-    good = isinstance(rules, list) and all(
-        isinstance(rule, dict) and {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", "even_if_noise"}
-        for rule in rules
-    )
-    if not good:
-        raise UsageError(f"{path}: rules are a list of {{area: overall, max_drop: 0.01, even_if_noise: false}}")
+    if not isinstance(rules, list):
+        raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
+    for number, rule in enumerate(rules, start=1):
+        if fault := _fault_of(rule):
+            raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
     return rules
+
+
+def _fault_of(rule: Any) -> str:
+    """Return what is wrong with a rule of a gate; empty if nothing is."""
+    if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", "even_if_noise"}:
+        return f"a rule has area, max_drop and perhaps even_if_noise, got {str(rule)[:80]}"
+    if not isinstance(rule["area"], str):
+        return f"area is the name of one area, got {rule['area']!r:.40}"
+    if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
+        return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
+    if not isinstance(rule.get("even_if_noise", False), bool):
+        return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
+    return ""
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:

@@ -69,3 +69,29 @@ def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
     code, said = gate("silent", f"- {{area: s00, max_drop: 0.5, even_if_noise: {waived}}}")
     assert code == 5 and "s00 has no case that both scored, so that its rule cannot be checked" in said
     assert gate("silent", f"- {{area: s01, max_drop: 0.5, even_if_noise: {waived}}}")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("area: overall", "rules are a list, got dict; write it as {area: overall, "),
+        (
+            "- {area: overall, max_drop: 0.1}\n- overall",
+            "rule 2: a rule has area, max_drop and perhaps",
+        ),
+        ("- {area: overall, max_drop: 0.1, min: 1}", "rule 1: a rule has area, max_drop and perhaps"),
+        (
+            "- {area: overall, max_drop: 1 %}",
+            "max_drop is a number from 0 to 1, where 0.01 is one point, got '1",
+        ),
+        ("- {area: overall, max_drop: .nan}", "got nan"),
+        ("- {area: overall, max_drop: 2}", "got 2"),
+        ("- {area: overall, max_drop: true}", "got True"),
+        ("- {area: [s00], max_drop: 0.1}", "rule 1: area is the name of one area, got ['s00']"),
+        ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
+        ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is s00, s01"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate, rules, message):
+    code, said = gate("before", rules)
+    assert code == 2 and message in said
