@@ -76,13 +76,14 @@ def _ranked_scorer(group: int, name: str, judged, credits, figures) -> RankedSco
     return RankedScorer(group, name, judged[name][0], overall, len(credits[name]) - unscored, unscored)
 
 
-def markdown(boards: Sequence[Board]) -> str:
-    """Return the leaderboards as Markdown, one table per suite."""
+def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
+    """Return the leaderboards as Markdown, one table per suite and set of cases; unfinished runs are named."""
     parts = [
         "# Leaderboard",
         "",
         "The scorers of a group do not differ significantly from its best (paired bootstrap, Holm, 5 %).",
     ]
+    parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}."] if unfinished else []
     for board in boards:
         lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.rows]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]

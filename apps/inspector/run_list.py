@@ -1,14 +1,13 @@
 """Runs under a root folder, listed at each request and selected by id: no path is accepted from a browser."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...rm.errors import UNREADABLE, DataError, UsageError
-from ...rm.io.checked_files import from_yaml
-from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL
+from ...rm.errors import DataError, UsageError
+from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL, read_settings
 from ..runs.summaries import SUMMARY, read_heading
 from ..runs.tables import ITEMS, SCORES, STEPS
 
@@ -122,15 +121,6 @@ def _unfinished_kind(folder: Path, names: set[str]) -> str:
     if STEPS in names or CONFIG not in names:
         return _kind(names)
     return JUDGED if "benchmark" in read_settings(folder) else _kind(names) or JOB
-
-
-def read_settings(folder: Path) -> Mapping[str, Any]:
-    """Return the settings of a run; empty if they cannot be read."""
-    try:
-        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
-    except UNREADABLE:
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def is_run(folder: Path) -> bool:

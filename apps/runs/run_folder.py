@@ -21,7 +21,8 @@ import yaml
 
 from ...rm.backbones.hub import RESOLVED
 from ...rm.data.pairs import RowReport
-from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
+from ...rm.io.checked_files import from_yaml
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal
@@ -166,6 +167,15 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if old != new:
             return f"{name} = {old!r} and is now given {new!r}"
     return ""
+
+
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """Return the settings of a run; empty if they cannot be read."""
+    try:
+        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+    except UNREADABLE:
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def replace_folder(new: Path, final: Path) -> None:

@@ -1,5 +1,6 @@
 """`rewardlab board`: a leaderboard of many runs, with intervals and tied groups."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,9 @@ from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ...runs.figures import save_figure
 from ...runs.finished import Finished, case_hash, open_finished
-from ...runs.run_folder import log, run_folder
+from ...runs.run_folder import PARTIAL, log, read_settings, run_folder
+from ...runs.summaries import SUMMARY
+from ...runs.tables import ITEMS, SCORES
 from .settings import BoardConfig
 
 Judged = tuple[str, list[Judgment]]
@@ -18,21 +21,43 @@ Judged = tuple[str, list[Judgment]]
 
 
 def run_board(config: BoardConfig) -> dict[str, Any]:
-    """A leaderboard of every run under a folder: one table per suite and set of cases."""
-    runs = [open_finished(str(path.parent)) for path in sorted(Path(config.runs).rglob("summary.json"))]
+    """A leaderboard of every finished run under a folder: one table per suite and set of cases."""
+    runs, unfinished = _find_runs(Path(config.runs))
+    if unfinished:
+        log(f"left out, because unfinished: {', '.join(unfinished)}")
     if not runs:
         raise UsageError(f"there is no finished run of rewardlab eval under {config.runs}")
     runs_by_cases: dict[tuple[str, frozenset[str]], dict[str, Finished]] = {}
-    for run in runs:
-        group = runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})
-        group[run.folder.relative_to(config.runs).as_posix()] = run
+    for name, run in runs.items():
+        runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})[name] = run
     made = [_board(group) for group in runs_by_cases.values()]
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        (work / "board.md").write_text(boards.markdown(made), encoding="utf-8")
+        (work / "board.md").write_text(boards.markdown(made, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
         save_figure(boards.figure(made), work / "board.png")
-    log(boards.markdown(made))
-    return {"board": config.output, "runs": len(runs), "suites": [run.suite for run in made]}
+    log(boards.markdown(made, unfinished))
+    suites = [board.suite for board in made]
+    return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
+
+
+def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
+    """Return the finished evaluations below a folder by their path in it, and the paths of the unfinished ones.
+
+    Folders of other verbs and hidden ones are left out.
+    """
+    finished: dict[str, Finished] = {}
+    unfinished: list[str] = []
+    for parent, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folder = Path(parent)
+        if not ({ITEMS, SCORES} & {*files} or "benchmark" in read_settings(folder)):
+            continue
+        name = folder.relative_to(root)
+        if any(part.endswith(PARTIAL) for part in name.parts):
+            unfinished.append(name.as_posix())
+        elif SUMMARY in files:
+            finished[name.as_posix()] = open_finished(parent)
+    return finished, unfinished
 
 
 def _board(runs: Mapping[str, Finished]) -> boards.Board:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,27 @@ def test_scorers_of_one_name_are_told_apart_by_the_paths_of_their_runs():
         Path(f"{folder}.py").write_text(f"def rm(completions): return [{factor} * len(text) for text in completions]")
         evaluated(f"runs/{folder}/eval", f"{folder}.py:rm", baselines="longest")
     assert sorted(row["scorer"] for row in ranked()) == ["longest", "rm (a/eval)", "rm (b/eval)", "rm (c/eval)"]
+
+
+def test_folders_of_other_verbs_are_passed_over_and_unfinished_runs_are_named(capsys):
+    evaluated("runs/done")
+    for name in ("runs/study/begun.partial", "runs/whole.partial", "runs/.done.replaced-by-rewardlab"):
+        shutil.copytree("runs/done", name)
+    for name in ("summary.json", "items.parquet", "scores.parquet"):
+        Path("runs/study/begun.partial", name).unlink()
+    for name, facts in (("rubrics", {"kept": 1}), ("rm.partial", {"steps": 2})):
+        Path("runs", name).mkdir()
+        Path("runs", name, "summary.json").write_text(json.dumps(facts))
+        Path("runs", name, "config.yaml").write_text("data: [pairs.jsonl]")
+    assert [(row["scorer"], row["runs"]) for row in ranked()] == [("first", "done")]
+    facts = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+    assert (facts["runs"], facts["unfinished"]) == (1, ["study/begun.partial", "whole.partial"])
+    text = Path("board/board.md").read_text()
+    assert "Left out, because unfinished: study/begun.partial, whole.partial." in text and "rubrics" not in text
+
+
+def test_a_damaged_run_is_refused():
+    evaluated("runs/done")
+    Path("runs/done/items.parquet").unlink()
+    Path("runs/done/scores.parquet").unlink()
+    assert main(["board", "runs", "--output", "board"]) == 3

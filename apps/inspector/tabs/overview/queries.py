@@ -12,10 +12,10 @@ from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Difference, Interval, Report, Row
 from .....rm.errors import UNREADABLE, DataError
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
-from ....runs.run_folder import CHECKPOINTS, MANIFEST
+from ....runs.run_folder import CHECKPOINTS, MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
 from ....runs.tables import STEPS
-from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_settings, stamp
+from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
 from ..training.queries import Steps, read_sources, read_steps
 
 POINTS = 120
