@@ -48,7 +48,7 @@ class LLMBar(StrictSuite):
     name = "llmbar"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; the set is taken from the file name, as in the authors' repository."""
+        """Return the cases; the set is taken from the path, as in the authors' repository."""
         read = [read_cases([source], _parser(_set_of(source)), self.on_bad_row) for source in sources]
         cases = [case for case_list, _ in read for case in case_list]
         refuse_repeated(cases, sources)
@@ -65,7 +65,10 @@ class LLMBar(StrictSuite):
 
 
 def _set_of(source: str) -> str:
-    return next((name for name in SETS if name.lower() in source.lower()), source_name(source))
+    """Return the set that the path names last, as folders above may have any name; without one the file's name."""
+    last = {name: source.lower().rfind(name.lower()) for name in SETS}
+    name = max(last, key=lambda name: last[name])
+    return name if last[name] >= 0 else source_name(source)
 
 
 def _parser(subset: str) -> Parse:

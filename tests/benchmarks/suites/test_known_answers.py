@@ -226,6 +226,22 @@ def test_llmbar_statistics_of_every_stored_run(shared_data):
         assert [counts.first, counts.second, counts.both, counts.equal] == expected, name
 
 
+@pytest.mark.parametrize(
+    ("path", "subset"),
+    [
+        ("natural-language/GPTInst/dataset.json", "GPTInst"),
+        ("manual/LLMBar/Natural/dataset.json", "Natural"),
+        ("data/natural/gptout.json", "GPTOut"),
+        ("data/mine.json", "mine"),
+    ],
+)
+def test_llmbars_set_is_the_one_that_the_path_names_last(path, subset, tmp_path):
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps([{"input": "p", "output_1": "a", "output_2": "b", "label": 2}]))
+    assert [case.subset for case in llmbar.llmbar().cases([str(file)])[0]] == [subset]
+
+
 def test_llmbar_files_are_419_cases_in_five_sets(shared_data):
     cases, _ = llmbar.llmbar().cases([str(path) for path in sorted((shared_data / "llmbar").glob("llmbar__*.gz"))])
     assert len(cases) == 419 and {case.subset for case in cases} == set(llmbar.SETS)
