@@ -3,19 +3,22 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...judges.case_rows import parse_case
 from ...judges.types import Case
 from ...rm.data.conversation_split import first_turn
-from ...rm.data.pairs import OnBadRow, RowReport, collect, load_pairs, refuse_bad_rows
+from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_bad_rows
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics.cluster_bootstrap import Cells
 from ._suite import StrictSuite, dropped_note, ignored_note, refuse_repeated
+
+T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
@@ -49,6 +52,29 @@ def case_ids(pairs: Sequence[PreferencePair]) -> list[str]:
     return ids
 
 
+def collect_files(
+    sources: Sequence[str],
+    parse: Callable[[Mapping[str, Any]], T],
+    on_bad_row: OnBadRow = "refuse",
+    *,
+    unique_ids: bool = False,
+) -> tuple[list[T], RowReport]:
+    """Parse every row of all files as `collect` does; of several files each is a subset where rows name none."""
+    if len(sources) == 1:
+        return collect(sources, parse, on_bad_row, unique_ids=unique_ids)
+    short = [source_name(source) for source in sources]
+    items: list[T] = []
+    rows = RowReport()
+    for source, name in zip(sources, short, strict=True):
+        parsed, report = collect(source, parse, "skip", unique_ids=unique_ids)
+        subset = name if short.count(name) == 1 else source
+        items += [item if item.subset else replace(item, subset=subset) for item in parsed]
+        rows += report
+    if on_bad_row == "refuse":
+        refuse_bad_rows(rows)
+    return items, rows
+
+
 class Pairs(StrictSuite):
     """One case per pair; the overall figure is the mean over all cases."""
 
@@ -61,27 +87,13 @@ class Pairs(StrictSuite):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of preference files; rows without a preference are left out and counted."""
-        pairs, rows = self._pairs(sources)
+        parse = partial(parse_pair, allow_blank=self.allow_blank)
+        pairs, rows = collect_files(sources, parse, self.on_bad_row, unique_ids=True)
         cases, undecided = as_cases(pairs, self.objective)
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
         return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
-
-    def _pairs(self, sources: Sequence[str]) -> tuple[list[PreferencePair], RowReport]:
-        """Load all files; of several files each is a subset, unless its rows name their own."""
-        if len(sources) == 1:
-            return load_pairs(sources, on_bad_row=self.on_bad_row, allow_blank=self.allow_blank)
-        short = [source_name(source) for source in sources]
-        pairs, rows = [], RowReport()
-        for source, name in zip(sources, short, strict=True):
-            loaded, report = load_pairs(source, on_bad_row="skip", allow_blank=self.allow_blank)
-            subset = name if short.count(name) == 1 else source
-            pairs += [pair if pair.subset else replace(pair, subset=subset) for pair in loaded]
-            rows += report
-        if self.on_bad_row == "refuse":
-            refuse_bad_rows(rows)
-        return pairs, rows
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the index of the file's `chosen` column, which need not be the response that an objective prefers."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from ....benchmarks.evaluate import Evaluation, credits_of
 from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
-from ....benchmarks.suites.pairs import Pairs, as_cases
+from ....benchmarks.suites.pairs import Pairs, as_cases, collect_files
 from ....benchmarks.types import Suite
 from ....judges.audit.measures import comparison_flips, first_credits
 from ....judges.case_rows import parse_case
 from ....judges.kinds.route import routing_counts
 from ....judges.types import Case, Judgment
-from ....rm.data.pairs import collect, parse_pair
+from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.types import PreferencePair, prompt_text
 from ...runs.tables import JUDGMENTS
@@ -33,9 +33,9 @@ class CaseFile(Pairs):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Cases as they stand there, then those of preference pairs; what is left out is reported."""
-        rows, read = collect(sources, _case_or_pair, self.on_bad_row)
-        pairs = [row.pair for row in rows if isinstance(row, _Written)]
-        wrote = {_texts(row.pair): row.authors for row in rows if isinstance(row, _Written)}
+        rows, read = collect_files(sources, _case_or_pair, self.on_bad_row)
+        pairs = [row for row in rows if isinstance(row, _Written)]
+        wrote = {_texts(pair): pair.authors for pair in pairs}
         compared, undecided = as_cases(pairs, self.objective)
         compared = [replace(case, authors=wrote[(prompt_text(case.prompt), *case.answers)]) for case in compared]
         cases = [*(row for row in rows if isinstance(row, Case)), *compared]
@@ -46,18 +46,18 @@ class CaseFile(Pairs):
         return cases, [*notes, *dropped_note(read), *ignored_note(read)]
 
 
-class _Written(NamedTuple):
+@dataclass(frozen=True)
+class _Written(PreferencePair):
     """A pair, and the models that wrote its chosen and its rejected answer, if the row names both."""
 
-    pair: PreferencePair
-    authors: tuple[str, ...]
+    authors: tuple[str, ...] = ()
 
 
 def _case_or_pair(values: Mapping[str, Any]) -> Case | _Written:
     if "answers" in values:
         return parse_case(values)
     authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
-    return _Written(parse_pair(values), tuple(map(str, authors)) if len(authors) == 2 else ())
+    return _Written(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
 
 
 def _texts(pair: PreferencePair) -> tuple[str, str, str]:

@@ -5,13 +5,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.suites.pairs import case_ids
+from ....benchmarks.suites.pairs import case_ids, collect_files
 from ....judges.cdrrm.filter import Bar, FilteredRubric, verify
 from ....judges.cdrrm.generator import generator_records, judge_records
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides, sides, synthesise
 from ....judges.rubrics.rubric import Rubric
-from ....rm.data.pairs import load_pairs
+from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
@@ -32,7 +32,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     """Profile, synthesise and filter; what is dropped is listed with its reason, the rest is there to learn from."""
     started, roles = time.time(), cast(config, chats)
     bar = Bar(config.most_rules, config.overlap, config.alike)
-    pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
+    pairs, rows = collect_files(config.data, parse_pair, config.on_bad_row, unique_ids=True)
     log_rows("data", rows)
     known = [better for pair in pairs if (better := pair.preferred(config.objective)) is not None]
     undecided = len(pairs) - len(known)

@@ -75,6 +75,21 @@ def test_a_function_makes_the_cases_and_another_rates_them(capsys):
     assert main(["verify", "run"]) == 0 and main(["compare", "run", "run", "--scorer", row["scorer"]]) == 0
 
 
+def test_several_files_are_the_same_cases_for_a_judge_and_for_a_reward_model(capsys):
+    row = {"id": "0", "prompt": "a", "chosen": "a long response", "rejected": "short"}
+    files = {"first.jsonl": [row], "second.jsonl": [row | {"prompt": "b"}, row | {"subset": "own"}]}
+    for name, rows in files.items():
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = ["--data", *files]
+    assert run("judge", *data, "--kind", "mine.py:longer", "--output", "judged") == 0
+    assert run("eval", *data, "--model", "mine.py:words", "--output", "rated") == 0
+    sizes = [json.loads(Path(folder, "summary.json").read_text())["sizes"] for folder in ("judged", "rated")]
+    assert sizes[0] == sizes[1] == {"first": 1, "second": 1, "own": 1}
+    capsys.readouterr()
+    assert main(["compare", "judged", "rated"]) == 0
+    assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["cases"] == 3
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
