@@ -20,7 +20,6 @@ from .statistics.cluster_bootstrap import (
     holm_levels,
     items_to_see,
     mcnemar,
-    percentile_interval,
     unrejected_interval,
 )
 from .types import Difference, Suite
@@ -33,6 +32,7 @@ SHOWN = 80
 class Change:
     """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
 
+    The intervals hold the differences that the test of p does not reject, so they exclude 0 where p is below 1 - level.
     All are NaN in an area without a case that both scored.
     """
 
@@ -47,6 +47,17 @@ class Change:
     def significant(self) -> bool:
         """Whether p is below 5 % and the interval at its level excludes 0."""
         return self.p < 1 - LEVEL and self.adjusted.real
+
+
+def least_samples(tests: int = 1) -> int:
+    """Return the number of bootstrap samples from which the smallest of some p-values can be below 5 %.
+
+    The smallest possible p of S samples is 2 / (S + 1), and Holm's method multiplies it by the number of tests.
+
+    >>> least_samples(), least_samples(23)
+    (40, 920)
+    """
+    return round(2 * tests / (1 - LEVEL))
 
 
 @dataclass(frozen=True)
@@ -114,10 +125,9 @@ def _changes(a: Figures, b: Figures, names: Sequence[str]) -> tuple[dict[str, Ch
     """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
     drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
 
-    def change(area: str, p: float, level: float | None = None) -> Change:
+    def change(area: str, p: float, level: float = LEVEL) -> Change:
         gap = b.observed[area] - a.observed[area]
-        difference = Difference(gap, *percentile_interval(drawn[area]))
-        adjusted = Difference(gap, *unrejected_interval(drawn[area], level)) if level else difference
+        difference, adjusted = (Difference(gap, *unrejected_interval(drawn[area], at)) for at in (LEVEL, level))
         return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
 
     areas = {area: change(area, bootstrap_p(drawn[area])) for area in drawn if not area.startswith("subset:")}
@@ -142,7 +152,7 @@ def verdict(comparison: Comparison) -> str:
     difference_text = (
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )
-    if not gap.real:
+    if not change.significant:
         return (
             f"{comparison.second} does not differ significantly from {comparison.first} "
             f"({difference_text}).{_needed(comparison)}"

@@ -3,8 +3,9 @@
 import json
 import math
 
+import pytest
 from rewardlab.apps.runs.run_folder import plain
-from rewardlab.benchmarks.compare import Comparison, compare, markdown
+from rewardlab.benchmarks.compare import Comparison, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
@@ -33,3 +34,17 @@ def test_a_subset_without_a_common_case_has_no_p_and_does_not_count_for_the_adju
     assert found.subsets["a"].p == 2 * 2 / 1001 and found.subsets["b"].p == 1
     assert "| c | – | – | – | – |" in markdown(found) and "nan" not in markdown(found)
     assert plain(silent.__dict__)["p"] is None and json.dumps(plain(silent.__dict__), allow_nan=False)
+
+
+def test_verdict_and_interval_follow_from_p():
+    # 30 of 30 lost: every sample shows it, and the smallest p of S samples is 2 / (S + 1): 9.5 % of 20, 4.9 % of 40
+    few, enough = (compared({"a": 30}, samples=samples) for samples in (20, 40))
+    assert few.areas["overall"].p == 2 / 21 and not few.areas["overall"].significant
+    assert "does not differ significantly" in verdict(few) and "significantly worse" in verdict(enough)
+
+
+@pytest.mark.parametrize("lost", range(10))
+def test_an_interval_excludes_0_where_p_is_below_5_per_cent(lost):
+    change = compared({"a": lost}, size=40).areas["overall"]
+    assert change.significant == (change.p < 0.05) == change.difference.real
+    assert change.significant == (lost > 3)  # p is twice the share of samples without a loss: (37/40)^40, (36/40)^40

@@ -1,7 +1,7 @@
 """`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ def comparison_of(config: CompareConfig) -> Comparison:
     """Compare the second run with the first on their common cases."""
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
+    least = comparing.least_samples()
+    if config.samples < least:
+        raise UsageError(f"--samples is at least {least}, since with fewer no p is below 5 %, got {config.samples}")
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
@@ -49,6 +52,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")
             write_json(work / "comparison.json", asdict(comparison))
+    _check_power(gate, comparison, config.samples)
     if broken := [sentence for rule in gate if (sentence := _broken(rule, comparison))]:
         raise CheckFailed("; ".join(broken))
     overall = comparison.areas[OVERALL]
@@ -58,7 +62,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         "cases": comparison.cases,
         "difference": overall.difference._asdict(),
         "p": overall.p,
-        "real": overall.difference.real,
+        "real": overall.significant,
         "flips": len(comparison.flips),
     }
 
@@ -88,6 +92,18 @@ def _fault_of(rule: Any) -> str:
     if not isinstance(rule.get("even_if_noise", False), bool):
         return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
     return ""
+
+
+def _check_power(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samples: int) -> None:
+    """Raise a `UsageError` for a rule that no drop could violate, because p has few samples for the many subsets."""
+    subsets = [name for name, change in comparison.subsets.items() if not math.isnan(change.p)]
+    least = comparing.least_samples(len(subsets))
+    for rule in gate:
+        if rule["area"] in subsets and not rule.get("even_if_noise") and samples < least:
+            raise UsageError(
+                f"with {samples} bootstrap samples no drop of '{rule['area']}' can be significant among {len(subsets)} "
+                f"subsets; give --samples {least}, or even_if_noise: true"
+            )
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:

@@ -95,3 +95,14 @@ def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
 def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate, rules, message):
     code, said = gate("before", rules)
     assert code == 2 and message in said
+
+
+def test_too_few_samples_for_any_significance_are_refused(gate):
+    # the smallest p of S samples is 2 / (S + 1): 5 % takes 40, and 20 subsets take 20 times as many
+    assert gate("few wrong", "- {area: overall, max_drop: 0.1}", "--samples", "40")[0] == 0
+    code, said = gate("few wrong", "- {area: overall, max_drop: 0.1}", "--samples", "39")
+    assert code == 2 and "--samples is at least 40, since with fewer no p is below 5 %, got 39" in said
+    code, said = gate("many wrong", "- {area: s00, max_drop: 0.1}", "--samples", "799")
+    assert code == 2 and "no drop of 's00' can be significant among 20 subsets; give --samples 800" in said
+    assert gate("many wrong", "- {area: s00, max_drop: 0.1}", "--samples", "800")[0] == 5
+    assert gate("few wrong", "- {area: s00, max_drop: 0.1, even_if_noise: true}", "--samples", "40")[0] == 5
