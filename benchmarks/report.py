@@ -35,14 +35,14 @@ def markdown(report: Report) -> str:
     main = table(
         ["scorer", "role", "overall", *sections, "scored", "ties", "unscored"],
         [
-            [row.scorer, row.role, _cell(row.overall), *(_cell(row.sections[name]) for name in sections)]
+            [row.scorer, row.role, cell(row.overall), *(cell(row.sections[name]) for name in sections)]
             + [str(row.scored), str(row.ties), str(row.unscored)]
             for row in rows
         ],
     )
     subsets = table(
         ["subset", "cases", *(row.scorer for row in rows)],
-        [[name, str(size), *(_cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
+        [[name, str(size), *(cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
     )
     contracts = [f"- `{inert(row.contract)}` {inert(row.scorer)}" for row in rows if row.contract]
     return "\n".join(
@@ -69,8 +69,8 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """Return the table of how scores depend on length and Markdown; empty where no case is a plain pair."""
-    if not rows[0].style.get("pairs"):
+    """Return the table of how scores depend on length and Markdown; empty where nobody scored a plain pair."""
+    if not any(row.style.get("pairs") for row in rows):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
     header += ["σ per doubling of length", "σ per doubling of Markdown"]
@@ -100,7 +100,8 @@ def _ceiling(rows: Sequence[Row]) -> str:
     )
 
 
-def _cell(interval: Interval) -> str:
+def cell(interval: Interval) -> str:
+    """Return a share with its interval, in per cent; a dash for NaN."""
     return "–" if interval.value != interval.value else str(interval)
 
 

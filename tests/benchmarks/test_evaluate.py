@@ -440,3 +440,11 @@ def test_a_judge_is_compared_with_chance_asked_the_same_way():
     inverted = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("bad")) for a in c.answers)))
     finding = findings_about(inverted, cases)
     assert finding.index("significantly worse than") < finding.index(RANDOM_ALIKE)
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_the_style_table_is_left_out_only_if_nobody_scored(silent):
+    cases = [case(f"c{i}", answers=("long text", "b" * i)) for i in range(1, 5)]
+    models = [stored(name, [None if i < silent else (1.0, 0.0)] * 4) for i, name in enumerate(("a", "b"))]
+    text = markdown(evaluate(pairs(), cases, models, samples=20).report)
+    assert ("## Style" in text) == (silent < 2) and ("| a | – | 0 | – | – | – |" in text) == (silent == 1)
