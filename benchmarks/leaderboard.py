@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ..judges.types import Case, Judgment
 from ..rm.io.escaping import harmless, inert
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
-from .report import COLOURS, table
+from .report import COLOURS, cell, table
 from .statistics.cluster_bootstrap import share_interval, tied_groups
 from .types import Interval, Suite
 
@@ -21,9 +21,12 @@ HEADER += ["suite", "version", "cases", "runs"]
 
 @dataclass(frozen=True)
 class RankedScorer:
-    """One scorer's row: group 1 holds the best scorer and all that do not differ significantly from it, and so on."""
+    """One scorer's row: group 1 holds the best scorer and all that do not differ significantly from it, and so on.
 
-    group: int
+    A scorer without a figure, such as one that abstained everywhere, has no group; its figure is NaN.
+    """
+
+    group: int | None
     scorer: str
     role: str
     overall: Interval
@@ -33,7 +36,7 @@ class RankedScorer:
 
 @dataclass(frozen=True)
 class Board:
-    """All scorers of one suite on the same cases, best first."""
+    """All scorers of one suite on the same cases, best first, those without a figure last."""
 
     suite: str
     version: str
@@ -61,15 +64,13 @@ def board(
     drawn = np.stack([figures[name].samples[OVERALL] for name in names], axis=1)
     ranked = np.flatnonzero(~np.isnan(values))
     groups = tied_groups(values[ranked], drawn[:, ranked])
-    ranks = [
-        _ranked_scorer(number, names[ranked[member]], judged, credits, figures)
-        for number, group in enumerate(groups, start=1)
-        for member in group
-    ]
+    order = [(number, int(ranked[member])) for number, group in enumerate(groups, start=1) for member in group]
+    order += [(None, int(index)) for index in np.flatnonzero(np.isnan(values))]
+    ranks = [_ranked_scorer(number, names[index], judged, credits, figures) for number, index in order]
     return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs))
 
 
-def _ranked_scorer(group: int, name: str, judged, credits, figures) -> RankedScorer:
+def _ranked_scorer(group: int | None, name: str, judged, credits, figures) -> RankedScorer:
     value, clusters = figures[name].observed[OVERALL], figures[name].clusters[OVERALL]
     overall = Interval(value, *share_interval(value, figures[name].samples[OVERALL], clusters))
     unscored = int(np.isnan(credits[name][:, 0]).sum())
@@ -85,7 +86,9 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
     ]
     parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}."] if unfinished else []
     for board in boards:
-        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.rows]
+        lines = [
+            [str(p.group or "–"), p.scorer, p.role, cell(p.overall), str(p.scored), str(p.unscored)] for p in board.rows
+        ]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
         runs = ["", f"Runs: {', '.join(map(inert, board.runs))}."] if board.runs else []
         parts += ["", f"## {board.suite} ({board.cases} cases)", *runs, "", table(header, lines)]

@@ -14,6 +14,9 @@ def first(completions):
 
 def length(completions):
     return [float(len(text)) for text in completions]
+
+def nothing(completions):
+    return [None for text in completions]
 """
 
 
@@ -87,3 +90,12 @@ def test_a_damaged_run_is_refused():
     Path("runs/done/items.parquet").unlink()
     Path("runs/done/scores.parquet").unlink()
     assert main(["board", "runs", "--output", "board"]) == 3
+
+
+def test_a_scorer_without_a_figure_is_listed_last_and_in_no_group():
+    evaluated("runs/nothing", "mine.py:nothing")
+    assert [(row["scorer"], row["group"], row["overall"]) for row in ranked()] == [("nothing", "", "nan")]
+    evaluated("runs/first")
+    rows = [(row["scorer"], row["group"], row["scored"], row["unscored"]) for row in ranked()]
+    assert rows == [("first", "1", "4", "0"), ("nothing", "", "0", "4")]
+    assert "| – | nothing | model | – | 0 | 4 |" in Path("board/board.md").read_text()
