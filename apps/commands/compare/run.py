@@ -99,7 +99,7 @@ def _check_power(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samp
     subsets = [name for name, change in comparison.subsets.items() if not math.isnan(change.p)]
     least = comparing.least_samples(len(subsets))
     for rule in gate:
-        if rule["area"] in subsets and not rule.get("even_if_noise") and samples < least:
+        if rule["area"] in {*subsets} - {OVERALL} and not rule.get("even_if_noise") and samples < least:
             raise UsageError(
                 f"with {samples} bootstrap samples no drop of '{rule['area']}' can be significant among {len(subsets)} "
                 f"subsets; give --samples {least}, or even_if_noise: true"
@@ -108,7 +108,7 @@ def _check_power(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samp
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
     """What a rule says against a comparison: no case to compare, or a significant drop beyond `max_drop`."""
-    changes = {**comparison.subsets, **comparison.areas}
+    changes = {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
     if rule["area"] not in changes:
         raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
     change = changes[rule["area"]]

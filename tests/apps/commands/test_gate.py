@@ -89,7 +89,7 @@ def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
         ("- {area: overall, max_drop: true}", "got True"),
         ("- {area: [s00], max_drop: 0.1}", "rule 1: area is the name of one area, got ['s00']"),
         ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
-        ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is s00, s01"),
+        ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is overall, s00, s01"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate, rules, message):
