@@ -167,8 +167,8 @@ def _reasons_with_places(report: RowReport) -> str:
 
 
 def row_id(values: Mapping[str, Any]) -> Any:
-    """Return the id of a row, or None."""
-    return values.get("id", values.get("unique_id"))
+    """Return the id of a row, or None; an empty cell of a CSV file states none."""
+    return next((stated for name in ("id", "unique_id") if (stated := values.get(name)) not in (None, "")), None)
 
 
 def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:

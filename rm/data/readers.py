@@ -123,8 +123,17 @@ def _csv_rows(path: str) -> Iterator[Row]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
     lines = io.StringIO(text, newline="")
-    for number, values in enumerate(csv.DictReader(lines, csv_columns(path, lines), restval=""), start=1):
-        yield Row(f"{path}: row {number}", values)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    rows, number = csv.DictReader(lines, csv_columns(path, lines), restval="", strict=True), 0
+    try:
+        for number, values in enumerate(rows, start=1):
+            extra = values.pop(None, [])  # type: ignore[call-overload]
+            error = f"{len(extra)} cells more than columns; put a text with commas in quotes" if extra else ""
+            yield Row(f"{path}: row {number}", values, error)
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {rows.line_num}: {error}; is a quotation mark not closed, or doubled?"
+        ) from error
 
 
 def csv_columns(path: str, lines: Iterator[str]) -> list[str]:

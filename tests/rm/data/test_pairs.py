@@ -189,6 +189,21 @@ def test_an_example_without_an_id_has_that_of_its_content(tmp_path, stated):
     assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
 
 
+def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("id,prompt,chosen,rejected\n,q,hello, world,b\n,r,a,b\n,s,a,b\n")
+    with pytest.raises(DataError, match="row 1: 1 cells more than columns; put a text with commas in quotes"):
+        load_pairs(str(file))
+    pairs, report = load_pairs(str(file), on_bad_row="skip")
+    assert [pair.prompt[0]["content"] for pair in pairs] == ["r", "s"] and len(report.dropped) == 1
+    assert len({pair.id for pair in pairs}) == 2, "an empty id is none"
+    file.write_text('prompt,chosen,rejected\nq,"a,b\nr,c,d\n')
+    with pytest.raises(DataError, match="row 1: unexpected end of data; is a quotation mark not closed"):
+        load_pairs(str(file))
+    file.write_text(f"prompt,chosen,rejected\nq,{'a' * 200_000},b\n")
+    assert len(load_pairs(str(file))[0][0].chosen) == 200_000
+
+
 def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
     line = '{"prompt": "q", "chosen": "a", "chosen": "b", "rejected": "c"}'
     (tmp_path / "a.jsonl").write_text(line)
