@@ -84,13 +84,13 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
         "",
         "The scorers of a group do not differ significantly from its best (paired bootstrap, Holm, 5 %).",
     ]
-    parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}."] if unfinished else []
+    parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}"] if unfinished else []
     for board in boards:
         lines = [
             [str(p.group or "–"), p.scorer, p.role, cell(p.overall), str(p.scored), str(p.unscored)] for p in board.rows
         ]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
-        runs = ["", f"Runs: {', '.join(map(inert, board.runs))}."] if board.runs else []
+        runs = ["", f"Runs: {', '.join(map(inert, board.runs))}"] if board.runs else []
         parts += ["", f"## {board.suite} ({board.cases} cases)", *runs, "", table(header, lines)]
     return "\n".join([*parts, ""])
 

@@ -69,7 +69,7 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """Return the table of how scores depend on length and Markdown; empty where nobody scored a plain pair."""
+    """Return the table of how scores depend on length and Markdown; empty where no scorer scored a plain pair."""
     if not any(row.style.get("pairs") for row in rows):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]

@@ -63,7 +63,7 @@ def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
 def _board(runs: Mapping[str, Finished]) -> boards.Board:
     """Rank the scorers of runs of the same cases, by name of the run.
 
-    Scorers of the same name with the same judgments are one; those with other judgments are told apart by their runs.
+    Scorers of the same name with the same judgments are one; those with other judgments have their runs in their names.
     """
     first = next(iter(runs.values()))
     by_scorer: dict[str, dict[str, Judged]] = {}

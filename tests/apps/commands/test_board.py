@@ -48,7 +48,7 @@ def test_runs_of_one_file_with_other_labels_are_other_tables():
     rows = {row["runs"]: (row["scorer"], float(row["overall"]), row["cases"]) for row in ranked()}
     assert rows == {"harmless": ("first", 0.25, "4"), "helpful": ("first", 1.0, "4")}
     text = Path("board/board.md").read_text()
-    assert text.count("## pairs (4 cases)") == 2 and "Runs: helpful." in text
+    assert text.count("## pairs (4 cases)") == 2 and "\nRuns: helpful\n" in text
 
 
 def test_runs_of_the_same_cases_in_another_order_share_a_table():
@@ -82,7 +82,7 @@ def test_folders_of_other_verbs_are_passed_over_and_unfinished_runs_are_named(ca
     facts = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
     assert (facts["runs"], facts["unfinished"]) == (1, ["study/begun.partial", "whole.partial"])
     text = Path("board/board.md").read_text()
-    assert "Left out, because unfinished: study/begun.partial, whole.partial." in text and "rubrics" not in text
+    assert "Left out, because unfinished: study/begun.partial, whole.partial\n" in text and "rubrics" not in text
 
 
 def test_a_damaged_run_is_refused():
