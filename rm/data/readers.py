@@ -131,9 +131,7 @@ def _csv_rows(path: str) -> Iterator[Row]:
             error = f"{len(extra)} cells more than columns; put a text with commas in quotes" if extra else ""
             yield Row(f"{path}: row {number}", values, error)
     except csv.Error as error:
-        raise DataError(
-            f"{path}: line {rows.line_num}: {error}; is a quotation mark not closed, or doubled?"
-        ) from error
+        raise DataError(f"{path}: row {number + 1}: {error}; is a quotation mark not closed or not doubled?") from error
 
 
 def csv_columns(path: str, lines: Iterator[str]) -> list[str]:
