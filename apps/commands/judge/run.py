@@ -18,7 +18,7 @@ from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.model_hashes import model_hashes
-from ...runs.run_folder import CONFIG, data_hash, log, log_report, run_folder, trust, write_manifest
+from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
@@ -72,10 +72,9 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
-        (work / CONFIG).write_text(
-            yaml.safe_dump(recipe | config.read_later(), sort_keys=True, allow_unicode=True), encoding="utf-8"
-        )
         write_manifest(work, data=sources, seed=config.seed, started=started, **facts_)
+        settings = recipe | config.read_later()  # last of all: until here the run may be resumed with other ones
+        replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
 
 
