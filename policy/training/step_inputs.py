@@ -1,6 +1,8 @@
 """Inputs of the loss that a step's rewards give, and what the step logs."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from ..composition.algorithm import Scored
 from ..composition.rows import last_token
-from ..types import Rollout
+from ..types import Rewards, Rollout
 from .critic import critic_returns
 from .metrics import step_metrics
 from .replay_buffer import Batch
@@ -25,6 +27,17 @@ def finished_rows(batch: Batch, response: Tensor, eos_token_ids: Sequence[int]) 
     """Return whether each of this process's completions ended by itself [N]: its last token is an EOS of its own."""
     ends = torch.isin(batch["completion_ids"], torch.tensor(eos_token_ids, device=response.device))
     return (ends & response & last_token(batch["completion_mask"].bool())).any(1)
+
+
+def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
+    """Gather the rewards of all processes; a position that another process's completions do not reach is no step."""
+    fields = {"values": local.values, "steps": local.steps, "members": local.members}
+    gathered = {
+        name: trainer._gather(tensor.to(trainer.accelerator.device), padding=math.nan)
+        for name, tensor in fields.items()
+        if tensor is not None
+    }
+    return replace(local, **gathered)
 
 
 def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:

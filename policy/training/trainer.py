@@ -29,7 +29,7 @@ from ..composition.token_losses import TokenLoss
 from ..composition.token_objective import token_objective
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
-from ..types import Cycle, Replay, Rewards, Rollout
+from ..types import Cycle, Replay, Rollout
 from .arguments import PolicyArguments
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
@@ -40,7 +40,7 @@ from .reference_policy import frozen_copy
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
-from .step_inputs import finished_rows, later, log_step, loss_inputs, writers_of
+from .step_inputs import finished_rows, later, log_step, loss_inputs, rewards_everywhere, writers_of
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -209,7 +209,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             rollout = rollout._replace(written=written)
         # evaluation must not change the state of the formulas
         before = self.algorithm.state
-        scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
+        scored = self.algorithm(rewards_everywhere(self, rewards), rollout)
         if not training:
             self.algorithm.load(before)
         is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)
@@ -251,23 +251,16 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             states=self._gather(at_completions(read.states, rows)[:, :-1]) if read and "states" in reads else None,
         )
 
-    def _gather(self, x: Tensor) -> Tensor:
+    def _gather(self, x: Tensor, padding: float = 0) -> Tensor:
         """Gather rows of all processes, padded to the widest."""
         if x.dtype == torch.bool:  # padding would convert to int64, and only in the processes that need padding
             return self._gather(x.byte()).bool()
-        return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1) if x.dim() > 1 else x)
+        pads: Any = self.accelerator.pad_across_processes
+        return self.accelerator.gather(pads(x, dim=1, pad_index=padding) if x.dim() > 1 else x)
 
     def _sum(self, number: Any) -> float:
         """Sum a number over all processes."""
         return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
-
-    def _rewards_everywhere(self, local: Rewards) -> Rewards:
-        values, steps, members = (
-            None if tensor is None else self._gather(tensor.to(self.accelerator.device))
-            for tensor in (local.values, local.steps, local.members)
-        )
-        assert values is not None
-        return Rewards(values, local.names, steps, members)
 
     @property
     def _size(self) -> int:

@@ -145,6 +145,23 @@ def same_logs(folder: Path, file: str, metric: str, number: int) -> np.ndarray:
 
 
 @pytest.mark.slow
+def test_ranks_with_other_lengths_or_without_any_reward_do_what_one_process_does(world, tmp_path):
+    """Step rewards of 0.7 and 0.2 are 0 and -0.3 after `clip` at 0.5, and 0.3 and -0.3 after `delta`."""
+    program = HERE / "uneven_ranks.py"
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    subprocess.run([sys.executable, program, world / "policy", one], check=True, capture_output=True, timeout=PATIENCE)
+    code, said = together(program, world / "policy", two)
+    assert code == 0, said[-3000:]
+    alone, shared = (json.loads(path.read_text()) for path in (one, two))
+    for row in shared["earned"]:
+        assert [value for value in row if value] == pytest.approx([0.3, -0.3])
+    assert shared["missing"] == [False] * 4 + [True] * 4, "the second process has no reward"
+    assert np.ptp(shared["critic"]) > 0.01
+    for name, values in alone.items():
+        np.testing.assert_allclose(shared[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
 def test_every_loss_is_the_same_on_a_model_that_fsdp2_has_split(tmp_path):
     code, said = together(HERE / "sharded_losses.py", tmp_path)
     assert code == 0, said[-3000:]
