@@ -96,6 +96,8 @@ class Rewards:
     """Process rewards at the tokens where steps end, NaN elsewhere."""
     members: Float[Tensor, "N K M"] | None = None
     """Rewards of each of an ensemble's M members."""
+    step_names: tuple[str, ...] = ()
+    """Names of the components of the source of `steps`; where one is missing, so are the steps."""
 
     def __post_init__(self) -> None:
         """Convert integers to float64, which can represent NaN and derived values."""

@@ -143,6 +143,8 @@ class Algorithm:
         for name in shares:
             last.index(name)
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
+        for name in last.step_names:  # missing steps are no steps of 0, also where the source's own reward has no share
+            total = torch.where(last[name].isnan(), torch.nan, total)
         trained = [name for name, share in shares.items() if share]
         if trained:
             rollout = rollout._replace(after=None)

@@ -104,19 +104,25 @@ class RewardSources:
             raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other completions")
         values = torch.from_numpy(np.concatenate(columns, 1))
         steps = self._steps(examples, values, tokens) if self._of_steps and tokens else None
-        return Rewards(values, self.names, steps, self._members(members, len(examples))), faults
+        step_names = self._step_names if steps is not None else ()
+        return Rewards(values, self.names, steps, self._members(members, len(examples)), step_names), faults
 
     @property
     def process_rewards(self) -> bool:
         """Whether a source rewards single steps."""
         return bool(self._of_steps)
 
+    @property
+    def _step_names(self) -> tuple[str, ...]:
+        """Names of the components of the source that rewards steps."""
+        name = next(name for name, source in self.sources.items() if source is self._of_steps[0])
+        return tuple(self._components(name))
+
     def _steps(
         self, examples: Sequence[Example], values: Float[Tensor, "N K"], tokens: CompletionTokens
     ) -> Float[Tensor, "N L"]:
         """Return rewards of steps; none at all if the source has failed, which left its component without a value."""
-        name = next(name for name, source in self.sources.items() if source is self._of_steps[0])
-        if values[:, self.names.index(self._components(name)[0])].isnan().all():
+        if values[:, self.names.index(self._step_names[0])].isnan().all():
             return at_tokens([[] for _ in examples], tokens)
         return at_tokens(self._of_steps[0].step_rewards(examples), tokens)
 

@@ -68,6 +68,22 @@ def test_steps_rewards_join_the_answers():
     assert scored.advantage[0, :2].tolist() == pytest.approx([0.5 + 0.95, 1.0])
 
 
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_missing_steps_are_a_missing_reward_whatever_the_share_of_their_source(share):
+    """Rows 0 and 2 have a step; at λ = 1 and with values of 0 their advantages are the rewards that follow."""
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 1], steps[2, 0] = 0.5, 0.25
+    of_steps = torch.tensor([[0.0], [NAN], [0.0], [NAN]], dtype=torch.float64)
+    process = Rewards(of_steps, ("steps",), steps, step_names=("steps",))
+    algorithm = made("gae", shares={"steps": share})
+    algorithm.advantage = load("policy.advantages", "gae")(lam=1.0)
+    scored = algorithm(process, rollout(values=torch.zeros(4, 3), after=torch.zeros(4)))
+    assert scored.total.isnan().tolist() == [False, True, False, True]
+    assert scored.weights.sum(1).tolist() == pytest.approx([2 / 5, 0, 3 / 5, 0])
+    expected = torch.tensor([[0.5, 0.5, 0], [0, 0, 0], [0.25, 0, 0], [0, 0, 0]])
+    torch.testing.assert_close(scored.advantage, expected, check_dtype=False)
+
+
 COMPLETIONS = {
     "are": {"shape": 0.5},
     "canon": {},

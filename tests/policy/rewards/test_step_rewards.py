@@ -49,7 +49,7 @@ def test_steps_are_rewarded_and_the_completion_itself_is_not(source):
     texts = ("roba kano\n\nmino", "suba", " \n\n", "kano " * 60)
     examples = [Example(user_turn("mino"), text) for text in texts]
     rewards, faults = RewardSources({"steps": source})(examples, tokens=tokens_of(*texts))
-    assert not faults and rewards.names == ("steps",)
+    assert not faults and rewards.names == rewards.step_names == ("steps",)
     assert rewards.values[:, 0].isnan().tolist() == [False, False, True, True]  # no step, and beyond the length
     assert rewards.steps is not None
     (first, second, *_), expected = rewards.steps, source.model.step_scores(examples[:2])
