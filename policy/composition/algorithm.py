@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule, divergence
@@ -68,8 +68,10 @@ class Scored(NamedTuple):
     """Whether `total` is a reward of the completion as a whole; otherwise only its steps have rewards."""
     advantages: dict[str, Tensor]
     """By stage: `estimate` [N] or [N, L], then each transform; the last is used for training."""
+    trained: Bool[Tensor, "N L"]
+    """Tokens that are trained on: none where the reward is missing or the completion is masked."""
     weights: Float[Tensor, "N L"]
-    """Token weights in the loss: aggregation times scheduler; 0 outside completions and for missing rewards."""
+    """Weights of these tokens in the loss: aggregation times scheduler."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
@@ -135,8 +137,8 @@ class Algorithm:
         self._advantages.load(state["advantages"])
         self._scheduled = state["scheduler"]
 
-    def __call__(self, rewards: Rewards, rollout: Rollout) -> Scored:
-        """Compute one step; the state advances."""
+    def __call__(self, rewards: Rewards, rollout: Rollout, *, mask_truncated: bool = False) -> Scored:
+        """Compute one step; the state advances. `mask_truncated` leaves truncated completions out of the loss only."""
         rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
         last = [*rewards_by_stage.values()][-1]
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
@@ -145,14 +147,19 @@ class Algorithm:
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
         for name in last.step_names:  # missing steps are no steps of 0, also where the source's own reward has no share
             total = torch.where(last[name].isnan(), torch.nan, total)
-        trained = [name for name, share in shares.items() if share]
-        if trained:
+        names = [name for name, share in shares.items() if share]
+        if names:
             rollout = rollout._replace(after=None)
         earned = self._earned(last, total, rollout)
-        estimate = self.advantage(self._seen(last, trained, earned, total), rollout)
+        estimate = self.advantage(self._seen(last, names, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
         self._check_levels(stages, token_rewards=rewards_by_token(last, self.penalty))
-        return Scored(rewards_by_stage, total, earned, bool(trained), stages, self._weights(total, rollout))
+        trained = rollout.response & ~total.isnan()[:, None]
+        if mask_truncated:
+            trained = trained & rollout.finished[:, None]
+        return Scored(
+            rewards_by_stage, total, earned, bool(names), stages, trained, self._weights(total, trained, rollout)
+        )
 
     def _seen(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
@@ -194,10 +201,10 @@ class Algorithm:
                 "take another one, or a clip rule such as ppo for the loss"
             )
 
-    def _weights(self, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N L"]:
-        known = ~total.isnan()
-        live = rollout.response & known[:, None]
-        weights = self.aggregation(live, float(known.sum()), float(live.sum()))
+    def _weights(
+        self, total: Float[Tensor, " N"], trained: Bool[Tensor, "N L"], rollout: Rollout
+    ) -> Float[Tensor, "N L"]:
+        weights = self.aggregation(trained, float((~total.isnan()).sum()), float(trained.sum()))
         if self.scheduler is None:
             return weights
         self._scheduled, often = self.scheduler(self._scheduled, total, rollout)

@@ -55,7 +55,7 @@ def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> d
     if trainer.learner and rollout.values is not None:
         returns = critic_returns(scored, rollout, trainer.algorithm.gamma, trainer.learner.arguments.lam)
         batch |= {"values": rollout.values, "returns": returns}
-        batch["known"] = rollout.response & ~scored.total.isnan()[:, None]
+        batch["known"] = scored.trained
     size = len(rollout.finished) // trainer.accelerator.num_processes
     mine = slice(trainer.accelerator.process_index * size, (trainer.accelerator.process_index + 1) * size)
     return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}

@@ -100,6 +100,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             rollout_func=rollout_func,
             callbacks=[MarkComplete(), *callbacks],
         )
+        self.mask_truncated_completions = False  # TRL would hide them from rewards too; `Algorithm` masks the loss
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
@@ -209,7 +210,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             rollout = rollout._replace(written=written)
         # evaluation must not change the state of the formulas
         before = self.algorithm.state
-        scored = self.algorithm(rewards_everywhere(self, rewards), rollout)
+        everywhere, masks = rewards_everywhere(self, rewards), self.args.mask_truncated_completions
+        scored = self.algorithm(everywhere, rollout, mask_truncated=masks)
         if not training:
             self.algorithm.load(before)
         is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)

@@ -84,6 +84,18 @@ def test_missing_steps_are_a_missing_reward_whatever_the_share_of_their_source(s
     torch.testing.assert_close(scored.advantage, expected, check_dtype=False)
 
 
+def test_masked_truncated_completions_are_read_by_rewards_and_left_out_of_the_loss():
+    """The first of the four, of 2 tokens, is cut off: 5 of 7 tokens are trained on, and its advantage stays."""
+    seen, cut = rewards([1, 3, 0, 4]), rollout(finished=torch.tensor([False, True, True, True]))
+    plain, masked = made()(seen, cut), made()(seen, cut, mask_truncated=True)
+    assert masked.trained.sum(1).tolist() == [0, 1, 3, 1]
+    assert masked.weights.sum(1).tolist() == pytest.approx([0, 1 / 5, 3 / 5, 1 / 5])
+    assert masked.advantage.tolist() == plain.advantage.tolist()
+    lengths = load("policy.transforms", "length")(correct="right")
+    found = made(reward_transforms={"length": lengths})(rewards([1, 1, 0, 0]), cut, mask_truncated=True)
+    assert found.rewards["length"].values[:2, -1].tolist() == [-0.5, 0.5], "the truncated one is the longer one"
+
+
 COMPLETIONS = {
     "are": {"shape": 0.5},
     "canon": {},

@@ -28,6 +28,7 @@ def scored() -> Scored:
         earned=TOTAL,
         terminal=True,
         advantages={"estimate": torch.zeros(4)},
+        trained=torch.ones(4, 3, dtype=torch.bool),
         weights=torch.full((4, 3), 1 / 12),
     )
 

@@ -496,6 +496,27 @@ def test_a_kl_budget_ends_the_run(train):
     assert logged(trainer, "watch/kl")[-1] > 0.5 > max(logged(trainer, "watch/kl")[:-1])
 
 
+def test_masked_truncated_completions_keep_their_length_and_have_no_weight(train):
+    batches = []
+
+    class Keep(PolicyTrainer):
+        def _compute_loss(self, model, inputs):
+            batches.append((inputs["completion_mask"].sum(1), inputs["weights"].sum(1)))
+            return super()._compute_loss(model, inputs)
+
+    settings = {"steps": 1, "max_completion_length": 6, "kind": Keep}
+    plain, masked = train(**settings), train(**settings, mask_truncated_completions=True)
+    for name in ("watch/length", "watch/unfinished", "watch/kl", "reward"):
+        assert logged(masked, name) == logged(plain, name), name
+    (plain_lengths, _), (lengths, weights) = (
+        [torch.cat(column) for column in zip(*part, strict=True)] for part in (batches[:2], batches[2:])
+    )
+    assert torch.equal(lengths, plain_lengths)
+    left_out = int((weights == 0).sum())
+    assert left_out == round(16 * logged(masked, "watch/unfinished")[0]) and 0 < left_out < 16
+    assert weights.sum().item() == pytest.approx(1), "over the step, as without a mask"
+
+
 def test_an_evaluation_changes_nothing(train, data):
     trainer = train("gae", steps=0, done=False, eval_dataset=data.select(range(2)), **PPO,
                     reward_transforms={"count": _counting("reward")})  # fmt: skip
