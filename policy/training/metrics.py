@@ -55,16 +55,13 @@ class Means(NamedTuple):
     """Nats per token."""
     kl: float
     """Nats per token."""
-    completion_kl: float
-    """Nats per completion."""
 
 
 def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
     """Compute the means from the loss's sums per completion and the entropy at every token (0 outside completions)."""
-    answered = loss.sums[:, 3:4] > 0
-    facts = torch.cat([loss.sums[:, 1:], answered], 1).detach().sum(0)
-    gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()
+    facts = loss.sums[:, 1:].detach().sum(0)
+    gap, clipped, live, ratio = accelerator.reduce(facts, reduction="sum").tolist()
     sums = torch.stack([entropy.detach().sum(), response.sum()])
     total, n_tokens = accelerator.reduce(sums, reduction="sum").tolist()
     tokens = max(live, 1.0)
-    return Means(clipped / tokens, ratio / tokens, total / max(n_tokens, 1.0), gap / tokens, gap / max(number, 1.0))
+    return Means(clipped / tokens, ratio / tokens, total / max(n_tokens, 1.0), gap / tokens)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...rm.data import text_diversity as texts
@@ -31,15 +31,21 @@ def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str,
 
 
 def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
+    """Return `log_ratio` of the rollout's completions under the policy and its base."""
+    if rollout.logprobs is None or rollout.base is None:
+        raise ValueError("the KL needs the rollout's log-probabilities under the policy and under its base")
+    return log_ratio(rollout.logprobs, rollout.base, rollout.response)
+
+
+def log_ratio(
+    logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"]
+) -> Float[Tensor, " N"]:
     """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean over samples of π estimates KL(π |
     base).
 
     Unbiased, and negative for some completions                         http://joschu.net/blog/kl-approx.html
     """
-    if rollout.logprobs is None or rollout.base is None:
-        raise ValueError("the KL needs the rollout's log-probabilities under the policy and under its base")
-    ratio = rollout.logprobs.double() - rollout.base.double()
-    return torch.where(rollout.response, ratio, 0).sum(1)
+    return torch.where(response, logprobs.double() - base.double(), 0).sum(1)
 
 
 def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:

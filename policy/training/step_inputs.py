@@ -71,7 +71,8 @@ def log_step(trainer: Any, scored: Scored, rollout: Rollout, faults: int, is_own
     facts = dict(step_metrics(scored, rollout, faults, is_own)) | trainer.sources.facts()
     for name, value in facts.items():
         trainer._note(name, value)
-    trainer.kl = facts.get("watch/kl", trainer.kl)
+    if trainer.model.training:
+        trainer.kl = facts.get("watch/kl", trainer.kl)
     trainer._logs["rewards"].clear()
     for name in rewards.names:
         trainer._logs["rewards"][name].extend(rewards[name].tolist())

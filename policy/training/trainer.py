@@ -9,7 +9,6 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from transformers import TrainerCallback
 from trl import GRPOTrainer
-from trl.trainer.utils import use_adapter
 
 from ...kernels.policy_loss import ClipRule, PolicyLoss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
@@ -35,8 +34,9 @@ from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
 from .metrics import means
+from .monitoring import log_ratio
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
-from .reference_policy import frozen_copy
+from .reference_policy import frozen_copy, read_reference
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
@@ -113,6 +113,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
         self._cycle: Cycle | None = None
         self._states: dict[int, Tensor] = {}
+        self._log_ratios: list[Tensor] = []
         self.live, self.kl = False, 0.0
         check_composition(algorithm, self._run_inputs())
         self.add_callback(AroundSteps(self))
@@ -165,14 +166,6 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         outputs = [model(completions=CompletionBatch(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
-    def _read_reference(self, rows: CompletionBatch) -> Reading:
-        if self.reference is not None:
-            return self._read(self.reference, rows)
-        model = self.accelerator.unwrap_model(self.model)
-        # without a frozen copy the reference is the same model with its adapter disabled (or replaced by "ref")
-        with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
-            return self._read(self.model, rows)
-
     # ---- completions and their rewards ----
 
     def _tokenize_prompts(self, prompts: list):
@@ -198,7 +191,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         training, rows = self.model.training, batch_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
         read = self._read(self.model, rows) if self._annotates or writes else None
-        base = self._read_reference(rows).logprob if self._compares else None
+        base = read_reference(self, rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
         finished = finished_rows(batch, rows.response, self.eos_token_ids).tolist()
@@ -318,7 +311,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
             loss = loss._replace(total=loss.total + of_rule)
-        self._account(loss, read, rows)
+        self._account(loss, read, rows, inputs)
         if self.replay_buffer and self.model.training:
             self.replay_buffer.record_clipped(inputs["row"], loss.sums)
         if self.learner and self.model.training and weights.any() and "valued" not in inputs:
@@ -340,20 +333,27 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self._note("critic/loss", loss)
         inputs["valued"] = True  # not again if the piece is repeated for lack of memory
 
-    def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch) -> None:
+    def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
         """Log means over the micro-batch's tokens."""
         seen = means(loss, read.entropy, rows.response, self.accelerator)
         for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
             self._note(name, value)
         if self._compares:
             self._note("kl", seen.kl)
-            if not self._annotates:
-                self._watch_kl(seen.completion_kl)
+            if not self._annotates and "compared" not in inputs:
+                self._log_ratios.append(log_ratio(read.logprob.detach(), inputs["base"], rows.response))
+                inputs["compared"] = True  # not again if the piece is repeated for lack of memory
+                if not self.model.training:
+                    self._watch_kl()
 
-    def _watch_kl(self, kl: float) -> None:
-        """Record the mean KL per completion in nats, which the KL budget limits."""
-        self.kl = kl
-        self._note("watch/kl", kl)
+    def _watch_kl(self) -> None:
+        """Log the mean KL of the completions that were compared since the last call; the KL budget limits it."""
+        if self._log_ratios:
+            ratios = torch.cat(self._log_ratios)
+            kl = self._sum(ratios.sum()) / self._sum(len(ratios))
+            self._note("watch/kl", kl)
+            self.kl = kl if self.model.training else self.kl
+            self._log_ratios.clear()
 
     # ---- checkpoints ----
 
@@ -379,9 +379,10 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.live = False
 
     def after_step(self) -> None:
-        """Step the critic's optimizer."""
+        """Step the critic's optimizer, and log the KL of the step's completions."""
         if self.learner:
             self.learner.step()
+        self._watch_kl()
 
     def after_cycle(self) -> None:
         """Train online reward models and the curriculum after the last micro-batch of a cycle."""

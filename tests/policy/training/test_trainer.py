@@ -496,6 +496,25 @@ def test_a_kl_budget_ends_the_run(train):
     assert logged(trainer, "watch/kl")[-1] > 0.5 > max(logged(trainer, "watch/kl")[:-1])
 
 
+def test_the_kl_that_is_watched_depends_on_neither_micro_batches_nor_estimator_nor_missing_rewards(train):
+    """It is that of all completions of the step, also where it is measured along with the loss."""
+
+    def odd(examples):
+        return [float(len(one.completion)) if len(one.completion) % 2 else None for one in examples]
+
+    settings = {"steps": 3, "learning_rate": 3e-3, "sources": RewardSources({"odd": odd})}
+    first = train(**settings, penalty=Penalty(1e-9, kind="forward"))
+    assert not first._annotates
+    known = logged(first, "watch/kl")
+    assert max(known) > 0.1 and first.kl == known[-1]
+    parts = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
+    mask = {"mask": load("policy.transforms", "entropy_mask")(share=1.0)}  # has the completions read before the loss
+    for changes in (parts, {"advantage_transforms": mask}):
+        trainer = train(**settings, **changes)
+        assert logged(trainer, "watch/kl") == pytest.approx(known, abs=1e-4)
+        assert trainer.kl == pytest.approx(first.kl, abs=1e-4)
+
+
 def test_masked_truncated_completions_keep_their_length_and_have_no_weight(train):
     batches = []
 
