@@ -16,7 +16,7 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
-    """Save the state of formulas, critic, replay, curriculum and online reward models."""
+    """Save the state of formulas, critic, replay, curriculum and online reward models, and the last KL."""
     replay_buffer = trainer.replay_buffer
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
@@ -24,13 +24,14 @@ def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
         "past": replay_buffer.stored_batches() if replay_buffer else None,
     }
     replay = replay_buffer.state if replay_buffer else {}
-    save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay}, tensors)
+    save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay, "kl": trainer.kl}, tensors)
 
 
 def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     """Load the state that `save_beside` saved."""
     formulas, tensors = load_state(folder)
     trainer.algorithm.load(formulas["algorithm"])
+    trainer.kl = formulas["kl"]
     if trainer.learner:
         trainer.learner.load(tensors["learner"])
     for name, learner in trainer.learners.items():

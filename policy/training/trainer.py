@@ -369,6 +369,12 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if checkpoint is not None:
             load_beside(self, Path(checkpoint))
 
+    def _run_epoch(self, **epoch):
+        """Run an epoch; none if the checkpoint that was loaded has exhausted the KL budget."""
+        self.control.should_training_stop |= self.kl > self.args.kl_budget
+        if not self.control.should_training_stop:
+            super()._run_epoch(**epoch)
+
     # ---- around an optimizer step ----
 
     def before_step(self, optimizer: Any) -> None:

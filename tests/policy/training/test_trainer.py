@@ -496,6 +496,16 @@ def test_a_kl_budget_ends_the_run(train):
     assert logged(trainer, "watch/kl")[-1] > 0.5 > max(logged(trainer, "watch/kl")[:-1])
 
 
+def test_a_run_that_has_exhausted_its_kl_budget_trains_no_further_when_resumed(train, tmp_path):
+    settings = {"steps": 20, "learning_rate": 1e-2, "kl_budget": 0.5, "save_strategy": "steps", "save_steps": 1}
+    ended = train(**settings)
+    last = ended.state.global_step
+    resumed = train(**settings, resume=str(tmp_path / "run" / f"checkpoint-{last}"))
+    assert resumed.state.global_step == last < 20 and resumed.kl == ended.kl > 0.5
+    for one, other in zip(weights(resumed).values(), weights(ended).values(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_the_kl_that_is_watched_depends_on_neither_micro_batches_nor_estimator_nor_missing_rewards(train):
     """It is that of all completions of the step, also where it is measured along with the loss."""
 
