@@ -41,11 +41,10 @@ def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
 
 
 def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-    """Return this process's loss inputs; weights of an optimizer step's completions sum to 1 over all processes."""
-    windows = trainer.args.cycle / (trainer.args.num_iterations * trainer.args.gradient_accumulation_steps)
+    """Return this process's loss inputs; over all processes the weights sum to 1, times `steps_per_batch`."""
     batch = {
         "advantages": scored.advantage.float(),
-        "weights": scored.weights.float() * windows * trainer.accelerator.num_processes,
+        "weights": scored.weights.float() * steps_per_batch(trainer) * trainer.accelerator.num_processes,
     }
     if rollout.base is not None:
         batch["base"] = rollout.base
@@ -59,6 +58,13 @@ def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> d
     size = len(rollout.finished) // trainer.accelerator.num_processes
     mine = slice(trainer.accelerator.process_index * size, (trainer.accelerator.process_index + 1) * size)
     return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
+
+
+def steps_per_batch(trainer: Any) -> float:
+    """Return the optimizer steps that one pass over a batch of completions makes; 1 in evaluation."""
+    args = trainer.args
+    passes = args.num_iterations * args.gradient_accumulation_steps
+    return args.cycle / passes if trainer.model.training else 1.0
 
 
 def log_step(trainer: Any, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:

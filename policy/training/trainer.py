@@ -319,9 +319,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if self.sources.learners and self.sources.reads_states and self.model.training:
             states = own_states(read.states.detach(), rows)
             self._states |= dict(zip(inputs["row"].tolist(), states, strict=True))
-        self.live |= (
-            bool((inputs["advantages"] * weights).any()) or algorithm.penalty.beta != 0 or algorithm.entropy != 0
-        )
+        regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
+        self.live |= self.model.training and (regularised or bool((inputs["advantages"] * weights).any()))
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:

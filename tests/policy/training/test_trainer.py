@@ -525,6 +525,18 @@ def test_the_kl_that_is_watched_depends_on_neither_micro_batches_nor_estimator_n
         assert trainer.kl == pytest.approx(first.kl, abs=1e-4)
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_the_loss_of_an_evaluation_does_not_depend_on_how_training_is_divided(train, data, parts):
+    """The reward is 1 and so is every advantage, with a ratio of 1: the loss of each evaluated group is -1."""
+    trainer = train(
+        "fixed_baseline", RewardSources({"one": lambda examples: [1.0] * len(examples)}), done=False,
+        per_device_train_batch_size=16 // parts, steps_per_generation=parts, gradient_accumulation_steps=1,
+        per_device_eval_batch_size=4, eval_dataset=data.select(range(2)), measure_kl=False,
+    )  # fmt: skip
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(-1)
+    assert not trainer.live, "an evaluation leaves nothing to learn"
+
+
 def test_masked_truncated_completions_keep_their_length_and_have_no_weight(train):
     batches = []
 
