@@ -57,8 +57,8 @@ class Targets(NamedTuple):
     """The critic's values at scoring time."""
     returns: Float[Tensor, "N L"]
     response: Bool[Tensor, "N L"]
-    share: float
-    """Factor of the sum of token losses."""
+    share: Float[Tensor, "N L"] | float
+    """Factor of the token losses."""
 
 
 def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "N L"]:
@@ -90,9 +90,9 @@ class CriticLearner:
 
     def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
         values, response = self.critic(states)[:, :-1], targets.response
-        loss = value_loss(values, targets.values, targets.returns, response, clip=self.arguments.clip).sum()
-        (loss * targets.share).backward()
-        return (loss / response.sum().clamp_min(1)).item()
+        losses = value_loss(values, targets.values, targets.returns, response, clip=self.arguments.clip)
+        (losses * targets.share).sum().backward()
+        return (losses.sum() / response.sum().clamp_min(1)).item()
 
     def step(self) -> None:
         """Take `passes` optimizer steps with the gradients of all processes."""

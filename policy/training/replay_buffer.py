@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
@@ -14,6 +14,7 @@ from ..composition.algorithm import Scored
 from ..types import Past, Replay, Rollout, State
 
 Batch = dict[str, Any]
+WEIGHTS = ("weights", "value_weights")  # of tokens in the losses of the policy and of the critic
 
 
 class StoredBatch(NamedTuple):
@@ -42,7 +43,8 @@ class ReplayBuffer:
 
     def next_cycle(self, batch: Batch, scored: Scored, rollout: Rollout) -> None:
         """Ask the replay which of the stored completions to train on again, and store the new batch."""
-        again, advantages = batch | {"weights": torch.zeros_like(batch["weights"])}, None
+        unused = {name: torch.zeros_like(batch[name]) for name in WEIGHTS if name in batch}
+        again, advantages = batch | unused, None
         if self._batches:
             past = remembered(self._batches, batch["weights"].device)._replace(now=rollout)
             self.state, advantages = self.replay(self.state, scored.total, past)
@@ -106,10 +108,9 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     for name, values in newest.items():
         rows = isinstance(values, Tensor) and values.dim() > 0
         joint[name] = _stacked([o[name] for o in batches], device, name.startswith("prompt")) if rows else values
-    total = joint["weights"].sum() / len(batches)
-    joint["weights"] = joint["weights"] * live[:, None]
-    if (alive := joint["weights"].sum()) > 0:
-        joint["weights"] = joint["weights"] * (total / alive)
+    for name in WEIGHTS:
+        if name in joint:
+            joint[name] = reweighted(joint[name], live, joint[name].sum() / len(batches))
     wide = advantages[:, None].expand_as(joint["weights"]) if advantages.dim() == 1 else advantages
     joint |= {"advantages": wide.nan_to_num(0).float(), "row": size + torch.arange(len(live), device=device)}
     order = torch.cat([live.nonzero(), (~live).nonzero()]).squeeze(1)[:size]
@@ -117,6 +118,12 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
         name: tensor[order] if isinstance(tensor, Tensor) and tensor.dim() > 0 else tensor
         for name, tensor in joint.items()
     }
+
+
+def reweighted(weights: Float[Tensor, "M L"], live: Bool[Tensor, " M"], total: Tensor) -> Float[Tensor, "M L"]:
+    """Return the weights of live rows scaled to a sum of `total`, and 0 for the others."""
+    weights = weights * live[:, None]
+    return weights * (total / alive) if (alive := weights.sum()) > 0 else weights
 
 
 def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:

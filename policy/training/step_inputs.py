@@ -41,7 +41,10 @@ def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
 
 
 def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-    """Return this process's loss inputs; over all processes the weights sum to 1, times `steps_per_batch`."""
+    """Return this process's loss inputs; over all processes the weights sum to 1, times `steps_per_batch`.
+
+    So do `value_weights`, those of the critic's loss: the same for each token, whatever its micro-batch.
+    """
     batch = {
         "advantages": scored.advantage.float(),
         "weights": scored.weights.float() * steps_per_batch(trainer) * trainer.accelerator.num_processes,
@@ -54,7 +57,7 @@ def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> d
     if trainer.learner and rollout.values is not None:
         returns = critic_returns(scored, rollout, trainer.algorithm.gamma, trainer.learner.arguments.lam)
         batch |= {"values": rollout.values, "returns": returns}
-        batch["known"] = scored.trained
+        batch["value_weights"] = scored.trained * (steps_per_batch(trainer) / scored.trained.sum().clamp_min(1))
     size = len(rollout.finished) // trainer.accelerator.num_processes
     mine = slice(trainer.accelerator.process_index * size, (trainer.accelerator.process_index + 1) * size)
     return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}

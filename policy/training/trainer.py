@@ -282,7 +282,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
                 attach_slopes(self, micro_batches)
             inputs = micro_batches[index if self.model.training else 0]
-        return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
+        return inputs
 
     def rows_of(self, inputs):
         """Return the number of completions; None with several processes, since splitting breaks collective calls."""
@@ -314,7 +314,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self._account(loss, read, rows, inputs)
         if self.replay_buffer and self.model.training:
             self.replay_buffer.record_clipped(inputs["row"], loss.sums)
-        if self.learner and self.model.training and weights.any() and "valued" not in inputs:
+        if self.learner and self.model.training and inputs["value_weights"].any() and "valued" not in inputs:
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
             states = own_states(read.states.detach(), rows)
@@ -324,8 +324,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
-        share = 1 / (max(1, inputs["all_known"]) * self.args.gradient_accumulation_steps)
-        targets = Targets(inputs["values"], inputs["returns"], inputs["known"], share)
+        targets = Targets(inputs["values"], inputs["returns"], inputs["value_weights"] > 0, inputs["value_weights"])
         self.check_finite(
             loss := learner.learn(at_completions(read.states.detach(), rows), targets), "the critic's loss"
         )

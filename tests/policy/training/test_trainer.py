@@ -243,6 +243,28 @@ def test_the_critic_learns_and_never_moves_the_policy(train):
     assert logged(trainer, "watch/kl") == pytest.approx([0.0] * 30, abs=1e-4)
 
 
+@pytest.mark.parametrize("parts", [2, 4, 16])
+def test_the_critics_gradient_does_not_depend_on_micro_batches(train, parts):
+    """Every token has the same weight, whatever the lengths beside it and whether the policy is trained on it."""
+    gradients = []
+
+    class Keep(PolicyTrainer):
+        def after_step(self):
+            gradients.append(torch.cat([one.grad.flatten() for one in self.learner.critic.parameters()]))
+            super().after_step()
+
+    def every_third(state, scores, rollout):
+        return {}, (torch.arange(len(scores)) % 3 == 0) * len(scores) / 6
+
+    settings = {"steps": 1, "kind": Keep, "critic": CriticArguments(), "scheduler": every_third}
+    for number in (1, parts):
+        size = {"per_device_train_batch_size": 16 // number, "gradient_accumulation_steps": number}
+        train("gae", **settings, **size)
+    one, split = gradients
+    assert one.norm() > 0.01
+    torch.testing.assert_close(split, one, rtol=1e-4, atol=1e-5)
+
+
 def test_the_kl_has_no_importance_weight(train):
     """The loss with weights of 2 is twice the policy's part and once the KL's."""
     batches = []
