@@ -317,8 +317,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if self.learner and self.model.training and inputs["value_weights"].any() and "valued" not in inputs:
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
-            states = own_states(read.states.detach(), rows)
-            self._states |= dict(zip(inputs["row"].tolist(), states, strict=True))
+            states = zip(inputs["row"].tolist(), own_states(read.states.detach(), rows), strict=True)
+            fresh = self.args.per_device_train_batch_size * int(self.args.steps_per_generation or 1)
+            self._states |= {row: state for row, state in states if row < fresh}  # the others are replayed
         regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
         self.live |= self.model.training and (regularised or bool((inputs["advantages"] * weights).any()))
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)

@@ -481,6 +481,19 @@ def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train):
         assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + said - 1
 
 
+def test_a_replays_rows_are_not_among_the_states_that_a_reward_learns_from(train):
+    """The second cycle's first pass is on replayed completions: its states are still one for each example, its own."""
+    learner = Learner()
+    trainer = train("rloo", RewardSources({"r2m": learner}), steps=4, num_iterations=2, replay=Again())
+    assert trainer.replay_buffer.micro_batches[0]["weights"].any()
+    for cycle in learner.cycles:
+        assert len(cycle.states) == len(cycle.examples) == 16
+        for states, length, example in zip(
+            cycle.states, cycle.rollout.response.sum(1).tolist(), cycle.examples, strict=True
+        ):
+            assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + length - 1
+
+
 def test_what_a_reward_says_of_the_answers_it_rated_is_logged(train):
     class Asking:
         contract, times = garden.gold().contract, 0
