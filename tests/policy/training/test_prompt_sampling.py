@@ -102,6 +102,13 @@ def test_a_groups_completions_are_spread_over_its_prompts_variants():
     assert {one["row"] for one in spread} == {7} and row["prompt"] == "ab"
 
 
+def test_every_variant_of_many_gets_its_share():
+    """22 variants for 44 completions are two completions each; 30 / 44 * 22 is below 15 in floating-point numbers."""
+    row = {"prompt": "a", "variants": [str(number) for number in range(22)]}
+    spread = [one["prompt"] for one in spread_over_variants([row] * 44, 44)]
+    assert spread == [str(index // 2) for index in range(44)]
+
+
 def test_a_group_over_two_processes_is_spread_as_in_one():
     rows = [{"prompt": name, "variants": [name, f"{name} swapped"]} for name in "ab" for _ in range(4)]
     whole = spread_over_variants(rows, 4)
