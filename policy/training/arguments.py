@@ -32,11 +32,11 @@ class PolicyArguments(GRPOConfig):
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
     rollout_steps: int = field(default=0, metadata={"help": "Steps between rollout files; 0 writes none."})
     measure_kl: bool = field(
-        default=True, metadata={"help": "Monitor the KL to the initial policy: one more forward per step."}
+        default=True, metadata={"help": "Monitor the KL to the reference policy: one more forward per step."}
     )
     kl_budget: float = field(
         default=math.inf,
-        metadata={"help": "Stop when the mean KL of completions to the initial policy exceeds this, in nats."},
+        metadata={"help": "Stop when the mean KL of completions to the reference policy exceeds this, in nats."},
     )
 
     def __post_init__(self) -> None:
