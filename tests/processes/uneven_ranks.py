@@ -58,8 +58,8 @@ def fixed_completions(prompts, trainer):
 class Recorded(Algorithm):
     """An algorithm that keeps what it computed last."""
 
-    def __call__(self, rewards, rollout):
-        self.scored = super().__call__(rewards, rollout)
+    def __call__(self, rewards, rollout, **options):
+        self.scored = super().__call__(rewards, rollout, **options)
         return self.scored
 
 
