@@ -23,7 +23,7 @@ from ....rm.errors import DataError, UsageError
 from ....rm.io.escaping import terminal, terminal_json
 from ....rm.models.autoregressive import autoregressive
 from ....rm.types import OVERALL, Messages, content_hash, user_turn
-from ...runs.run_folder import PARTIAL, RESULTS, log, plain, seconds_since, trust
+from ...runs.run_folder import PARTIAL, RESULTS, log, plain, replace_text, seconds_since, trust, write_rows
 from ...runs.token_texts import pieces
 from .guides import arms, base_of
 from .settings import DecodeConfig
@@ -47,8 +47,8 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     engine, objectives = open_engine(config)
     asked = _asked(config, prompts, objectives)
     done = _done(unfinished) if unfinished else {}
-    if unfinished:  # without the line that a kill cut off
-        unfinished.write_text("".join(f"{line}\n" for line in done.values()), encoding="utf-8")
+    if unfinished and unfinished.exists():  # without the line that a kill cut off
+        replace_text(unfinished, "".join(f"{line}\n" for line in done.values()))
     waiting = [request for request in asked if request.key not in done]
     log(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
@@ -280,9 +280,5 @@ def _put_in_place(unfinished: Path, output: Path, asked: Sequence[Asked]) -> Non
     """The lines in the order of the prompts, without the key, under their own name in one step."""
     done = _done(unfinished)
     rows = [json.loads(done[request_.key]) for request_ in asked]
-    text = "".join(
-        json.dumps({name: value for name, value in row.items() if name != "key"}, ensure_ascii=False) + "\n"
-        for row in rows
-    )
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(output)
+    write_rows(output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
+    unfinished.unlink()

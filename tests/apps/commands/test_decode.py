@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
@@ -113,6 +114,22 @@ def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, 
     assert [json.loads(line)["answer"] for line in cut.read_text().splitlines()] == [row["answer"] for row in rows]
     assert not partial.exists()
     assert run(capsys, *asked, str(cut))[0] == 2  # never replaced unasked
+
+
+def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, monkeypatch):
+    output, replace = tmp_path / "kept.jsonl", Path.replace
+
+    def killed(path, target):
+        return sys.exit("killed") if Path(target) == output else replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(SystemExit, match="killed"):
+        run(capsys, "--base", base, "--data", prompts, "--output", str(output))
+    monkeypatch.undo()
+    code, lines, _ = run(capsys, "--base", base, "--data", prompts, "--output", str(output), "--resume")
+    assert code == 0 and lines[-1]["answers"] == 3 and lines[-1]["decoded"] == 0
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["1", "3", "4"] and "key" not in rows[0]
 
 
 def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path, capsys):
