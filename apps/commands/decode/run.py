@@ -23,7 +23,9 @@ from ....rm.errors import DataError, UsageError
 from ....rm.io.escaping import terminal, terminal_json
 from ....rm.models.autoregressive import autoregressive
 from ....rm.types import OVERALL, Messages, content_hash, user_turn
+from ...runs.lock import only_writer
 from ...runs.run_folder import PARTIAL, RESULTS, log, plain, replace_text, seconds_since, trust, write_rows
+from ...runs.signals import Terminated
 from ...runs.token_texts import pieces
 from .guides import arms, base_of
 from .settings import DecodeConfig
@@ -41,8 +43,20 @@ class Asked(NamedTuple):
 
 def run_decode(config: DecodeConfig) -> dict[str, Any]:
     """Decode each prompt at the given preference, or at those of a sweep; completions go to stdout or to a file."""
+    if config.output is None:
+        return _decode(config, None)
+    with only_writer(Path(config.output)):
+        unfinished = _partial(config, Path(config.output))
+        try:
+            return _decode(config, unfinished)
+        except Terminated as signal:
+            if unfinished.exists():
+                signal.goes_on()
+            raise
+
+
+def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     started = time.time()
-    unfinished = _partial(config)
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(config)
     asked = _asked(config, prompts, objectives)
@@ -245,17 +259,18 @@ def _tokens(answer: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
 # ---- an output file that survives a kill ----
 
 
-def _partial(config: DecodeConfig) -> Path | None:
-    """Where lines are kept until all are there; None without an output file."""
-    if config.output is None:
-        return None
-    output = Path(config.output)
+def _partial(config: DecodeConfig, output: Path) -> Path:
+    """Return where lines are kept until all are there; raise `UsageError` if a file would be lost."""
     unfinished = output.with_name(f".{output.name}{PARTIAL}")
     if output.exists() and not config.overwrite:
         raise UsageError(f"{output} exists already; name another file with --output, or replace it with --overwrite")
     if unfinished.exists() and not config.resume:
+        if not config.overwrite:
+            raise UsageError(
+                f"{unfinished} holds completions of a run that was cut off; continue it with --resume, or start over "
+                "with --overwrite"
+            )
         unfinished.unlink()
-    output.parent.mkdir(parents=True, exist_ok=True)
     return unfinished
 
 

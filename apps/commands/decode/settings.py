@@ -46,7 +46,7 @@ class DecodeConfig:
     dtype: str | None = setting("Precision of the base model; by default the reward model's.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     resume: bool = setting("Continue an output file that was cut off.", default=False)
-    overwrite: bool = setting("Replace the output file.", default=False)
+    overwrite: bool = setting("Replace the output file, and what is left of one that was cut off.", default=False)
 
     def __post_init__(self):
         self.arm, self.stop = as_list(self.arm), as_list(self.stop)

@@ -2,11 +2,14 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.runs.lock import only_writer
+from rewardlab.apps.runs.signals import ENDED, Terminated
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive
@@ -114,6 +117,33 @@ def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, 
     assert [json.loads(line)["answer"] for line in cut.read_text().splitlines()] == [row["answer"] for row in rows]
     assert not partial.exists()
     assert run(capsys, *asked, str(cut))[0] == 2  # never replaced unasked
+
+
+def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, capsys):
+    partial = tmp_path / ".out.jsonl.partial"
+    partial.write_text('{"key": "a"}\n')
+    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
+    code, _, err = run(capsys, *asked)
+    assert code == 2 and "continue it with --resume, or start over with --overwrite" in err
+    assert partial.read_text() == '{"key": "a"}\n'
+    assert run(capsys, *asked, "--overwrite")[0] == 0 and not partial.exists()
+
+
+def test_a_second_writer_of_an_output_is_refused(base, prompts, tmp_path, capsys):
+    output = tmp_path / "out.jsonl"
+    with only_writer(output):
+        code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(output))
+    assert code == 2 and f"is being written by process {os.getpid()}" in err and not output.exists()
+
+
+def test_a_signal_says_that_decoding_can_be_resumed(base, prompts, tmp_path, capsys, monkeypatch):
+    def ended(*_):
+        raise Terminated
+
+    monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", ended)
+    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
+    code, _, err = run(capsys, *asked)
+    assert code == ENDED and "go on with the same command and --resume" in err
 
 
 def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, monkeypatch):
