@@ -39,6 +39,8 @@ class Engine(Protocol):
 
     base: DecodingModel
     """Completions use its tokenizer and end-of-sequence tokens."""
+    models: tuple[DecodingModel, ...]
+    """The base, then the guides."""
     guides: tuple[str, ...]
     """Names of the guides."""
     eos: frozenset[int]
@@ -62,6 +64,7 @@ class SharedBackbone:
             raise UsageError("a shared backbone needs a guide with an adapter; decode two models with SeparateModels")
         self.guide, self.late, self.adapter = guide, late, guide.adapter
         self.base = DecodingModel(guide.model, encoder or guide.encoder, adapter=guide.adapter)
+        self.models = (self.base, guide)
         self.guides, self.eos, self.counters = (GUIDE,), end_tokens(self.base), Counters()
         self.vocabulary = shared_vocabulary([self.base, guide])
 
@@ -104,8 +107,9 @@ class SeparateModels:
         if self.by_objective:
             _refuse_followers(named)
         self.guides, self.guide_models = tuple(named), list(named.values())
+        self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
-        self.vocabulary = shared_vocabulary([base, *self.guide_models])
+        self.vocabulary = shared_vocabulary(self.models)
 
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:

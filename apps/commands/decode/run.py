@@ -59,10 +59,8 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     started = time.time()
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(config)
-    asked = _asked(config, prompts, objectives)
-    done = _done(unfinished) if unfinished else {}
-    if unfinished and unfinished.exists():  # without the line that a kill cut off
-        replace_text(unfinished, "".join(f"{line}\n" for line in done.values()))
+    asked = _asked(config, prompts, objectives, engine)
+    done = _resumed(unfinished, asked) if unfinished and unfinished.exists() else {}
     waiting = [request for request in asked if request.key not in done]
     log(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
@@ -173,21 +171,20 @@ def _starts_late(guide: DecodingModel) -> bool:
 # ---- requests ----
 
 
-def _asked(config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...]) -> list[Asked]:
+def _asked(
+    config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
+) -> list[Asked]:
     """Every prompt at every preference; the noise of an answer depends on the prompt's place, not on the preference."""
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
-    return [
-        _ask(name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules), config)
+    models = [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
+    requests = [
+        (name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules))
         for preference in _preferences(config, objectives)
         for index, (name, prompt) in enumerate(prompts)
     ]
-
-
-def _ask(name: str, request: Request, config: DecodeConfig) -> Asked:
-    models = [config.base, config.arm, config.chat_template, config.dtype]
-    return Asked(name, request, content_hash([name, asdict(request), models]))
+    return [Asked(name, request, content_hash([name, asdict(request), models])) for name, request in requests]
 
 
 def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Preference | None]:
@@ -289,6 +286,18 @@ def _done(path: Path) -> dict[str, str]:
         except (ValueError, KeyError):
             continue
     return lines
+
+
+def _resumed(unfinished: Path, asked: Sequence[Asked]) -> dict[str, str]:
+    """Return the lines to keep, without an incomplete one in the file; refuse those that nobody asks for now."""
+    done = _done(unfinished)
+    if others := done.keys() - {request_.key for request_ in asked}:
+        raise UsageError(
+            f"{unfinished}: {len(others)} of its {len(done)} completions come from other weights, prompts or settings; "
+            "resume with the same ones, or leave --resume out and start over with --overwrite"
+        )
+    replace_text(unfinished, "".join(f"{line}\n" for line in done.values()))
+    return done
 
 
 def _put_in_place(unfinished: Path, output: Path, asked: Sequence[Asked]) -> None:

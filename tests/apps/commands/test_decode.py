@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.runs.lock import only_writer
 from rewardlab.apps.runs.signals import ENDED, Terminated
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive
+from safetensors.torch import load_file, save_file
 
 NAMES = ("helpful", "harmless")
 PROMPTS = "tell me about bees\n\nhow do i start with herbs\nfriend describe ponds\n"
@@ -144,6 +147,23 @@ def test_a_signal_says_that_decoding_can_be_resumed(base, prompts, tmp_path, cap
     asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
     code, _, err = run(capsys, *asked)
     assert code == ENDED and "go on with the same command and --resume" in err
+
+
+def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp_path, capsys, monkeypatch):
+    folder, output = tmp_path / "arm", tmp_path / "out.jsonl"
+    shutil.copytree(arm, folder)
+    asked = ("--preference", "helpful=1,harmless=0", "--data", prompts, "--output", str(output))
+    monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit, match="killed"):
+        run(capsys, "--arm", str(folder), *asked)
+    monkeypatch.undo()
+    tensors = load_file(folder / WEIGHTS)
+    name = next(name for name in tensors if name.endswith(".B"))
+    save_file(tensors | {name: tensors[name] + 0.1}, folder / WEIGHTS)
+    code, _, err = run(capsys, "--arm", str(folder), *asked, "--resume")
+    assert code == 2 and "3 of its 3 completions come from other weights, prompts or settings" in err
+    code, lines, _ = run(capsys, "--arm", arm, *asked, "--resume")  # the same weights in another folder
+    assert code == 0 and lines[-1]["decoded"] == 0
 
 
 def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, monkeypatch):
