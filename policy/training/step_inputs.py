@@ -31,9 +31,12 @@ def finished_rows(batch: Batch, response: Tensor, eos_token_ids: Sequence[int]) 
 
 def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
     """Gather the rewards of all processes; a position that another process's completions do not reach is no step."""
-    fields = {"values": local.values, "steps": local.steps, "members": local.members}
+    device, members = trainer.accelerator.device, local.members
+    if members is not None:  # their number is unknown where all of a process's rewards are missing
+        members = trainer.accelerator.pad_across_processes(members.to(device), dim=2, pad_index=math.nan)
+    fields = {"values": local.values, "steps": local.steps, "members": members}
     gathered = {
-        name: trainer._gather(tensor.to(trainer.accelerator.device), padding=math.nan)
+        name: trainer._gather(tensor.to(device), padding=math.nan)
         for name, tensor in fields.items()
         if tensor is not None
     }

@@ -167,6 +167,12 @@ def test_every_loss_is_the_same_on_a_model_that_fsdp2_has_split(tmp_path):
     assert code == 0, said[-3000:]
 
 
+@pytest.mark.slow
+def test_an_ensemble_may_have_no_value_at_all_in_one_process():
+    code, said = together(HERE / "missing_members.py")
+    assert code == 0, said[-3000:]
+
+
 @pytest.mark.parametrize("name", ["ddp", "fsdp2", "zero3"])
 def test_accelerate_understands_the_settings_that_ship(name):
     config = load_config_from_file(str(HERE.parents[1] / "apps" / "recipes" / "processes" / f"{name}.yaml"))
