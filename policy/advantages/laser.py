@@ -24,14 +24,16 @@ def laser(
     completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the initial policy's mean ℓ: -23 for
     Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the std of s is at
     most `spread` in a group, z(r) replaces z(s), as in the released code. `weights` are those of --weight, 0.9 and 0.1
-    by default; (1, 0) equals `grpo`. A row without one of the two rewards has no effect.
+    by default; (1, 0) equals `grpo`: name that one in `rewardlab rl`, which leaves out components of weight 0. A row
+    without one of the two rewards has no effect.
 
     The policy is trained to predict s with `self_reward_error`.
     """
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
         raise ValueError(
-            f"laser: rewards are two, the verifier's and the policy's log-probability, and weights are {len(shares)}"
+            f"laser: rewards are two, the verifier's and the policy's log-probability, and {len(shares)} have a "
+            "weight; give two, or take grpo for a single reward"
         )
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

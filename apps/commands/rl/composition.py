@@ -94,7 +94,7 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
     """Return the composition: the named formulas, and the weights of the reward components."""
     shares = _shares(config, components)
     apart = takes("policy.advantages", config.advantage, "weights")
-    weights = {"weights": [share for share in shares.values() if share]} if apart else {}
+    weights = {"weights": [share for share in shares.values() if share]} if apart and config.weight else {}
     kind = config.kl_kind or ("k3" if config.kl_place == "loss" else "k1")
     try:
         return Algorithm(

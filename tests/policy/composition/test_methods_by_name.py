@@ -7,6 +7,7 @@ import torch
 from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.apps.settings.specs import build
+from rewardlab.policy.advantages.laser import laser
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs
 from rewardlab.policy.types import Past, Rewards, Rollout, Transform
 from rewardlab.rm.errors import UsageError
@@ -59,6 +60,16 @@ def test_an_estimator_by_its_name_and_arguments(text):
     share = ["right=0.9", "said=0.1"] if text.startswith("laser") else ["said=0"]
     scored = algorithm(advantage=text, weight=share)(rewards(0), rollout(rewards(0)["right"]))
     assert scored.advantage.isfinite().all() and scored.advantage.any() and scored.weights.sum() > 0
+
+
+def test_an_estimator_keeps_its_own_weights_unless_others_are_given():
+    drawn, batch = rewards(0), rollout(rewards(0)["right"])
+    for given, weights in (([], None), (["said=0.5"], [1.0, 0.5])):
+        scored = algorithm(advantage="laser(reference=-23)", weight=given)(drawn, batch)
+        estimate = laser(weights, reference=-23.0)(drawn.values, batch)
+        torch.testing.assert_close(scored.advantages["estimate"], estimate)
+    with pytest.raises(UsageError, match="and 1 have a weight; give two, or take grpo for a single reward"):
+        algorithm(advantage="laser(reference=-23)", weight=["said=0"])
 
 
 @pytest.mark.parametrize("text", TRANSFORMS)
