@@ -15,6 +15,7 @@ TAKEN_OVER = {
     **dict.fromkeys(("reward_weights", "multi_objective_aggregation"), "the algorithm's shares"),
     **dict.fromkeys(("scale_rewards", "top_entropy_quantile"), "the algorithm's advantage and transforms"),
     **dict.fromkeys(("entropy_coef", "use_adaptive_entropy"), "the algorithm's entropy"),
+    "chat_template_kwargs": "these variables in the policy's chat template itself",
 }
 
 

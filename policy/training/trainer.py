@@ -101,6 +101,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.mask_truncated_completions = False  # TRL would hide them from rewards too; `Algorithm` masks the loss
+        if self.aux_loss_enabled:
+            raise UsageError(
+                f"router_aux_loss_coef is {self.router_aux_loss_coef:g} for this mixture of experts, and its balancing "
+                "loss is not computed here; train without it by router_aux_loss_coef 0"
+            )
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})

@@ -22,7 +22,7 @@ from rewardlab.policy.types import Transform
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry import load
 from rewardlab.rm.types import prompt_text
-from transformers import TrainerCallback
+from transformers import AutoConfig, AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.conftest import SMALL_RUN
@@ -38,7 +38,7 @@ def train(base, words, data, tmp_path):
     """A finished run on a copy of the toy policy."""
 
     def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, kind=PolicyTrainer, **changes):
-        penalty = changes.pop("penalty", Penalty())
+        penalty, model = changes.pop("penalty", Penalty()), changes.pop("model", None)
         formulas = {
             name: changes.pop(name) for name in ("reward_transforms", "advantage_transforms") if name in changes
         }
@@ -54,7 +54,7 @@ def train(base, words, data, tmp_path):
         extras = {name: changes.pop(name) for name in ours if name in changes}
         args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SMALL_RUN, "max_steps": steps, **changes})
         trainer = kind(
-            changes.get("model") or copy.deepcopy(base),
+            model or copy.deepcopy(base),
             sources or RewardSources({"gold": garden.gold()}),
             algorithm,
             args,
@@ -607,6 +607,7 @@ def test_an_evaluation_changes_nothing(train, data):
     [
         ({"beta": 0.1}, "beta is not read here; set the algorithm's penalty"),
         ({"loss_type": "grpo"}, "loss_type is not read here; set the algorithm's clip rule and aggregation"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "set these variables in the policy's chat template"),
         ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),
         ({"save_strategy": "epoch"}, "may split a batch of completions"),
         ({"steps_per_generation": 3, "num_generations": 4}, "make the first a multiple of the second"),
@@ -615,6 +616,25 @@ def test_an_evaluation_changes_nothing(train, data):
 def test_settings_that_would_do_nothing_or_harm_are_refused(changes, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         PolicyArguments(**{"output_dir": str(tmp_path), **SMALL_RUN, **changes})
+
+
+def test_a_mixture_of_experts_is_only_trained_without_its_balancing_loss_when_told(train, words):
+    config = AutoConfig.for_model(
+        "mixtral",
+        vocab_size=len(words),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        router_aux_loss_coef=0.5,
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    for coefficient, told in ((None, "router_aux_loss_coef is 0.5"), (100.0, "router_aux_loss_coef is 100")):
+        with pytest.raises(UsageError, match=told):
+            train(model=model, done=False, router_aux_loss_coef=coefficient)
+    assert not train(model=model, done=False, router_aux_loss_coef=0.0).aux_loss_enabled
 
 
 def test_checkpoints_are_taken_where_answers_are_used_up(tmp_path):
