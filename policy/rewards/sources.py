@@ -44,9 +44,9 @@ class RewardSources:
     """Named reward models and functions; every model scores by its own contract.
 
     A reward model with several objectives gives one component for each, `name.objective`. A completion without a usable
-    reward is NaN. Faults are a function that raises, returns the wrong number of values, or returns anything but
-    numbers and None, and infinite rewards: with `skip` they become NaN and are returned, otherwise they raise
-    `DataError`. In both cases they are appended to the file `record`, with the completion.
+    reward is NaN. Faults are a function that raises, returns the wrong number of values or of components, or returns
+    anything but numbers and None, and infinite rewards: with `skip` they become NaN and are returned, otherwise they
+    raise `DataError`. In both cases they are appended to the file `record`, with the completion.
 
     Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
     the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
@@ -164,8 +164,8 @@ class RewardSources:
             return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
         faults = []
         for index, row in enumerate(rows):
-            reasons = [reason for value in row if (reason := _wrong(value))]
-            if reasons:
+            width = [] if len(row) == nothing.shape[1] else [f"gave {len(row)} numbers instead of {nothing.shape[1]}"]
+            if reasons := width + [reason for value in row if (reason := _wrong(value))]:
                 faults.append(Fault(name, index, reasons[0], examples[index]))
             else:
                 nothing[index] = [np.nan if value is None else float(value) for value in row]

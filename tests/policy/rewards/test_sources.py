@@ -113,6 +113,10 @@ FAULTS = {
         r"reward 'x' is inf for completion 0, 'because' \(and 1 more\); mend",
     ),
     "scalar": (lambda examples: 1.0, "raised TypeError"),
+    "wide": (
+        lambda examples: np.array([[1.0, 2.0]] * 3),
+        r"reward 'x' gave 2 numbers instead of 1 for completion 0, 'because' \(and 2 more\); mend",
+    ),
 }
 
 
@@ -129,6 +133,18 @@ def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved(kind, kept):
     assert (~rewards["x"].isnan()).sum() == kept and rewards["length"].tolist() == [7, 0, 8]
     assert len(faults) == (1 if kept == 0 else 3 - kept)
     assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults)
+
+
+def test_a_row_of_the_wrong_width_is_a_missing_reward():
+    class Narrow(TwoHeads):
+        def rate(self, examples):
+            return np.array([[1.0]] * 3)
+
+    sources = {"heads": Narrow(), "wide": FAULTS["wide"][0], "length": lengths}
+    rewards, faults = RewardSources(sources, skip=True)(EXAMPLES)
+    assert rewards.values[:, :3].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
+    assert str(faults[0]) == "reward 'heads' gave 1 numbers instead of 2 for completion 0, 'because'"
+    assert len(faults) == 6
 
 
 def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
