@@ -1,6 +1,7 @@
 """Reward sources: rewards of a step's completions by component, from reward models and functions, with faults."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -143,6 +144,16 @@ class RewardSources:
             for name, source in sources_with_facts.items()
             for fact, value in source.facts().items()
         }
+
+    @property
+    def recorded(self) -> int:
+        """Size of the file `record` in bytes, for a checkpoint."""
+        return self.record.stat().st_size if self.record and self.record.exists() else 0
+
+    def forget_after(self, recorded: int) -> None:
+        """Cut the file `record` to the size at a checkpoint: later faults happen again."""
+        if self.record and self.recorded > recorded:
+            os.truncate(self.record, recorded)
 
     def _components(self, name: str) -> list[str]:
         source: Any = self.sources[name]

@@ -16,7 +16,7 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
-    """Save the state of formulas, critic, replay, curriculum and online reward models, and the last KL."""
+    """Save the state of formulas, critic, replay, curriculum, online reward models and faults, and the last KL."""
     replay_buffer = trainer.replay_buffer
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
@@ -24,12 +24,15 @@ def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
         "past": replay_buffer.stored_batches() if replay_buffer else None,
     }
     replay = replay_buffer.state if replay_buffer else {}
-    save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay, "kl": trainer.kl}, tensors)
+    state = {"algorithm": trainer.algorithm.state, "replay": replay}
+    save_state(folder, state | {"kl": trainer.kl, "faults": trainer.sources.recorded}, tensors)
 
 
 def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     """Load the state that `save_beside` saved."""
     formulas, tensors = load_state(folder)
+    if trainer.accelerator.is_main_process and "faults" in formulas:  # which earlier versions did not save
+        trainer.sources.forget_after(formulas["faults"])
     trainer.algorithm.load(formulas["algorithm"])
     trainer.kl = formulas["kl"]
     if trainer.learner:

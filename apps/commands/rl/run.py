@@ -231,6 +231,8 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     checkpoint = broadcast_from_rank_0(_checkpoint(work) if resume and leads else None)
     if checkpoint:
         log(f"resuming from {checkpoint.name}")
+    elif leads:  # an attempt without a checkpoint is repeated with its faults
+        trainer.sources.forget_after(0)
     arguments = trainer.args
     train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps

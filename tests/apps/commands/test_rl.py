@@ -190,6 +190,17 @@ def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
     assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0, 8.0]
 
 
+def test_a_killed_run_counts_every_fault_once(rl, functions):
+    """Eight completions of sixteen are faults at each of four steps."""
+    flags = ["--reward", f"gold={GOLD}", f"odd={functions}:broken", "--weight", "odd=0", "--on_fault", "skip"]
+    flags += ["--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
+    for stop, output in ((1, "early"), (3, "late")):  # before and after a checkpoint
+        with cut_off_at(stop):
+            rl(*flags, output=output)
+        code, facts, _, folder = rl(*flags, "--resume", output=output)
+        assert code == 0 and len((folder / "faults.jsonl").read_text().splitlines()) == facts["faults"] == 4 * 8
+
+
 # ---- prompts, references, limits ----
 
 
