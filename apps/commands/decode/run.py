@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ....policy.decoding.guided import Piece, stream
-from ....policy.decoding.language_models import DecodingModel, decoding_model
+from ....policy.decoding.language_models import DecodingModel, decoding_model, prompts_of, room_of
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.adapters.settings import SETTINGS, load_settings
 from ....rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
@@ -59,6 +59,7 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     started = time.time()
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(config)
+    _check_room(prompts, engine)
     asked = _asked(config, prompts, objectives, engine)
     done = _resumed(unfinished, asked) if unfinished and unfinished.exists() else {}
     waiting = [request for request in asked if request.key not in done]
@@ -169,6 +170,16 @@ def _starts_late(guide: DecodingModel) -> bool:
 
 
 # ---- requests ----
+
+
+def _check_room(prompts: Sequence[tuple[str, Messages]], engine: Engine) -> None:
+    """Raise `DataError` with the id of the first prompt that leaves no room for a completion."""
+    for name, prompt in prompts:
+        for model in engine.models:
+            try:
+                room_of(model, prompts_of(model.encoder, [Request(prompt)]))
+            except DataError as error:
+                raise DataError(f"{error} (the prompt with id {name})") from error
 
 
 def _asked(

@@ -233,6 +233,15 @@ def test_bad_input_gets_one_sentence(arm, prompts, words, sentence, capsys):
     assert code == 2 and sentence in err and "Traceback" not in err
 
 
+def test_a_prompt_that_is_too_long_is_named_before_anything_is_decoded(base, tmp_path, capsys):
+    long = "tell me about " + "bees " * 5000
+    (tmp_path / "long.txt").write_text(f"describe bees\n{long}\n")
+    asked = ("--data", str(tmp_path / "long.txt"), "--output", str(tmp_path / "out.jsonl"), "--batch_size", "1")
+    code, _, err = run(capsys, "--base", base, *asked)
+    assert code == 3 and "shorten it to" in err and "(the prompt with id 2)" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
+
+
 def test_a_file_without_prompts_is_data_gone_wrong(arm, tmp_path, capsys):
     (tmp_path / "empty.txt").write_text("\n\n")
     code, _, err = run(
