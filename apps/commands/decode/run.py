@@ -189,6 +189,7 @@ def _asked(
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
+    rules |= {} if engine.guides else {"weight": 0.0}
     models = [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
     requests = [
         (name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules))

@@ -54,6 +54,8 @@ class DecodeConfig:
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("base", self.base or self.arm)
+        if self.preference and not self.arm:
+            raise UsageError("--preference is read by a reward model; name one with --arm, or leave --preference out")
         if self.preference and self.sweep:
             raise UsageError("--preference is one point and --sweep many; give one of them")
         if self.output and not self.output.endswith(".jsonl"):

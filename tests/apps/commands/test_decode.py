@@ -211,6 +211,13 @@ def test_no_weight_and_no_guide_are_plain_decoding(base, arm, prompts, capsys):
     assert plain == silent != loud
 
 
+def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, capsys):
+    code, lines, _ = run(capsys, "--base", base, "--data", prompts)
+    assert code == 0 and {(line["weight"], line["preference"]) for line in lines[:-1]} == {(0.0, None)}
+    code, _, err = run(capsys, "--base", base, "--data", prompts, "--preference", "helpful=1")
+    assert code == 2 and "--preference is read by a reward model; name one with --arm" in err
+
+
 @pytest.mark.parametrize(
     "words, sentence",
     [
