@@ -29,8 +29,8 @@ def reference(
     u = u.masked_fill(z.isneginf() | (guides.isneginf() & (w != 0)).any(1), -torch.inf)
     logp, logp_base = u.log_softmax(1), z.log_softmax(1)
     p = logp.exp()
-    entropy = -torch.where(p > 0, p * logp, 0).sum(1)
-    kl = torch.where(p > 0, p * (logp - logp_base), 0).sum(1)
+    entropy = -torch.where(p == 0, 0, p * logp).sum(1)  # of a row without a finite logit p is NaN, which stays
+    kl = torch.where(p == 0, 0, p * (logp - logp_base)).sum(1)
 
     best = u.argmax(1)
     t = torch.zeros_like(z[:, 0]) if temperature is None else temperature.to(dtype)

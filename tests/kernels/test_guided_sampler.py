@@ -143,13 +143,15 @@ def test_a_masked_cell_is_never_drawn():
 
 @pytest.mark.parametrize("temperature", [None, 1.0])
 @pytest.mark.parametrize("top_k", [0, 2])
-def test_a_row_without_a_finite_logit_is_nan_and_leaves_the_others_alone(temperature, top_k):
+@pytest.mark.parametrize("kernels", ["eager", "reference"])
+def test_a_row_without_a_finite_logit_is_nan_and_leaves_the_others_alone(temperature, top_k, kernels, monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", kernels)
     base = logits(3, 20)
     alone = draw(base, temperature=temperature, top_k=top_k)
     base[1] = -torch.inf
     out = draw(base, temperature=temperature, top_k=top_k)
     assert 0 <= out.token[1] < 20
-    assert out.guided[1].isnan() and out.entropy[1].isnan()
+    assert out.guided[1].isnan() and out.entropy[1].isnan() and out.kl[1].isnan()
     assert all(torch.equal(one[::2], other[::2]) for one, other in zip(out, alone, strict=True))
 
 
