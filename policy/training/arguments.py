@@ -31,7 +31,9 @@ class PolicyArguments(GRPOConfig):
     logging_steps: float = field(default=1, metadata={"help": "Steps between log lines."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    rollout_steps: int = field(default=0, metadata={"help": "Steps between rollout files; 0 writes none."})
+    rollout_steps: int = field(
+        default=0, metadata={"help": "Steps between rollout files, rounded up to whole generations; 0 writes none."}
+    )
     measure_kl: bool = field(
         default=True, metadata={"help": "Monitor the KL to the reference policy: one more forward per step."}
     )
@@ -70,7 +72,10 @@ class PolicyArguments(GRPOConfig):
         return math.ceil(self.num_train_epochs * an_epoch)
 
     def _align(self) -> None:
-        """Round `save_steps` up to whole cycles: a checkpoint cannot hold completions that are only partly used."""
+        """Round `save_steps` and `rollout_steps` up to whole cycles.
+
+        A checkpoint cannot hold completions that are only partly used, and rollouts are written when generated.
+        """
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(
@@ -81,5 +86,6 @@ class PolicyArguments(GRPOConfig):
             raise UsageError(
                 "a checkpoint is taken every save_steps; save_strategy epoch may split a batch of completions"
             )
+        self.rollout_steps = steps * math.ceil(self.rollout_steps / steps)
         if self.save_steps >= 1:
             self.save_steps = steps * math.ceil(self.save_steps / steps)

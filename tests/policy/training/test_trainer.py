@@ -640,3 +640,8 @@ def test_a_mixture_of_experts_is_only_trained_without_its_balancing_loss_when_to
 def test_checkpoints_are_taken_where_answers_are_used_up(tmp_path):
     made = {"output_dir": str(tmp_path), **SMALL_RUN, "save_strategy": "steps", "save_steps": 5}
     assert PolicyArguments(**made, num_iterations=3).save_steps == 6
+
+
+def test_rollouts_are_written_where_answers_are_generated(tmp_path):
+    made = {"output_dir": str(tmp_path), **SMALL_RUN, "num_iterations": 2}
+    assert [PolicyArguments(**made, rollout_steps=steps).rollout_steps for steps in (0, 1, 2, 3)] == [0, 2, 2, 4]
