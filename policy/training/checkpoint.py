@@ -34,7 +34,7 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     if trainer.accelerator.is_main_process and "faults" in formulas:  # which earlier versions did not save
         trainer.sources.forget_after(formulas["faults"])
     trainer.algorithm.load(formulas["algorithm"])
-    trainer.kl = formulas["kl"]
+    trainer.kl = formulas.get("kl", trainer.kl)
     if trainer.learner:
         trainer.learner.load(tensors["learner"])
     for name, learner in trainer.learners.items():
