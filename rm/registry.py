@@ -5,8 +5,11 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +24,8 @@ RENAMED = {
 }
 """Names of earlier versions, which may occur in their settings and files, and the current names."""
 _OBJECTS: dict[str, Callable[..., Any]] = {}
-"""Functions given as objects that cannot be imported by name, such as those defined within another function."""
+"""Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
+IMPORTABLE = re.compile(r"[\w.]+:\w+")
 
 
 def names(folder: str) -> list[str]:
@@ -54,10 +58,21 @@ def load(folder: str, name: str) -> Callable[..., Any]:
 
 
 def reference(function: Callable[..., Any]) -> str:
-    """Return a name under which `load` returns this function in this process, such as `my_pkg.mod:name`."""
-    name = f"{function.__module__}:{function.__name__}"
-    if getattr(sys.modules.get(function.__module__), function.__name__, None) is not function:
-        _OBJECTS[name] = function
+    """Return a name under which `load` returns this function in this process, such as `my_pkg.mod:name`.
+
+    An object that cannot be imported by name has a name of its own, such as `my_pkg.mod.object1:name`.
+    """
+    target: Any = function.func if isinstance(function, partial) else function
+    source, attribute = target.__module__ or "builtins", getattr(target, "__name__", type(target).__name__)
+    name = f"{source}:{attribute}"
+    if IMPORTABLE.fullmatch(name) and getattr(sys.modules.get(source), attribute, None) is function:
+        return name
+    if known := [name for name, registered in _OBJECTS.items() if registered is function]:
+        return known[0]
+    source, attribute = re.sub(r"[^\w.]", "_", source), re.sub(r"\W", "", attribute)
+    numbered = (f"{source}.object{number}:{attribute}" for number in count(1))
+    name = next(name for name in numbered if name not in _OBJECTS)
+    _OBJECTS[name] = function
     return name
 
 

@@ -91,7 +91,9 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
         raise UsageError(
             f"{text}: the argument '{missing[0]}' is missing; write it in parentheses, as {missing[0]}=..."
         )
-    return plain.wrap(update_wrapper(partial(function, **arguments), function))
+    bound = update_wrapper(partial(function, **arguments), function)
+    bound.__name__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
+    return plain.wrap(bound)
 
 
 def signatures(folder: str) -> str:

@@ -165,3 +165,22 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
     assert yaml.safe_load((tmp_path / "policy" / "config.yaml").read_text())["loss"].endswith(":surrogate")
     steps = policy.to_pandas()
     assert len(steps) == 2 and (steps["rewards/short/mean"] <= 0).all() and "data:image/png" in policy._repr_html_()
+
+
+def test_functions_of_one_name_lambdas_and_objects_score_as_themselves():
+    class Longer:
+        def __call__(self, completions):
+            return [len(text) for text in completions]
+
+    def make(sign):
+        def score(completions):
+            return [sign * len(text) for text in completions]
+
+        return score
+
+    models = [make(1), make(-1), lambda completions: [len(text) for text in completions], Longer()]
+    overall = rl_api.evaluate(models, PAIRS, samples=20, baselines="none").overall
+    assert [interval.value for interval in overall.values()] == [1, 0, 1, 1]  # the longer response is chosen
+    assert [*overall][2:] == ["lambda", "Longer"]
+    judged = rl_api.judge(PAIRS, kind=lambda prompt, responses: [len(text) for text in responses], samples=20)
+    assert judged.overall["lambda"].value == 1
