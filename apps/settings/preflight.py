@@ -15,7 +15,7 @@ from ...rm.errors import UsageError, did_you_mean
 
 FILES = ("data", "eval_data", "scores")
 """Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""
-ONE_EACH = (*FILES, "reward", "watch")
+ONE_EACH = (*FILES, "reward", "watch", "objectives")
 """Lists in which the same value given twice would count twice."""
 OUTPUTS = ("output", "fix", "junit", "output_dir")
 LOGGERS = {
@@ -46,8 +46,8 @@ OPTIMIZERS = (
 def check_settings(settings: Iterable[Any]) -> None:
     """Raise a `UsageError` for missing files or packages and for outputs that cannot be written."""
     for name, value in _named_values(settings):
-        if name in ONE_EACH:
-            _check_repeated(name, _texts(value))
+        if name in ONE_EACH and isinstance(value, list):
+            _check_repeated(name, value)
         if name in FILES:
             _check_files(name, _texts(value))
         elif name in OUTPUTS and value:

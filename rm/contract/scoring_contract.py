@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -60,6 +61,10 @@ class ScoringContract:
     """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
+
+    def __post_init__(self) -> None:
+        if repeated := [name for name, times in Counter(self.objectives).items() if times > 1]:
+            raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
 
     def hash(self) -> str:
         """Return sixteen hexadecimal digits; equal contracts have equal hashes, in every process.

@@ -145,10 +145,10 @@ def _head_fit(several: SeveralConfig, seed: int) -> HeadFit:
 
 def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:
     """Return the given weights; None if they are learned or absent."""
+    if weights is not None and OVERALL in names:
+        raise UsageError(f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out")
     if weights in (None, LEARNED, POSITIVE):
         return None
-    if OVERALL in names:
-        raise UsageError(f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out")
     return checked_weights(parse_preference(str(weights)), names)
 
 

@@ -197,6 +197,8 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
         (["--objectives", "helpful", "harmless", "--weights", "helpful=1"], 2, "leave out harmless"),
         (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
+        (["--objectives", "helpful", "overall", "--weights", "learned"], 2, "is what the weights make"),
+        (["--objectives", "helpful", "helpful"], 2, "--objectives: helpful is given twice"),
         (["--objectives", "helpful", "kind"], 3, "has a label or a score for 'kind'"),
         (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
         (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
