@@ -14,7 +14,7 @@ from typing import Any
 
 from ...rm.errors import CheckFailed
 from ...rm.io.checked_files import from_json_lines
-from .calls import call, in_python, of_verb, parse_settings, plain_value
+from .calls import call, in_python, of_verb, plain_value
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
 from .results import (
     Comparison,
@@ -139,11 +139,13 @@ def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Mode
 
 @of_verb("compare")
 def compare(first: Model, second: Model, **settings: Any) -> Comparison:
-    """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first."""
-    from ..commands.compare.run import comparison_of
+    """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first.
 
-    with in_python():
-        return Comparison(comparison_of(parse_settings("compare", {"runs": [first, second]} | settings)[0]))
+    A drop beyond the rules in `gate` raises `CheckFailed`; `output` is a folder for the comparison.
+    """
+    from ..commands.compare.run import checked_comparison
+
+    return Comparison(call("compare", {"runs": [first, second]} | settings, checked_comparison))
 
 
 @of_verb("decode")

@@ -42,7 +42,7 @@ def comparison_of(config: CompareConfig) -> Comparison:
     return compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
 
 
-def run_compare(config: CompareConfig) -> dict[str, Any]:
+def checked_comparison(config: CompareConfig) -> Comparison:
     """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
     gate = read_gate(config.gate) if config.gate else []
     comparison = comparison_of(config)
@@ -55,6 +55,12 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     _check_power(gate, comparison, config.samples)
     if broken := [sentence for rule in gate if (sentence := _broken(rule, comparison))]:
         raise CheckFailed("; ".join(broken))
+    return comparison
+
+
+def run_compare(config: CompareConfig) -> dict[str, Any]:
+    """Return the summary of a checked comparison."""
+    comparison = checked_comparison(config)
     overall = comparison.areas[OVERALL]
     return {
         "first": comparison.first,

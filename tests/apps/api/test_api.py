@@ -92,6 +92,27 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
     assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
 
 
+def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
+    def longer(completions):
+        return [len(text) for text in completions]
+
+    def shorter(completions):
+        return [-len(text) for text in completions]
+
+    runs = [
+        rl_api.evaluate(model, PAIRS, samples=20, baselines="none", output=tmp_path / model.__name__)
+        for model in (longer, shorter)
+    ]
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("- {area: overall, max_drop: 0.5, even_if_noise: true}\n")
+    better = rl_api.compare(*runs[::-1], samples=20, gate=gate, output=tmp_path / "better")
+    assert better.facts.areas["overall"].difference.value == 1 and (tmp_path / "better" / "comparison.md").is_file()
+    with pytest.raises(rl_api.CheckFailed, match="overall fell by 100.0 points, more than 50.0"):
+        rl_api.compare(*runs, samples=20, gate=gate)
+    with pytest.raises(rl_api.UsageError, match="no_rules.yaml"):
+        rl_api.compare(*runs, gate=tmp_path / "no_rules.yaml")
+
+
 def test_lint_returns_findings_and_plan_its_phases():
     report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
     assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "identical" in report._repr_html_()
