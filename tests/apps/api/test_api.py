@@ -76,6 +76,14 @@ def test_scores_are_those_of_the_verb(model, tmp_path):
     assert scores["reward"].tolist() == [row["reward"] for row in rows] and len(scores) == 24
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\r"])
+def test_rows_may_hold_any_line_separator(model, separator):
+    row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
+    scores = rl_api.score(model, [row])
+    assert [scored["id"] for scored in scores.rows] == [row["id"]]
+    assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0]
+
+
 def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
     evaluation = rl_api.evaluate(model, PAIRS, samples=50, output=tmp_path / "run")
     frame = evaluation.to_pandas()
