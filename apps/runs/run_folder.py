@@ -42,7 +42,8 @@ CHECKPOINTS = "checkpoints"
 
 
 def partial_folder(final: Path) -> Path:
-    """Return the folder of a run that is not finished yet."""
+    """Return the folder of a run that is not finished yet; it lies beside the folder that a link leads to."""
+    final = final.resolve()
     return final.with_name(f"{final.name}{PARTIAL}")
 
 
@@ -86,7 +87,7 @@ def run_folder(
     with `resume` and the same settings continues there; None says that this kind of run cannot be resumed. A second
     writer is refused with the first one's name, and a full disk is a `DataError`.
     """
-    final = Path(output).absolute()
+    final = Path(output).resolve()  # a link stays, and is written where it leads
     with only_writer(final), _room_in(partial_folder(final)):
         with _unfinished(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
             yield work

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.runs.run_folder import write_rows
+from rewardlab.apps.runs.run_folder import run_folder, write_rows
 
 
 def test_rows_are_a_line_each_with_null_for_what_is_no_finite_number(tmp_path):
@@ -19,3 +19,21 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
     with pytest.raises(TypeError):
         write_rows(path, [{"fine": 1}, {"bad": object()}])
     assert json.loads(path.read_text()) == {"kept": 1} and [one.name for one in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def write_run(output, text: str) -> None:
+    with run_folder(str(output), {}, overwrite=True) as work:
+        (work / "text").write_text(text)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_the_run_is_written_where_it_leads(tmp_path, exists):
+    (tmp_path / "disk").mkdir()
+    run, link = tmp_path / "disk" / "run", tmp_path / "link"
+    if exists:
+        write_run(run, "old")
+    link.symlink_to(run)
+    for text in ("new", "newer"):
+        write_run(link, text)
+        assert link.readlink() == run and not run.is_symlink() and (run / "text").read_text() == text
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "link"} and [*run.parent.iterdir()] == [run]
