@@ -20,13 +20,19 @@ def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
     if isinstance(data, Mapping):
         return [f"{key}={data_source(value, folder, str(key))}" for key, value in data.items()]
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        data = data.to_dict("records")
+        data = _frame_rows(data)
     items = list(data)
     if all(isinstance(item, str | os.PathLike) for item in items):
         return [os.fspath(item) for item in items]
     if not all(isinstance(item, Mapping) for item in items):
         raise UsageError(f"data is a path, a list of paths or rows with named columns, got a list of {type(items[0])}")
     return write_rows(items, folder / f"{name}.jsonl")
+
+
+def _frame_rows(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a pandas `DataFrame`; a missing cell is a column that its row lacks."""
+    rows = zip(frame.to_dict("records"), frame.notna().to_dict("records"), strict=True)
+    return [{name: value for name, value in row.items() if present[name]} for row, present in rows]
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:

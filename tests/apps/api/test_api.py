@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import rewardlab as rl_api
 import yaml
@@ -98,6 +99,21 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
     assert kept.path is None and kept.overall == evaluation.overall
     comparison = rl_api.compare(evaluation, evaluation)
     assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
+
+
+def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
+    rows = [
+        {"prompt": "a", "chosen": "with rain", "rejected": "no", "id": "one", "subset": "s", "margin": 1.0},
+        {"prompt": "b", "chosen": "cups", "rejected": "not", "wins": {"overall": 0.9}},
+        {"prompt": "c", "chosen": "rain", "rejected": "none", "system": "Be kind."},
+    ]
+    frame = pd.DataFrame(rows)
+    assert frame.isna().to_numpy().sum() == 10
+    of_frame, of_rows = (
+        rl_api.evaluate(model, data, samples=20, baselines="none").to_pandas() for data in (frame, rows)
+    )
+    pd.testing.assert_frame_equal(of_frame, of_rows)
+    assert "nan" not in set(of_frame.area)
 
 
 def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
