@@ -63,7 +63,7 @@ def filter_of(run: Run, asked: Asked, marked: Sequence[str]) -> Filter:
         subset = sections(run).get(subset.removeprefix(SECTION)) or subset
     annotated: set[str] = set()
     if {"annotated", "unannotated"} & {*asked.only}:
-        annotated = {annotation.case for annotation in annotations.read(run.folder)}
+        annotated = {annotation.case for annotation in annotations.current(run, annotations.read(run.folder))}
     among = [set(marked)] if "marked" in asked.only else []
     among += [annotated] if "annotated" in asked.only else []
     return Filter(

@@ -43,6 +43,8 @@ class Run:
     """As Markdown without HTML and images."""
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
     """Scorer -> subset -> what the report says of it; empty for a version that did not keep intervals."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Annotated case -> name of its texts, as far as they were read; empty for a case that the run does not have."""
 
 
 @dataclass(frozen=True)

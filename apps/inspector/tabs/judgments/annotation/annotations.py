@@ -12,7 +12,9 @@ from typing import BinaryIO
 from ......rm.errors import DataError, UsageError
 from ......rm.types import content_hash
 from ....run_list import finished_name, is_run
-from ..cases import Item
+from ..cases import Item, items
+from ..index import index
+from ..queries import Run
 
 FOLDER = "annotations"
 VERDICTS = {
@@ -137,3 +139,13 @@ def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
     return [
         annotation for annotation in reversed(annotations) if annotation.case == item.case and annotation.texts == texts
     ]
+
+
+def current(run: Run, annotations: Sequence[Annotation]) -> list[Annotation]:
+    """Return the annotations of the run's own texts, without those of an earlier run's under the same cases."""
+    if unread := {annotation.case for annotation in annotations} - run.texts.keys():
+        text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'
+        rows = [row for (row,) in index(run.folder).query(text, {"cases": [*unread]})]
+        texts = {item.case: texts_of(item) for item in items(run, run.scorers[0].name, rows)} if rows else {}
+        run.texts.update(dict.fromkeys(unread, "") | texts)
+    return [annotation for annotation in annotations if run.texts[annotation.case] == annotation.texts]

@@ -114,7 +114,7 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
         "question": question,
         "choices": options,
         "said": said_html(shown, visible),
-        "progress": progress(known, reader, total),
+        "progress": progress(annotations.current(view.run, known), reader, total),
     }
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.inspector.tabs.judgments.annotation.annotation_html import said_html
-from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate, file_of, of, read
+from rewardlab.apps.inspector.tabs.judgments.annotation.annotation_html import progress, said_html
+from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate, current, file_of, of, read
 from rewardlab.apps.inspector.tabs.judgments.cases import item
+from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
 from rewardlab.rm.errors import DataError, UsageError
 
@@ -59,6 +60,21 @@ def test_a_verdict_about_other_texts_is_not_shown_as_one_about_these(run):
     add(run, replace(annotate(shown(run), "agree", "Ada"), texts="0" * 16))
     assert of(shown(run), read(run)) == []
     assert "1 of an earlier run with other texts" in said_html(shown(run), read(run))
+
+
+def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(run):
+    opened = open_run(run)
+    for case, who in (("a1", "Ada"), ("a1", "Bob"), ("a2", "Ada")):
+        add(run, annotate(shown(run, case), "agree", who))
+    add(run, replace(annotate(shown(run, "a3"), "tie", "Ada"), texts="0" * 16))
+    add(run, replace(annotate(shown(run, "a2"), "tie", "Bob"), texts="0" * 16))
+    add(run, replace(annotate(shown(run, "a4"), "tie", "Ada"), case="gone"))
+    counted = current(opened, read(run))
+    assert [(one.case, one.who) for one in counted] == [("a1", "Ada"), ("a1", "Bob"), ("a2", "Ada")]
+    assert progress(counted, "Ada", 7).startswith("2 of 7 cases by you; 2 by 2 readers; 1 cases by two or more: 100 %")
+    names = ("annotated", "unannotated")
+    annotated, rest = (filter_of(opened, START._replace(scorer=MODEL, only=[name]), []) for name in names)
+    assert (annotated.among, rest.without) == (["a1", "a2"], ["a1", "a2"])
 
 
 @pytest.mark.parametrize(
