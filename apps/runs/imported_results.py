@@ -90,6 +90,8 @@ def read_results(path: Path) -> Results:
     for case, (_, by_scorer) in zip(cases, judged, strict=True):
         for name, stored in by_scorer.items():
             scores.setdefault(name or source_name(path.name), {})[case.id] = stored
+    if not scores:
+        raise DataError(f"{path}: no row has a scorer; {COLUMNS}")
     official = {case.subset for case in cases} <= {*SIZES}
     return Results(RewardBench.name if official else "judgments", cases, scores)
 

@@ -119,6 +119,7 @@ def test_a_file_is_read_once_and_opens_in_the_inspector(scores_file, tmp_path, m
         ("b.jsonl", '{"prompt": "a", "answers": ["b", "c"], "best": 0, "scores": [1, "x"]}', "b.jsonl:1: could not"),
         ("c.jsonl", '{"prompt": "a", "answers": ["b", "c"], "best": 0, "scores": [1]}', "2 answers and 1 stored"),
         ("d.jsonl", "", "the file has no row"),
+        ("i.jsonl", '{"prompt": "a", "answers": ["b", "c"], "best": 0, "scores": {}}', "i.jsonl: no row has a scorer"),
         ("e.jsonl", "nonsense", "e.jsonl:1: not JSON"),
         ("f.eval", "nonsense", "not a readable log of inspect_ai"),
         ("g.json", '{"eval": {"task": "x"}, "samples": [{"id": 1}]}', "not a log of inspect_ai that this version"),
