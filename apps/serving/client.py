@@ -13,7 +13,7 @@ from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import Example, completion
-from .access import LOCAL
+from .access import LOCAL, clean_token
 from .bodies import body, requests, rewards_of, row
 from .single_reward import check_objective, one_number
 
@@ -59,7 +59,9 @@ class ScoringClient:
         self.url, self.truncate, self.patience = url.rstrip("/"), truncate, patience
         here = urlsplit(url).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
         self.http = http or httpx.Client(timeout=timeout, trust_env=not here)
-        self.headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
+        token = clean_token(token)
+        self.headers = {b"content-type": b"application/json"}
+        self.headers |= {b"authorization": f"Bearer {token}".encode()} if token else {}
         try:
             health = self.http.get(f"{self.url}/health").json()
             stated = health["scoring"]

@@ -121,7 +121,7 @@ class AccessMiddleware:
         if self.config.token is None:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("latin-1"), self.config.token.encode())
+        same = hmac.compare_digest(given.encode("latin-1").strip(), self.config.token.encode())
         if kind.lower() != "bearer" or not same:
             raise Refused(401, "this server needs its token: Authorization: Bearer TOKEN")
 

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
+from ...serving.access import clean_token
 from ...settings.fields import given, setting
 
 TOKEN = "REWARDLAB_TOKEN"
@@ -39,7 +40,7 @@ class ServeConfig:
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
-        self.token = self.token or os.environ.get(TOKEN) or None
+        self.token = clean_token(self.token or os.environ.get(TOKEN))
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

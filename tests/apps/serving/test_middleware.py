@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.serve.settings import ServeConfig
+from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.protocol import ScoreRequest
 from rewardlab.apps.serving.refusals import Refused
 from rewardlab.apps.serving.requests import Item
@@ -75,6 +76,23 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, c
 def test_the_token_may_stand_in_the_environment(monkeypatch):
     monkeypatch.setenv("REWARDLAB_TOKEN", "sesame")
     assert ServeConfig(model="rm").token == "sesame" and ServeConfig(model="rm", token="mine").token == "mine"
+
+
+@pytest.mark.parametrize("token", ["sesame\n", " sesame", "sésame", "voilà", "open sesame"])
+def test_client_and_server_take_the_same_token(serve, model, token):
+    url = serve(model, token=token)
+    example = [Example(user_turn("hi"), "bees")]
+    assert ScoringClient(url, token, patience=1).rate(example) == pytest.approx(model.rate(example), abs=1e-6)
+    assert ScoringClient(url, token.strip(), patience=1).rate(example).shape == (1, 2)
+    with pytest.raises(UsageError, match="needs its token"):
+        ScoringClient(url, "wrong", patience=1).rate(example)
+
+
+def test_a_token_of_two_lines_is_refused_at_the_start(capsys):
+    assert main(["serve", "nowhere", "--token", "open\nsesame"]) == 2
+    assert "the token has a line break" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="the token has a line break"):
+        ScoringClient("http://127.0.0.1:1", "open\nsesame")
 
 
 def test_another_sites_pages_may_not_ask(url, http):
