@@ -22,6 +22,8 @@ ONLY = [
     ("annotated", "annotated"),
     ("not annotated", "unannotated"),
 ]
+LONGEST = 2**62
+"""Characters, more than any response has, that the database can read."""
 
 
 class Asked(NamedTuple):
@@ -49,6 +51,8 @@ def asked_from(values: Mapping[str, Any]) -> Asked:
     texts = [value for name, value in asked._asdict().items() if name != "only" and value is not None]
     if not (isinstance(only, list) and all(isinstance(value, str) for value in texts)):
         raise UsageError("the values of a filter are texts")
+    if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
+        raise UsageError("a value of the filter holds half a character; type it again")
     return asked._replace(
         outcome=asked.outcome if asked.outcome in OUTCOMES else START.outcome,
         only=[name for _, name in ONLY if name in only],
@@ -89,7 +93,7 @@ def _number(name: str, text: str) -> float | None:
 
 def _range(name: str, text: str) -> tuple[int, int] | None:
     if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
-        return int(match[1]), int(match[2])
+        return min(int(match[1]), LONGEST), min(int(match[2]), LONGEST)
     if re.fullmatch(r"\s*\d*\s*-?\s*", text):  # empty, or the reader is still typing
         return None
     raise UsageError(f"the {name} is a range of characters such as 100-200, or empty for any; got '{text}'")

@@ -2,6 +2,7 @@
 
 import math
 import time
+from html import escape
 from urllib.parse import urlencode
 
 from ...figures import PALETTE
@@ -68,7 +69,7 @@ def _curve_html(curve: Curve) -> str:
     return (
         f'<figure title="{title}"><figcaption><span>{shown(label, 30)}</span><span class="faint">{ends}</span>'
         f'</figcaption><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{shown(label, 30)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
+        f'aria-label="{escape(label)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
         f'stroke="{colour}" stroke-width="1.8" vector-effect="non-scaling-stroke"/></svg></figure>'
     )
 

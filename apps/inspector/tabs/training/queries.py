@@ -1,6 +1,7 @@
 """Metrics of policy training: rewards, KL, length and entropy over steps, proxy and gold rewards."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -63,7 +64,7 @@ def read_sources(folder: Path) -> Sources:
 
 
 def read_steps(folder: Path) -> Steps:
-    """Return the lines of a run's log that have a step; an unfinished last line is left for later."""
+    """Return the lines of a run's log that have a finite step; an unfinished last line is left for later."""
     return _lines(folder / STEPS, stamp(folder, [STEPS]))[0]
 
 
@@ -80,7 +81,7 @@ def _lines(path: Path, _stamp: Any) -> tuple[Steps, tuple[int, ...]]:
         raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
     rows = [_line(line) for line in complete]
     damaged = tuple(index for index, row in enumerate(rows, 1) if row is None)
-    return tuple(row for row in rows if row and "step" in row), damaged
+    return tuple(row for row in rows if row and math.isfinite(row.get("step", math.nan))), damaged
 
 
 def _line(line: bytes) -> dict[str, float] | None:

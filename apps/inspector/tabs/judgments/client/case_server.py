@@ -16,6 +16,8 @@ from ..filters import Asked, asked_from, filter_of
 from .rows_html import row_html
 
 MOST_ROWS = 200
+LAST = 2**31 - 1
+"""A position after every case, which the database can read."""
 Request = Mapping[str, Any]
 Response = dict[str, Any]
 
@@ -72,7 +74,7 @@ def _view(site: Site, request: Request) -> View:
 
 
 def _position(value: Any) -> int:
-    return max(0, int(value))
+    return min(max(0, int(value)), LAST)
 
 
 def _rows(view: View, start: int, size: int) -> Response:

@@ -509,3 +509,18 @@ def test_elsewhere_cannot_be_reached_from_this_browser(browser):
     with pytest.raises(Error, match="ERR_NAME_NOT_RESOLVED|ERR_"):
         page.goto("http://example.org/")
     page.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "request_of", "sentence"),
+    [
+        ({"search": "\ud800"}, {"start": 0, "size": 3}, "holds half a character"),
+        ({"length": f"0-{10**30}"}, {"start": 0, "size": 3}, None),
+        ({}, {"start": 10**30, "size": 3}, None),
+    ],
+)
+def test_values_that_no_run_has_are_not_said_to_be_damage(query, request_of, sentence, site, tmp_path):
+    write_run(tmp_path / "eval")
+    rows, *_ = server_functions(site)
+    answer = rows({"query": {"run": "eval", "scorer": MODEL, "outcome": "all"} | query, **request_of})
+    assert sentence in answer["error"] if sentence else answer["total"] == 7

@@ -1,11 +1,13 @@
 """What the overview lists: every run in one of its parts."""
 
 import json
+import re
+from html import unescape
 
 import pytest
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.overview.leaderboard import boards_html
-from rewardlab.apps.inspector.tabs.overview.queries import overview
+from rewardlab.apps.inspector.tabs.overview.queries import Curve, Overview, Training, overview
 from rewardlab.apps.inspector.tabs.overview.runs_html import points, runs_html
 from rewardlab.apps.runs.evaluation_resume import write_plan
 
@@ -51,6 +53,19 @@ def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(
     html = runs_html(listed, str(tmp_path))
     for text in ("Policy training", "In progress", "Cannot be read", "512 judgments", "gold (watched)", 'value="25"'):
         assert text in html
+
+
+def test_a_step_that_is_no_number_costs_only_its_line(tmp_path):
+    write_training(tmp_path / "rl", [logged(1), logged(2), logged(3) | {"step": float("nan")}])
+    (training,) = overview(open_root(tmp_path)).trainings
+    assert training.step == 2 and training.curves[0].values == (0.1, 0.2)
+
+
+def test_a_long_name_stands_in_attributes_as_text():
+    name = 'a"<b>' * 10
+    html = runs_html(Overview((), (Training("rl", 1, None, (Curve(name, (1.0,)),), False, 0.0),), (), (), {}), "")
+    labels = re.findall(r'aria-label="([^"]*)"', html)
+    assert [unescape(label) for label in labels] == [f"{name} from 1 to 1"]
 
 
 def test_a_run_that_has_results_and_is_not_finished_has_its_status(tmp_path):
