@@ -161,7 +161,9 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
 
 def _read_config(words: Sequence[str]) -> None:
     """Raise an error for a `--config` file that takes too long to parse: deep brackets, or aliases of aliases."""
-    if "--config" in words[:-1]:
+    if words[-1:] == ["--config"]:
+        raise UsageError("--config is followed by a YAML file of settings; name it")
+    if "--config" in words:
         try:
             from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
         except ValueError as error:

@@ -92,6 +92,8 @@ def _exists(path: str) -> bool:
 def check_writable(name: str, path: Path) -> None:
     """Raise a `UsageError` for a path below a file or in a read-only folder; a temporary probe folder is removed."""
     parents = Path(os.path.abspath(path)).parents
+    if not parents:
+        raise UsageError(f"--{name} {path} is the root of all folders; name a path below it")
     above = next((parent for parent in parents if parent.exists() or parent.is_symlink()), Path("/"))
     if not above.is_dir():
         raise UsageError(f"--{name} {path}: {above} is a file, so nothing can be written below it; name another path")

@@ -65,6 +65,7 @@ CASES = [
     (f"{SCALAR} --optim adamv", 2, "adamv"),
     (f"{SCALAR} --model {{w}}/policy --lora --lora_target_modules nope", 2, "the model has no layer 'nope'"),
     (f"{RL} --lora --lora_target_modules nope --max_completion_length 8", 2, "the model has no layer 'nope'"),
+    ("world --output {w}/new --config", 2, "--config is followed by a YAML file of settings; name it"),
     ("doctor --jsn", 2, "no setting '--jsn'; did you mean '--json'?"),
     ("bench polcy", 2, "no benchmark 'polcy'; did you mean 'policy'?"),
     ("study sedes --output {w}/new", 2, "no 'sedes' in benchmarks.studies; did you mean 'seeds'?"),
@@ -74,6 +75,8 @@ CASES = [
     ("score --model {w}/rm --data {w}/pairs.jsonl --output {w}/pairs.jsonl/s.jsonl", 2, "is a file"),
     ("merge {w}/rm --output {w}/pairs.jsonl/x", 2, "is a file"),
     ("world --output /proc/x", 2, "/proc cannot be written to"),
+    ("world --output / --overwrite", 2, "--output / is the root of all folders; name a path below it"),
+    (f"{SCORE.replace('new', 'folder')} --overwrite", 2, "folder.jsonl is a folder; name a file for the scores"),
     # files that are not there, or there twice
     (f"{TRAIN} --data {{w}}/nowhere.jsonl", 2, "no file"),
     (f"{TRAIN} --eval_data {{w}}/nowhere.jsonl", 2, "nowhere.jsonl; check the path"),
@@ -129,6 +132,7 @@ def world(tmp_path_factory) -> Path:
     write(folder / "bad.jsonl", [row, row | {"chosen": ""}, row | {"chosen": ""}, {"prompt": "q"}, row])
     write(folder / "blank.jsonl", [{"prompt": "q"}, {"prompt": " "}])
     (folder / "empty").mkdir()
+    (folder / "folder.jsonl").mkdir()
     assert main(shlex.split(f"train --kind linear --data {folder}/pairs.jsonl --output {folder}/rm")) == 0
     _change_golden(folder / "rm", folder / "changed")
     words = models.tokenizer()

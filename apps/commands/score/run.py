@@ -20,6 +20,8 @@ from .settings import ScoreConfig
 def run_score(config: ScoreConfig) -> dict[str, Any]:
     """Score all conversations; those beyond the maximum length are refused, or truncated and counted."""
     here = process(config.processes, "score")
+    if Path(config.output).is_dir():
+        raise UsageError(f"--output {config.output} is a folder; name a file for the scores")
     if Path(config.output).exists() and not config.overwrite:
         raise UsageError(
             f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
