@@ -99,8 +99,9 @@ def _function_model(source: str) -> Any:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Rename each scorer to the last part of its path or Hub id where that part is unique."""
-    last = [re.split("[/:]", scorer.name)[-1] for scorer in scorers]
+    """Rename each scorer to the last part of its path or Hub id where that part is unique; an ensemble has several."""
+    members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
+    last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short

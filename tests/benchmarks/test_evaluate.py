@@ -370,9 +370,9 @@ def test_scorers_are_called_by_the_last_part_of_their_path_where_it_is_theirs_al
     class Model:
         contract = ScoringContract(kind="x")
 
-    scorers = [RewardScorer(name, Model()) for name in ("a/rm", "b/rm", "org/other", "pkg.mod:gold")]
+    scorers = [RewardScorer(name, Model()) for name in ("a/rm", "b/rm", "org/other", "pkg.mod:gold", "a/rm,b/other")]
     short_names(scorers)
-    assert [scorer.name for scorer in scorers] == ["a/rm", "b/rm", "other", "gold"]
+    assert [scorer.name for scorer in scorers] == ["a/rm", "b/rm", "other", "gold", "rm,other"]
     with pytest.raises(UsageError, match="two scorers are called 'longest'"):
         evaluate(pairs(), [case("a")], [longest(), longest()])
 
