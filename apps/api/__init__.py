@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...rm.errors import CheckFailed
+from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.checked_files import from_json_lines
 from .calls import call, in_python, of_verb, plain_value
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
@@ -89,6 +89,8 @@ def score(
 ) -> Scores:
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
     with tempfile.TemporaryDirectory() as scratch:
+        if data is not None and (prompts is not None or completions is not None):
+            raise UsageError("score takes data, or prompts and completions, got both; leave one out")
         if prompts is not None:
             data = conversation_rows(prompts, completions if completions is not None else [])
         file = output or Path(scratch) / "scores.jsonl"

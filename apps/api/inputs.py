@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,15 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:
     """Write rows as JSON Lines and return the path."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
-            file.write(json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n")
+            file.write(_json_line(row))
     return str(path)
+
+
+def _json_line(row: Mapping[str, Any]) -> str:
+    line = json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n"
+    if half := re.search("[\ud800-\udfff]", line):
+        raise UsageError(f"a row holds half a character, {half[0]!r}, which UTF-8 does not have; leave it out")
+    return line
 
 
 def prompt_rows(prompts: Any) -> list[dict[str, Any]]:
@@ -65,6 +74,8 @@ def _prompt_row(prompt: Any) -> dict[str, Any]:
 
 def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
     """Return rows with a prompt and a completion; there are as many completions as prompts."""
+    if isinstance(completions, str):
+        raise UsageError("completions is a list of completions; write [completion] for a single one")
     rows, completions = prompt_rows(prompts), list(completions)
     if len(rows) != len(completions):
         raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")
@@ -73,7 +84,9 @@ def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the plain value of numbers and arrays of numpy."""
+    """Return the plain value of numbers and arrays of numpy, and ISO 8601 for dates and times."""
+    if isinstance(value, date | time):
+        return value.isoformat()
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise UsageError(f"a row holds {value!r}, which JSON does not have; convert it to text or a number")

@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,12 @@ def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
     assert "nan" not in set(of_frame.area)
 
 
+def test_dates_in_rows_are_texts(model):
+    row = {"prompt": "Hi?", "completion": "With rain.", "day": date(2025, 5, 2)}
+    scores = rl_api.score(model, pd.DataFrame([row | {"time": pd.Timestamp("2025-05-02 10:00")}]))
+    assert scores[0]["reward"] == model.rate(["Hi?"], ["With rain."])[0, 0]
+
+
 def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     def longer(completions):
         return [len(text) for text in completions]
@@ -155,6 +162,10 @@ def test_lint_returns_findings_and_plan_its_phases():
         (lambda: rl_api.decode("arm", "one prompt"), "prompts is a list of prompts"),
         (lambda: rl_api.decode("arm", [{"question": "?"}]), "a row of prompts has a column 'prompt', got question"),
         (lambda: rl_api.score("rm", prompts=["a"], completions=["b", "c"]), "1 prompts and 2 completions"),
+        (lambda: rl_api.score("rm", PAIRS, prompts=["a"], completions=["b"]), "score takes data, or prompts and"),
+        (lambda: rl_api.score("rm", prompts=["a"], completions="b"), "completions is a list of completions"),
+        (lambda: rl_api.score("rm", prompts=["a\ud800"], completions=["b"]), "half a character, '\\ud800'"),
+        (lambda: rl_api.score("rm", [{"prompt": "a", "completion": "b", "x": b"y"}]), "a row holds b'y'"),
         (lambda: rl_api.train([1, 2], output="out"), "data is a path, a list of paths or rows"),
     ],
 )
