@@ -106,11 +106,12 @@ def _module(name: str) -> ModuleType:
 
 
 def _file_module(path: Path) -> ModuleType:
-    """Import a Python file once; modules beside it can be imported by it."""
+    """Import a Python file once, and again after an edit; modules beside it can be imported by it."""
     path = path.expanduser().resolve()
     if not path.is_file():
         raise UsageError(f"no file {path}")
-    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    source = path.read_bytes()
+    name = f"{path.stem}_{hashlib.sha256(bytes(path) + source).hexdigest()[:8]}"
     if name not in sys.modules:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
@@ -118,7 +119,7 @@ def _file_module(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            exec(compile(source, path, "exec"), module.__dict__)  # not from bytecode, which an edit may leave stale
         except BaseException:
             del sys.modules[name]
             raise

@@ -1,5 +1,6 @@
 """References to functions that are given as objects."""
 
+import sys
 from functools import partial
 
 from rewardlab.rm.registry import load, reference
@@ -36,3 +37,12 @@ def test_a_function_of_a_module_is_found_in_its_module_after_a_nested_one_of_its
     monkeypatch.setitem(globals(), "score", score)
     assert reference(score) == f"{__name__}:score" and load("rm.losses", reference(score)) is score
     assert load("rm.losses", reference(nested)) is nested
+
+
+def test_an_edited_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for factor in (2, 3):
+        file.write_text(f"def score(x):\n    return {factor} * x\n")
+        score = load("rm.losses", f"{file}:score")
+        assert score(1) == factor and load("rm.losses", f"{file}:score") is score
