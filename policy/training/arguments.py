@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
 import torch
 from trl import GRPOConfig
@@ -89,3 +90,12 @@ class PolicyArguments(GRPOConfig):
         self.rollout_steps = steps * math.ceil(self.rollout_steps / steps)
         if self.save_steps >= 1:
             self.save_steps = steps * math.ceil(self.save_steps / steps)
+
+
+def refuse_balancing(trainer: Any) -> None:
+    """Raise `UsageError` if TRL would add the loss that balances a mixture of experts, which our loss leaves out."""
+    if trainer.aux_loss_enabled:
+        raise UsageError(
+            f"router_aux_loss_coef is {trainer.router_aux_loss_coef:g} for this mixture of experts, and its balancing "
+            "loss is not computed here; train without it by router_aux_loss_coef 0"
+        )

@@ -31,12 +31,10 @@ def finished_rows(batch: Batch, response: Tensor, eos_token_ids: Sequence[int]) 
 
 def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
     """Gather the rewards of all processes; a position that another process's completions do not reach is no step."""
-    device, members = trainer.accelerator.device, local.members
-    if members is not None:  # their number is unknown where all of a process's rewards are missing
-        members = trainer.accelerator.pad_across_processes(members.to(device), dim=2, pad_index=math.nan)
+    members = all_members(trainer.accelerator, local.members)
     fields = {"values": local.values, "steps": local.steps, "members": members}
     gathered = {
-        name: trainer._gather(tensor.to(device), padding=math.nan)
+        name: trainer._gather(tensor.to(trainer.accelerator.device), padding=math.nan)
         for name, tensor in fields.items()
         if tensor is not None
     }
@@ -71,6 +69,16 @@ def steps_per_batch(trainer: Any) -> float:
     args = trainer.args
     passes = args.num_iterations * args.gradient_accumulation_steps
     return args.cycle / passes if trainer.model.training else 1.0
+
+
+def all_members(accelerator: Any, members: Tensor | None) -> Tensor | None:
+    """Pad the scores [N, K, M] of an ensemble with NaN to the M of the other processes.
+
+    A process whose rewards are all missing does not know the number of members.
+    """
+    if members is None:
+        return None
+    return accelerator.pad_across_processes(members.to(accelerator.device), dim=2, pad_index=math.nan)
 
 
 def log_step(trainer: Any, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:

@@ -29,7 +29,7 @@ from ..composition.token_objective import token_objective
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
 from ..types import Cycle, Replay, Rollout
-from .arguments import PolicyArguments
+from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
@@ -101,11 +101,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.mask_truncated_completions = False  # TRL would hide them from rewards too; `Algorithm` masks the loss
-        if self.aux_loss_enabled:
-            raise UsageError(
-                f"router_aux_loss_coef is {self.router_aux_loss_coef:g} for this mixture of experts, and its balancing "
-                "loss is not computed here; train without it by router_aux_loss_coef 0"
-            )
+        refuse_balancing(self)
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
@@ -331,9 +327,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
         targets = Targets(inputs["values"], inputs["returns"], inputs["value_weights"] > 0, inputs["value_weights"])
-        self.check_finite(
-            loss := learner.learn(at_completions(read.states.detach(), rows), targets), "the critic's loss"
-        )
+        loss = learner.learn(at_completions(read.states.detach(), rows), targets)
+        self.check_finite(loss, "the critic's loss")
         self._note("critic/loss", loss)
         inputs["valued"] = True  # not again if the piece is repeated for lack of memory
 
