@@ -9,7 +9,7 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
-from .evaluate import OVERALL, Figures, credits_of, figures_of, lay_out
+from .evaluate import OVERALL, Figures, Layout, credits_of, figures_of, lay_out
 from .report import table
 from .statistics.cluster_bootstrap import (
     LEVEL,
@@ -97,15 +97,19 @@ def compare(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm)."""
+    """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm).
+
+    If n prompts have a difference, no p is below 2^(1 - n), the sign test's smallest: samples of a few prompts that all
+    changed alike are all equal.
+    """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
     if not both.any():
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
     a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
-    areas, subsets = _changes(a, b, layout.names)
-    changed = np.flatnonzero(both & (before[:, 0] != after[:, 0]))
+    moved = both & (before[:, 0] != after[:, 0])
+    areas, subsets = _changes(a, b, layout.names, _least_p(suite, np.where(moved[:, None], after, np.nan), layout))
     return Comparison(
         first=first[0],
         second=second[0],
@@ -116,22 +120,38 @@ def compare(
         discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
         flips=tuple(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
-            for i in changed
+            for i in np.flatnonzero(moved)
         ),
     )
 
 
-def _changes(a: Figures, b: Figures, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
+def _least_p(suite: Suite, moved: np.ndarray, layout: Layout) -> dict[str, float]:
+    """Return the smallest p of a sign test over the prompts with a difference; `moved` [M, K] is NaN elsewhere."""
+    without_samples = layout._replace(draws=layout.draws._replace(counts=layout.draws.counts[:0]))
+    prompts = figures_of(suite, moved, without_samples).clusters
+    return {area: min(1.0, 2.0 ** (1 - number)) for area, number in prompts.items()}
+
+
+def _changes(
+    a: Figures, b: Figures, names: Sequence[str], least: Mapping[str, float]
+) -> tuple[dict[str, Change], dict[str, Change]]:
     """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
     drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
 
+    def interval(area: str, level: float) -> tuple[float, float]:
+        low, high = unrejected_interval(drawn[area], level)
+        return (low, high) if least[area] < 1 - level else (min(low, 0.0), max(high, 0.0))
+
+    def p_value(area: str) -> float:
+        return max(bootstrap_p(drawn[area]), least[area])  # NaN stays
+
     def change(area: str, p: float, level: float = LEVEL) -> Change:
         gap = b.observed[area] - a.observed[area]
-        difference, adjusted = (Difference(gap, *unrejected_interval(drawn[area], at)) for at in (LEVEL, level))
+        difference, adjusted = (Difference(gap, *interval(area, at)) for at in (LEVEL, level))
         return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
 
-    areas = {area: change(area, bootstrap_p(drawn[area])) for area in drawn if not area.startswith("subset:")}
-    p = np.array([bootstrap_p(drawn[f"subset:{name}"]) for name in names])
+    areas = {area: change(area, p_value(area)) for area in drawn if not area.startswith("subset:")}
+    p = np.array([p_value(f"subset:{name}") for name in names])
     adjusted, levels, known = p.copy(), np.full(len(p), LEVEL), ~np.isnan(p)
     adjusted[known], levels[known] = holm(p[known]), holm_levels(p[known])
     tested = zip(names, adjusted, levels, strict=True)
@@ -186,8 +206,8 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
             "",
             f"{inert(verdict(comparison))} {comparison.cases} cases; {comparison.left_out} that one left unscored are "
             "out.",
-            f"McNemar's exact test over items: only {before} right {exact.only_first}, only "
-            f"{after} right {exact.only_second}, p {formatted_p(exact.p)}.",
+            f"McNemar's exact test over items: more credit for {before} {exact.only_first}, for "
+            f"{after} {exact.only_second}, p {formatted_p(exact.p)}.",
             "",
             lines(comparison.areas),
             "",

@@ -47,4 +47,4 @@ def test_verdict_and_interval_follow_from_p():
 def test_an_interval_excludes_0_where_p_is_below_5_per_cent(lost):
     change = compared({"a": lost}, size=40).areas["overall"]
     assert change.significant == (change.p < 0.05) == change.difference.real
-    assert change.significant == (lost > 3)  # p is twice the share of samples without a loss: (37/40)^40, (36/40)^40
+    assert change.significant == (lost > 5)  # p is at least 2^(1 - lost): 1/16, 1/32

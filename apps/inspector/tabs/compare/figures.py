@@ -131,8 +131,8 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
     )
     return (
         f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict"><b>{shown(verdict(comparison))}</b> '
-        f"{comparison.cases:,} cases{left_out}. {mcnemar}: only the first right {exact.only_first:,}, only the second "
-        f"right {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>{with_csv(table)}</div>"
+        f"{comparison.cases:,} cases{left_out}. {mcnemar}: more credit for the first {exact.only_first:,}, for the "
+        f"second {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>{with_csv(table)}</div>"
     )
 
 

@@ -166,7 +166,7 @@ def test_statistics_are_those_of_the_verb(two):
     assert (found.discordant.only_first, found.discordant.only_second, found.discordant.p) == (0, 2, 0.5)
     assert [*found.subsets] == ["a", "b"] and (found.first, found.second) == ("before/rm", "after/rm")
     html = statistics_html(found, *two)
-    assert "+25.0 [" in html and "only the second right 2, p = 0.500" in html
+    assert "+25.0 [" in html and "for the second 2, p = 0.500" in html
 
 
 def test_marks_follow_the_adjusted_p_and_its_interval():
