@@ -176,7 +176,7 @@ def test_marks_follow_the_adjusted_p_and_its_interval():
     areas = {"overall": change(surely, 0.0001, surely)}
     subsets = {"a": change(surely, 0.0004, surely), "b": change(alone, 0.08, wider)}
     html = statistics_html(Comparison("x", "y", 9, 0, areas, subsets, Discordant(0, 40, 2e-12), ()), *SIDES)
-    assert "McNemar" in html and "right 40, p &lt; 0.001" in html and "0.000" not in html
+    assert "McNemar" in html and "second 40, p &lt; 0.001" in html and "0.000" not in html
     assert html.count("<b>+10.0 [+5.0, +15.0]</b>") == 2 and "<td>&lt; 0.001</td>" in html
     assert ">+10.0 [-2.0, +22.0]</td><td>0.080</td>" in html and "+19.0" not in html
 
