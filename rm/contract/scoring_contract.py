@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -63,7 +62,8 @@ class ScoringContract:
     """Content hash of a frozen model that is not stored in the folder."""
 
     def __post_init__(self) -> None:
-        if repeated := [name for name, times in Counter(self.objectives).items() if times > 1]:
+        names = [*self.objectives]  # of a damaged file they may be anything
+        if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
             raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
 
     def hash(self) -> str:

@@ -136,10 +136,10 @@ def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     ]
     gate = tmp_path / "gate.yaml"
     gate.write_text("- {area: overall, max_drop: 0.5, even_if_noise: true}\n")
-    better = rl_api.compare(*runs[::-1], samples=20, gate=gate, output=tmp_path / "better")
+    better = rl_api.compare(*runs[::-1], samples=40, gate=gate, output=tmp_path / "better")
     assert better.facts.areas["overall"].difference.value == 1 and (tmp_path / "better" / "comparison.md").is_file()
     with pytest.raises(rl_api.CheckFailed, match="overall fell by 100.0 points, more than 50.0"):
-        rl_api.compare(*runs, samples=20, gate=gate)
+        rl_api.compare(*runs, samples=40, gate=gate)
     with pytest.raises(rl_api.UsageError, match="no_rules.yaml"):
         rl_api.compare(*runs, gate=tmp_path / "no_rules.yaml")
 
