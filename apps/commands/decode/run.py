@@ -301,7 +301,7 @@ def _done(path: Path) -> dict[str, str]:
 
 
 def _resumed(unfinished: Path, asked: Sequence[Asked]) -> dict[str, str]:
-    """Return the lines to keep, without an incomplete one in the file; refuse those that nobody asks for now."""
+    """Return the lines to keep, without an incomplete one in the file; refuse those that are not asked for now."""
     done = _done(unfinished)
     if others := done.keys() - {request_.key for request_ in asked}:
         raise UsageError(
