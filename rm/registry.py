@@ -9,9 +9,10 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from .errors import UsageError, did_you_mean
@@ -105,6 +106,14 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+class _FromSource(SourceFileLoader):
+    """Loads a Python file from its source, never from bytecode: after an edit within a second that would be stale."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the file as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _file_module(path: Path) -> ModuleType:
     """Import a Python file once, and again after an edit; modules beside it can be imported by it."""
     path = path.expanduser().resolve()
@@ -115,11 +124,11 @@ def _file_module(path: Path) -> ModuleType:
     if name not in sys.modules:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
-        spec: Any = importlib.util.spec_from_file_location(name, path)
+        spec: Any = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            exec(compile(source, path, "exec"), module.__dict__)  # not from bytecode, which an edit may leave stale
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
