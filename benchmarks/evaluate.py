@@ -84,16 +84,10 @@ def evaluate(
     ]
     rows = rows if suite.compares else [replace(row, ties=0, style={}) for row in rows]
     baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
-    complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
-
-    def against(name: str, baseline: str) -> dict[str, Difference]:
-        if {name, baseline} <= complete:
-            return _differences(figures[name], figures[baseline])
-        return minus(suite, credits[name], credits[baseline], layout)
 
     def differences(name: str) -> dict[str, dict[str, Difference]]:
         alike = _minus_random_alike(suite, cases, judgments[name], credits[name], layout) if baselines else {}
-        return {baseline: against(name, baseline) for baseline in baselines} | alike
+        return {other: _against(suite, name, other, credits, figures, layout) for other in baselines} | alike
 
     rows = [row if row.role == "baseline" else replace(row, minus_baseline=differences(row.scorer)) for row in rows]
     models = [row.scorer for row in rows if row.role == "model"]
@@ -209,6 +203,21 @@ def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -
     """Compute first minus second by `overall` and section, over the cases that both scored (credits [M, K])."""
     both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
     return _differences(*(figures_of(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
+
+
+def _against(
+    suite: Suite,
+    name: str,
+    baseline: str,
+    credits: Mapping[str, np.ndarray],
+    figures: Mapping[str, Figures],
+    layout: Layout,
+) -> dict[str, Difference]:
+    """Compute a scorer minus a baseline; figures over all cases are used again where both scored all of them."""
+    first, second = credits[name], credits[baseline]
+    if np.isnan(first[:, 0]).any() or np.isnan(second[:, 0]).any():
+        return minus(suite, first, second, layout)
+    return _differences(figures[name], figures[baseline])
 
 
 def _minus_random_alike(
