@@ -270,6 +270,8 @@ def _tokens(answer: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
 
 def _partial(config: DecodeConfig, output: Path) -> Path:
     """Return where lines are kept until all are there; raise `UsageError` if a file would be lost."""
+    if output.is_dir():
+        raise UsageError(f"--output {output} is a folder; name a file for the completions")
     unfinished = output.with_name(f".{output.name}{PARTIAL}")
     if output.exists() and not config.overwrite:
         raise UsageError(f"{output} exists already; name another file with --output, or replace it with --overwrite")

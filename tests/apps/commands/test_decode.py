@@ -132,6 +132,11 @@ def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, cap
     assert run(capsys, *asked, "--overwrite")[0] == 0 and not partial.exists()
 
 
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_decoded(base, prompts, tmp_path, capsys):
+    code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(tmp_path), "--overwrite")
+    assert code == 2 and "is a folder; name a file for the completions" in err
+
+
 def test_a_second_writer_of_an_output_is_refused(base, prompts, tmp_path, capsys):
     output = tmp_path / "out.jsonl"
     with only_writer(output):
