@@ -133,8 +133,11 @@ def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, cap
 
 
 def test_an_output_that_is_a_folder_is_refused_before_anything_is_decoded(base, prompts, tmp_path, capsys):
-    code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(tmp_path), "--overwrite")
+    folder = tmp_path / "out.jsonl"
+    folder.mkdir()
+    code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(folder), "--overwrite")
     assert code == 2 and "is a folder; name a file for the completions" in err
+    assert not list(folder.iterdir()) and not list(tmp_path.glob(".out*"))
 
 
 def test_a_second_writer_of_an_output_is_refused(base, prompts, tmp_path, capsys):
