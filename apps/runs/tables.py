@@ -24,24 +24,34 @@ STEPS = "steps.jsonl"
 """File in the run folder of policy training, one line per step."""
 ROWS = 8192
 """Rows per row group, the unit that has to be read to show a single row."""
+ITEM_COLUMNS = pa.schema(
+    {name: pa.string() for name in ("case", "subset", "cluster", "prompt", "messages")}
+    | {"answers": pa.list_(pa.string()), "lengths": pa.list_(pa.int64())}
+    | {"best": pa.list_(pa.int64()), "values": pa.list_(pa.float64()), "sets": pa.list_(pa.int64())}
+)
 
 
 def write_items(evaluation: Evaluation, folder: Path) -> None:
     """Write one row per case: texts, lengths of the responses in characters, correct responses, subset and cluster."""
-    cases = evaluation.cases
-    columns = {
-        "case": [case.id for case in cases],
-        "subset": [case.subset for case in cases],
-        "cluster": [case.cluster for case in cases],
-        "prompt": [prompt_text(case.prompt) for case in cases],
-        "messages": [messages_json(case) for case in cases],
-        "answers": [list(case.answers) for case in cases],
-        "lengths": [list(map(len, case.answers)) for case in cases],
-        "best": [list(case.best) for case in cases],
-        "values": [list(case.values) for case in cases],
-        "sets": [list(case.sets) for case in cases],
+    with pq.ParquetWriter(folder / ITEMS, ITEM_COLUMNS) as writer:
+        for start in range(0, len(evaluation.cases), ROWS):
+            rows = [_item(case) for case in evaluation.cases[start : start + ROWS]]
+            writer.write_table(pa.Table.from_pylist(rows, ITEM_COLUMNS))
+
+
+def _item(case: Case) -> dict[str, Any]:
+    return {
+        "case": case.id,
+        "subset": case.subset,
+        "cluster": case.cluster,
+        "prompt": prompt_text(case.prompt),
+        "messages": messages_json(case),
+        "answers": case.answers,
+        "lengths": [*map(len, case.answers)],
+        "best": case.best,
+        "values": case.values,
+        "sets": case.sets,
     }
-    pq.write_table(pa.table(columns), folder / ITEMS, row_group_size=ROWS)
 
 
 def messages_json(case: Case) -> str:

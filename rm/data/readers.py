@@ -76,7 +76,7 @@ def _content(path: str) -> bytes:
 
 def _jsonl_rows(path: str) -> Iterator[Row]:
     content = _content(path).removeprefix(codecs.BOM_UTF8)
-    for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also split at U+2028
+    for number, raw in enumerate(io.BytesIO(content), start=1):  # str.splitlines would also split at U+2028
         if raw.strip():
             location = f"{path}:{number}"
             try:
