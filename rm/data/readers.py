@@ -17,6 +17,8 @@ from ..io.checked_files import RepeatedKeyError, from_json_row
 
 RATIO, LEAST = 200, 64 << 20
 """A gzip file may unpack to this multiple of its size, or to this many bytes if that is more."""
+LONGEST_CELL = 2**31 - 1
+"""Characters of a cell of a CSV file: the largest limit that the module `csv` takes on every system."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
@@ -122,24 +124,23 @@ def _csv_rows(path: str) -> Iterator[Row]:
         text = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    lines = io.StringIO(text, newline="")
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    rows, number = csv.DictReader(lines, csv_columns(path, lines), restval="", strict=True), 0
-    try:
-        for number, values in enumerate(rows, start=1):
-            extra = values.pop(None, [])  # type: ignore[call-overload]
-            error = f"{len(extra)} cells more than columns; put a text with commas in quotes" if extra else ""
-            yield Row(f"{path}: row {number}", values, error)
-    except csv.Error as error:
-        raise DataError(f"{path}: row {number + 1}: {error}; is a quotation mark not closed or not doubled?") from error
+    return csv_rows(path, io.StringIO(text, newline=""))
 
 
-def csv_columns(path: str, lines: Iterator[str]) -> list[str]:
-    """Return the column names in the first line of a CSV file; every column is text."""
-    names = next(csv.reader(lines), [])
+def csv_rows(path: str, lines: Iterator[str]) -> Iterator[Row]:
+    """Yield the rows of a CSV file; every cell is text, and empty where a row has fewer cells than columns."""
+    csv.field_size_limit(LONGEST_CELL)
+    names = next(filter(None, csv.reader(lines)), [])
     if repeated := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{path}: two columns are called '{repeated[0]}'; rename or remove one of them")
-    return names
+    rows, number = csv.DictReader(lines, names, restval="", strict=True), 0
+    try:
+        for number, values in enumerate(rows, start=1):
+            cells = len(names) + len(values.pop(None, []))  # type: ignore[call-overload]
+            error = f"more cells than columns: {cells} and {len(names)}; put a text with commas in quotes"
+            yield Row(f"{path}: row {number}", values, error if cells > len(names) else "")
+    except csv.Error as error:
+        raise DataError(f"{path}: row {number + 1}: {error}; is a quotation mark not closed or not doubled?") from error
 
 
 def _row(location: str, values: object) -> Row:

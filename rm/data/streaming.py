@@ -15,7 +15,7 @@ from ..backbones.hub import absent, note_data
 from ..errors import DataError, UsageError
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed
-from .readers import Row, csv_columns, is_local, without_padding
+from .readers import Row, csv_rows, is_local, without_padding
 
 BLOCK = 4096
 FILE = "stream.json"
@@ -214,9 +214,18 @@ def open_stream(source: str) -> Any:
 
 
 def _as_text(path: str) -> dict[str, Any]:
-    """Return the options with which `datasets` reads every cell of a CSV file as text, as `read_rows` does."""
+    """Return the options with which `datasets` reads the columns of a CSV file and every cell as text, as `read_rows`.
+
+    A first row with more cells than columns is refused: `datasets` would take its first cells for row names.
+    """
     from datasets import Features, Value
 
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        return {"features": Features(dict.fromkeys(csv_columns(path, lines), Value("string"))), "na_filter": False}
+        first = next(csv_rows(path, lines), None)
+    if first is None:
+        raise DataError(f"{path}: no row; name a source with preference pairs")
+    if first.error:
+        raise DataError(f"{first.location}: {first.error}")
+    features = Features(dict.fromkeys(first.values, Value("string")))
+    return {"names": [*features], "header": 0, "features": features, "na_filter": False}

@@ -192,7 +192,7 @@ def test_an_example_without_an_id_has_that_of_its_content(tmp_path, stated):
 def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("id,prompt,chosen,rejected\n,q,hello, world,b\n,r,a,b\n,s,a,b\n")
-    with pytest.raises(DataError, match="row 1: 1 cells more than columns; put a text with commas in quotes"):
+    with pytest.raises(DataError, match="row 1: more cells than columns: 5 and 4; put a text with commas in quotes"):
         load_pairs(str(file))
     pairs, report = load_pairs(str(file), on_bad_row="skip")
     assert [pair.prompt[0]["content"] for pair in pairs] == ["r", "s"] and len(report.dropped) == 1

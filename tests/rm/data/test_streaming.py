@@ -148,6 +148,19 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path,
     assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
 
 
+@pytest.mark.parametrize("start", [",prompt,chosen,rejected\n0,q,", "\nprompt,chosen,rejected\nq,"])
+def test_a_csv_file_may_have_a_column_without_a_name_or_begin_with_a_blank_line(tmp_path, start):
+    (tmp_path / "a.csv").write_text(f"{start}a,b\n")  # pandas writes its row numbers without a name
+    path = str(tmp_path / "a.csv")
+    assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0]
+
+
+def test_a_csv_file_whose_rows_all_have_a_cell_too_many_is_refused_and_not_shifted(tmp_path):
+    (tmp_path / "a.csv").write_text("prompt,chosen,rejected\nq,hello, world,b\nr,good, day,c\n")
+    with pytest.raises(DataError, match=r"a.csv: row 1: more cells than columns: 4 and 3; put a text with commas in"):
+        stream([str(tmp_path / "a.csv")]).read(StreamPosition())
+
+
 def test_what_cannot_be_streamed_is_told(tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "torn.jsonl").write_text(json.dumps(rows(0, 1)[0]) + "\n{")
