@@ -9,7 +9,7 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
-from .evaluate import OVERALL, Figures, Layout, credits_of, figures_of, lay_out
+from .evaluate import OVERALL, Figures, credits_of, figures_of, lay_out
 from .report import table
 from .statistics.cluster_bootstrap import (
     LEVEL,
@@ -19,6 +19,7 @@ from .statistics.cluster_bootstrap import (
     holm,
     holm_levels,
     items_to_see,
+    least_p,
     mcnemar,
     unrejected_interval,
 )
@@ -99,8 +100,7 @@ def compare(
 ) -> Comparison:
     """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm).
 
-    If n prompts have a difference, no p is below 2^(1 - n), the sign test's smallest: samples of a few prompts that all
-    changed alike are all equal.
+    No p is below the smallest of a sign test over the prompts whose credit differs (`least_p`).
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
@@ -109,7 +109,8 @@ def compare(
     layout = lay_out(cases, samples, seed)
     a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
     moved = both & (before[:, 0] != after[:, 0])
-    areas, subsets = _changes(a, b, layout.names, _least_p(suite, np.where(moved[:, None], after, np.nan), layout))
+    least = {area: least_p(layout.clusters(names, moved)) for area, names in a.subsets.items()}
+    areas, subsets = _changes(a, b, layout.names, least)
     return Comparison(
         first=first[0],
         second=second[0],
@@ -123,13 +124,6 @@ def compare(
             for i in np.flatnonzero(moved)
         ),
     )
-
-
-def _least_p(suite: Suite, moved: np.ndarray, layout: Layout) -> dict[str, float]:
-    """Return the smallest p of a sign test over the prompts with a difference; `moved` [M, K] is NaN elsewhere."""
-    without_samples = layout._replace(draws=layout.draws._replace(counts=layout.draws.counts[:0]))
-    prompts = figures_of(suite, moved, without_samples).clusters
-    return {area: min(1.0, 2.0 ** (1 - number)) for area, number in prompts.items()}
 
 
 def _changes(

@@ -36,6 +36,8 @@ class Figures(NamedTuple):
     samples: Mapping[str, np.ndarray]
     clusters: Mapping[str, int]
     """Number of clusters behind each area's figure."""
+    subsets: Mapping[str, Sequence[str]]
+    """Subsets that each area's figure depends on."""
 
 
 class Layout(NamedTuple):
@@ -161,9 +163,9 @@ def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
-    counted = ~np.isnan(credit[:, 0])
-    clusters = {area: layout.clusters(subsets, counted) for area, subsets in area_members(suite, observed).items()}
-    return Figures(shares, figures_by_area(suite, sampled), clusters)
+    counted, members = ~np.isnan(credit[:, 0]), area_members(suite, observed)
+    clusters = {area: layout.clusters(subsets, counted) for area, subsets in members.items()}
+    return Figures(shares, figures_by_area(suite, sampled), clusters, members)
 
 
 def _row(

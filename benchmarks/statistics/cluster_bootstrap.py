@@ -194,6 +194,17 @@ def bootstrap_p(samples: np.ndarray) -> float:
     return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
 
 
+def least_p(changed: int) -> float:
+    """Return the smallest p of a sign test over the prompts that changed: 2 / 2^n, at most 1.
+
+    No bootstrap of whole prompts has evidence for less: samples of a few prompts that all changed alike are all equal.
+
+    >>> least_p(0), least_p(5), least_p(6)
+    (1.0, 0.0625, 0.03125)
+    """
+    return min(1.0, 2.0 ** (1 - changed))
+
+
 def unrejected_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
     """Return the differences that `bootstrap_p` does not reject at 1 - level: it leaves 0 out where p < 1 - level.
 

@@ -7,11 +7,15 @@ import pytest
 from rewardlab.apps.runs.run_folder import plain
 from rewardlab.benchmarks.compare import Comparison, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
+from rewardlab.benchmarks.types import Suite
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 
 
-def compared(wrong: dict[str, int], silent: str = "", size: int = 30, samples: int = 1000) -> Comparison:
+def compared(
+    wrong: dict[str, int], silent: str = "", size: int = 30, samples: int = 1000, suite: Suite | None = None
+) -> Comparison:
     """Compare a scorer that is right everywhere with one that has `wrong` cases in each subset, or abstains."""
     names = [(subset, i) for subset in wrong for i in range(size)]
     cases = [Case(f"{s}/{i}", user_turn(f"{s} {i}"), ("good", "bad"), (0,), s, f"{s} {i}") for s, i in names]
@@ -22,7 +26,7 @@ def compared(wrong: dict[str, int], silent: str = "", size: int = 30, samples: i
         else Judgment(case.id, scores=(0.0, 1.0) if i < wrong[subset] else (1.0, 0.0))
         for case, (subset, i) in zip(cases, names, strict=True)
     ]
-    return compare(pairs(), cases, ("before", before), ("after", after), samples=samples)
+    return compare(suite or pairs(), cases, ("before", before), ("after", after), samples=samples)
 
 
 def test_a_subset_without_a_common_case_has_no_p_and_does_not_count_for_the_adjustment():
@@ -48,3 +52,10 @@ def test_an_interval_excludes_0_where_p_is_below_5_per_cent(lost):
     change = compared({"a": lost}, size=40).areas["overall"]
     assert change.significant == (change.p < 0.05) == change.difference.real
     assert change.significant == (lost > 5)  # p is at least 2^(1 - lost): 1/16, 1/32
+
+
+@pytest.mark.parametrize("lost", [5, 6])
+def test_a_mean_over_subsets_may_be_significant_though_one_of_them_did_not_change(lost):
+    change = compared({"Factuality": lost, "Math": 0}, size=6, suite=rewardbench2()).areas["overall"]
+    assert change.difference.value == pytest.approx(-lost / 12) and change.significant == (lost == 6)
+    assert change.p == 2.0 ** (1 - lost)
