@@ -34,7 +34,7 @@ class Change:
     """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
 
     The intervals hold the differences that the test of p does not reject, so they exclude 0 where p is below 1 - level.
-    All are NaN in an area without a case that both scored.
+    All are NaN in an area if both scored no case of it, or of a subset that its mean needs.
     """
 
     first: float
@@ -163,6 +163,11 @@ def verdict(comparison: Comparison) -> str:
     """Return one sentence on the overall difference."""
     change = comparison.areas[OVERALL]
     gap = change.difference
+    if np.isnan(gap.value):
+        return (
+            f"{comparison.second} and {comparison.first} cannot be compared overall, because both scored no case of a "
+            "subset that the overall figure needs."
+        )
     difference_text = (
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )

@@ -1,6 +1,7 @@
 """Intervals and tests for items that are correlated within clusters, such as responses to one prompt; pure NumPy."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -272,13 +273,15 @@ def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
 def items_to_see(difference: float, discordant: float, level: float = LEVEL, power: float = 0.8) -> int:
     """Return the number of items at which a paired comparison detects a `difference` of accuracies with a given power.
 
-    n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987).
+    n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987), and at least so
+    many that their discordant ones can be significant (`least_p`).
     """
     if not 0 < abs(difference) <= discordant <= 1:
         raise ValueError(f"0 < |difference| <= discordant <= 1, got {difference} and {discordant}")
     z, b = stats.norm.ppf((1 + level) / 2), stats.norm.ppf(power)
     root = z * np.sqrt(discordant) + b * np.sqrt(discordant - difference**2)
-    return int(np.ceil(root**2 / difference**2))
+    least = next(number for number in count(1) if least_p(number) < 1 - level)
+    return int(np.ceil(max(root**2 / difference**2, least / discordant)))
 
 
 # ---- calibration ----

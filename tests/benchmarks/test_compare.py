@@ -59,3 +59,9 @@ def test_a_mean_over_subsets_may_be_significant_though_one_of_them_did_not_chang
     change = compared({"Factuality": lost, "Math": 0}, size=6, suite=rewardbench2()).areas["overall"]
     assert change.difference.value == pytest.approx(-lost / 12) and change.significant == (lost == 6)
     assert change.p == 2.0 ** (1 - lost)
+
+
+def test_without_an_overall_figure_the_verdict_says_so():
+    found = compared({"Factuality": 6, "Math": 0}, silent="Math", suite=rewardbench2())
+    assert math.isnan(found.areas["overall"].p) and found.areas["Factuality"].significant
+    assert verdict(found).startswith("after and before cannot be compared overall") and "nan" not in markdown(found)

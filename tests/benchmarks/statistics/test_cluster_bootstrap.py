@@ -89,6 +89,7 @@ def test_a_comparison_of_the_size_asked_for_sees_the_difference_with_the_power_a
 def test_items_to_see_by_hand():
     # (1.959964 √0.2 + 0.841621 √(0.2 - 0.0025))² / 0.0025 = (0.876523 + 0.374022)² / 0.0025 = 625.5
     assert items_to_see(0.05, 0.2) == items_to_see(-0.05, 0.2) == 626
+    assert items_to_see(1.0, 1.0) == 6, "not 1.96² = 3.8, because p of five items that all changed is 2 / 2⁵ = 6.2 %"
     with pytest.raises(ValueError, match=r"0 < \|difference\| <= discordant <= 1, got 0.3 and 0.2"):
         items_to_see(0.3, 0.2)
 
