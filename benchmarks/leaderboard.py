@@ -12,7 +12,7 @@ from ..judges.types import Case, Judgment
 from ..rm.io.escaping import harmless, inert
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .report import COLOURS, cell, table
-from .statistics.cluster_bootstrap import share_interval, tied_groups
+from .statistics.cluster_bootstrap import bootstrap_p, least_p, share_interval, tied_groups
 from .types import Interval, Suite
 
 HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]
@@ -59,14 +59,18 @@ def board(
     layout = lay_out(cases, samples, seed)
     credits = {name: credits_of(suite, cases, judgments) for name, (_, judgments) in judged.items()}
     figures = {name: figures_of(suite, credit, layout) for name, credit in credits.items()}
-    names = [*judged]
-    values = np.array([figures[name].observed[OVERALL] for name in names])
-    drawn = np.stack([figures[name].samples[OVERALL] for name in names], axis=1)
-    ranked = np.flatnonzero(~np.isnan(values))
-    groups = tied_groups(values[ranked], drawn[:, ranked])
-    order = [(number, int(ranked[member])) for number, group in enumerate(groups, start=1) for member in group]
-    order += [(None, int(index)) for index in np.flatnonzero(np.isnan(values))]
-    ranks = [_ranked_scorer(number, names[index], judged, credits, figures) for number, index in order]
+
+    def p_value(first: str, second: str) -> float:
+        a, b = credits[first][:, 0], credits[second][:, 0]
+        changed = layout.clusters(layout.names, (a != b) & ~(np.isnan(a) & np.isnan(b)))
+        return max(bootstrap_p(figures[first].samples[OVERALL] - figures[second].samples[OVERALL]), least_p(changed))
+
+    values = {name: figures[name].observed[OVERALL] for name in judged}
+    known = {name: value for name, value in values.items() if not np.isnan(value)}
+    groups = enumerate(tied_groups(known, p_value), start=1)
+    order = [(number, name) for number, group in groups for name in group]
+    order += [(None, name) for name in judged if name not in known]
+    ranks = [_ranked_scorer(number, name, judged, credits, figures) for number, name in order]
     return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs))
 
 

@@ -1,6 +1,6 @@
 """Intervals and tests for items that are correlated within clusters, such as responses to one prompt; pure NumPy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -253,19 +253,18 @@ def formatted_p(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
-    """Group scorers: each group is the best remaining scorer and all that do not differ significantly from it.
+def tied_groups(values: Mapping[str, float], p_value: Callable[[str, str], float]) -> list[list[str]]:
+    """Group scorers by name: each group is the best remaining scorer and all that do not differ significantly from it.
 
-    `values` [N] are the scorers' figures, none of them NaN, and `samples` [S, N] their bootstrap samples on the same
-    draws. Differences to the best are tested at 5 %, Holm-adjusted among the remaining scorers.
+    `values` are the scorers' figures, none of them NaN; `p_value` is that of the difference of two. Differences to the
+    best are tested at 5 %, Holm-adjusted among the remaining scorers.
     """
-    left = list(np.argsort(-values, kind="stable"))
+    left = sorted(values, key=lambda name: -values[name])
     groups = []
     while left:
         leader, *others = left
-        p = np.array([bootstrap_p(samples[:, leader] - samples[:, other]) for other in others])
-        separated = holm(p) < 1 - LEVEL if len(p) else np.array([], bool)
-        groups.append([int(leader), *(int(other) for other, apart in zip(others, separated, strict=True) if not apart)])
+        separated = holm(np.array([p_value(leader, other) for other in others])) < 1 - LEVEL
+        groups.append([leader, *(other for other, apart in zip(others, separated, strict=True) if not apart)])
         left = [other for other, apart in zip(others, separated, strict=True) if apart]
     return groups
 

@@ -162,19 +162,26 @@ def test_adjusted_p_are_those_of_plain_loops(seed):
     assert holm(p) == pytest.approx(plain_holm(p.tolist()))
 
 
+def grouped(values: list[float], samples: np.ndarray) -> list[str]:
+    """The groups of scorers a, b, ..., whose figures have these bootstrap samples [S, N]."""
+    columns = dict(zip("abcd", samples.T, strict=False))
+    figures = dict(zip("abcd", values, strict=False))
+    return ["".join(group) for group in tied_groups(figures, lambda i, j: bootstrap_p(columns[i] - columns[j]))]
+
+
 def test_ranks_are_led_by_the_best_that_is_left():
     # a and b differ by noise alone, c is surely below both, d is below c by noise alone
     noise = np.random.default_rng(0).normal(size=(1000, 4)) * 0.01
-    values = np.array([0.60, 0.90, 0.59, 0.895])
-    assert tied_groups(values, values + noise) == [[1, 3], [0, 2]]
-    assert tied_groups(values, values + 0 * noise) == [[1], [3], [0], [2]]
-    assert tied_groups(values[:1], values[:1] + noise[:, :1]) == [[0]]
+    values = [0.60, 0.90, 0.59, 0.895]
+    assert grouped(values, values + noise) == ["bd", "ac"]
+    assert grouped(values, values + 0 * noise) == ["b", "d", "a", "c"]
+    assert grouped(values[:1], values[:1] + noise[:, :1]) == ["a"] and not tied_groups({}, lambda *_: 0.0)
 
 
 def test_a_scorer_between_two_ranks_stands_with_the_leader():
     # b does not differ significantly from a, nor c from b; but c is surely below a, and leads the next rank
     samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
-    assert tied_groups(np.array([0.03, 0.015, 0.0]), samples) == [[0, 1], [2]]
+    assert grouped([0.03, 0.015, 0.0], samples) == ["ab", "c"]
 
 
 def test_reliability_by_hand():
