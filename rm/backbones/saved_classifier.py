@@ -73,6 +73,11 @@ class Source(NamedTuple):
     """Whether the folder holds an adapter."""
 
 
+def asked_dtype(dtype: str, *, fresh: bool) -> str | None:
+    """Return the precision that a training asks for; None without a training, and for the default, float32."""
+    return dtype if fresh and dtype != "float32" else None
+
+
 def open_source(source: str, asked: Mapping[str, Any], lora: LoraConfig | None) -> Source:
     """Return what a folder or Hub id holds; raise `UsageError` for settings and adapters that it does not allow.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UNREADABLE, CheckFailed, DataError, UsageError, did_you_mean
-from ..io.checked_files import from_json
+from ..io.checked_files import from_json_lines
 from ..io.checksums import fault_of, read_sums, write_sums
 from ..registry import load, names
 from ..types import Example, RewardModel, completion, completion_json, prompt_text
@@ -77,7 +77,7 @@ def check_files(folder: Path, *, read_all: bool = False) -> int | None:
 def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
     """Return the stored examples and their rewards [N, K]."""
     try:
-        rows = [from_json(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
+        rows = from_json_lines((folder / GOLDEN).read_text(encoding="utf-8"))
         rewards = np.array([row["rewards"] for row in rows], float)
         return [Example(tuple(row["prompt"]), _completion(row["answer"])) for row in rows], rewards
     except UNREADABLE as error:

@@ -25,7 +25,7 @@ from ..backbones.loading import (
     name_labels,
 )
 from ..backbones.lora_classifier import check_targets, load_lora
-from ..backbones.saved_classifier import SavedClassifier, open_source
+from ..backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ..backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
 from ..backbones.tokenization import describe_tokenizer
 from ..contract.scoring_contract import ScoringContract
@@ -145,7 +145,7 @@ def process(
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    asked |= {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
+    asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
     source, contract, adapted = open_source(source, asked, lora)
     if contract and contract.kind != "process":
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")

@@ -28,7 +28,7 @@ from ..backbones.loading import (
 )
 from ..backbones.lora_classifier import check_targets, load_lora
 from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
-from ..backbones.saved_classifier import SavedClassifier, open_source
+from ..backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ..backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError, UsageError
@@ -118,7 +118,7 @@ def scalar(
     `fresh` the source is a backbone to be trained: a missing head is initialised from `seed`, and `lora` adds adapters.
     Otherwise a missing head is an error. `max_length` in tokens.
     """
-    asked = {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
+    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
     source, contract, adapted = open_source(source, asked, lora)
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")

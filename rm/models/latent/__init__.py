@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 from ...backbones.forward_hooks import language_model_of
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
-from ...backbones.saved_classifier import SavedClassifier, open_source
+from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ...backbones.tokenization import Encoder, describe_tokenizer
 from ...contract.scoring_contract import ScoringContract
 from ...errors import DataError, UsageError
@@ -191,9 +191,9 @@ def latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    fixed = {"max_length": max_length, "dtype": dtype if fresh and dtype != "float32" else None}
-    fixed |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
-    source, stated, adapted = open_source(source, fixed, lora)
+    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
+    asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
+    source, stated, adapted = open_source(source, asked, lora)
     if stated and stated.kind != "latent":
         raise UsageError(f"{source} is a reward model of kind '{stated.kind}'; start from its backbone")
     if stated is None and not fresh:
