@@ -100,7 +100,7 @@ def compare(
 ) -> Comparison:
     """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm).
 
-    No p is below the smallest of a sign test over the prompts whose credit differs (`least_p`).
+    No p is below the smallest of a sign test over the prompts for which a measure differs (`least_p`).
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
@@ -108,8 +108,8 @@ def compare(
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
     a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
-    moved = both & (before[:, 0] != after[:, 0])
-    least = {area: least_p(layout.clusters(names, moved)) for area, names in a.subsets.items()}
+    moved = np.abs(after - before) > 0  # by measure; False where one abstained
+    least = {area: least_p(layout.clusters(names, moved.any(axis=1))) for area, names in a.subsets.items()}
     areas, subsets = _changes(a, b, layout.names, least)
     return Comparison(
         first=first[0],
@@ -121,7 +121,7 @@ def compare(
         discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
         flips=tuple(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
-            for i in np.flatnonzero(moved)
+            for i in np.flatnonzero(moved[:, 0])
         ),
     )
 

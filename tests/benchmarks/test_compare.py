@@ -8,6 +8,7 @@ from rewardlab.apps.runs.run_folder import plain
 from rewardlab.benchmarks.compare import Comparison, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
+from rewardlab.benchmarks.suites.rm_bench import rm_bench
 from rewardlab.benchmarks.types import Suite
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
@@ -59,6 +60,16 @@ def test_a_mean_over_subsets_may_be_significant_though_one_of_them_did_not_chang
     change = compared({"Factuality": lost, "Math": 0}, size=6, suite=rewardbench2()).areas["overall"]
     assert change.difference.value == pytest.approx(-lost / 12) and change.significant == (lost == 6)
     assert change.p == 2.0 ** (1 - lost)
+
+
+def test_a_section_may_be_significant_though_no_case_earned_more_or_less():
+    """A right response beats wrong ones that are as plain or plainer before, and as fancy or fancier after."""
+    cases = [Case(f"chat/{i}", user_turn(str(i)), tuple("abcdef"), (0, 1, 2), "chat") for i in range(6)]
+    judged = [[Judgment(case.id, scores=given) for case in cases] for given in ((1, 2, 3, 0, 1, 2), (3, 2, 1, 2, 1, 0))]
+    found = compare(rm_bench(), cases, ("before", judged[0]), ("after", judged[1]))
+    assert not found.flips and found.areas["overall"].difference.value == 0 and found.areas["overall"].p == 1
+    assert found.areas["hard"].difference.value == 1 and found.areas["hard"].p == 2**-5
+    assert found.areas["hard"].significant and found.areas["easy"].significant
 
 
 def test_without_an_overall_figure_the_verdict_says_so():
