@@ -62,8 +62,7 @@ class ScoringContract:
     """Content hash of a frozen model that is not stored in the folder."""
 
     def __post_init__(self) -> None:
-        names = [*self.objectives]  # of a damaged file they may be anything
-        if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
+        if repeated := [name for name in self.objectives if self.objectives.count(name) > 1]:
             raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
 
     def hash(self) -> str:
