@@ -33,7 +33,7 @@ SHOWN = 80
 class Change:
     """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
 
-    The intervals hold the differences that the test of p does not reject, so they exclude 0 where p is below 1 - level.
+    The intervals hold the differences that the test of p does not reject: 0 too, unless p is below 5 %.
     All are NaN in an area if both scored no case of it, or of a subset that its mean needs.
     """
 
@@ -46,8 +46,8 @@ class Change:
 
     @property
     def significant(self) -> bool:
-        """Whether p is below 5 % and the interval at its level excludes 0."""
-        return self.p < 1 - LEVEL and self.adjusted.real
+        """Whether p is below 5 %, where the adjusted interval excludes 0."""
+        return self.p < 1 - LEVEL
 
 
 def least_samples(tests: int = 1) -> int:
@@ -131,24 +131,22 @@ def _changes(
 ) -> tuple[dict[str, Change], dict[str, Change]]:
     """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
     drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
+    p_values = {area: max(bootstrap_p(samples), least[area]) for area, samples in drawn.items()}  # NaN stays
 
-    def interval(area: str, level: float) -> tuple[float, float]:
+    def interval(area: str, p: float, level: float = LEVEL) -> tuple[float, float]:
         low, high = unrejected_interval(drawn[area], level)
-        return (low, high) if least[area] < 1 - level else (min(low, 0.0), max(high, 0.0))
-
-    def p_value(area: str) -> float:
-        return max(bootstrap_p(drawn[area]), least[area])  # NaN stays
+        return (low, high) if p < 1 - LEVEL else (min(low, 0.0), max(high, 0.0))  # 0 is not rejected
 
     def change(area: str, p: float, level: float = LEVEL) -> Change:
         gap = b.observed[area] - a.observed[area]
-        difference, adjusted = (Difference(gap, *interval(area, at)) for at in (LEVEL, level))
-        return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
+        difference = Difference(gap, *interval(area, p_values[area]))
+        return Change(a.observed[area], b.observed[area], difference, p, Difference(gap, *interval(area, p, level)))
 
-    areas = {area: change(area, p_value(area)) for area in drawn if not area.startswith("subset:")}
-    p = np.array([p_value(f"subset:{name}") for name in names])
+    areas = {area: change(area, p) for area, p in p_values.items() if not area.startswith("subset:")}
+    p = np.array([p_values[f"subset:{name}"] for name in names])
     adjusted, levels, known = p.copy(), np.full(len(p), LEVEL), ~np.isnan(p)
     adjusted[known], levels[known] = holm(p[known]), holm_levels(p[known])
-    tested = zip(names, adjusted, levels, strict=True)
+    tested = zip(names, adjusted.tolist(), levels, strict=True)
     return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
 
 

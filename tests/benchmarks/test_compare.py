@@ -55,6 +55,13 @@ def test_an_interval_excludes_0_where_p_is_below_5_per_cent(lost):
     assert change.significant == (lost > 5)  # p is at least 2^(1 - lost): 1/16, 1/32
 
 
+def test_an_adjusted_interval_holds_0_where_the_adjustment_leaves_nothing_significant():
+    # every sample of every subset shows the loss, and p is 2/101: below 5 % alone, above it among three
+    for change in compared({"a": 30, "b": 30, "c": 30}, samples=100).subsets.values():
+        assert change.p == pytest.approx(6 / 101) and not change.significant
+        assert change.difference == (-1, -1, -1) and change.adjusted == (-1, -1, 0)
+
+
 @pytest.mark.parametrize("lost", [5, 6])
 def test_a_mean_over_subsets_may_be_significant_though_one_of_them_did_not_change(lost):
     change = compared({"Factuality": lost, "Math": 0}, size=6, suite=rewardbench2()).areas["overall"]
