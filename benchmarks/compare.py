@@ -34,7 +34,7 @@ class Change:
     """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
 
     The intervals hold the differences that the test of p does not reject: 0 too, unless p is below 5 %.
-    All are NaN in an area if both scored no case of it, or of a subset that its mean needs.
+    All are NaN in an area if no case of it, or of a subset that its mean needs, was scored by both.
     """
 
     first: float
@@ -118,7 +118,7 @@ def compare(
         left_out=int((~both).sum()),
         areas=areas,
         subsets=subsets,
-        discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
+        discordant=mcnemar(before[:, 0], after[:, 0]),
         flips=tuple(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
             for i in np.flatnonzero(moved[:, 0])
@@ -163,8 +163,8 @@ def verdict(comparison: Comparison) -> str:
     gap = change.difference
     if np.isnan(gap.value):
         return (
-            f"{comparison.second} and {comparison.first} cannot be compared overall, because both scored no case of a "
-            "subset that the overall figure needs."
+            f"{comparison.second} and {comparison.first} cannot be compared overall, because no case of a subset that "
+            "the overall figure needs was scored by both."
         )
     difference_text = (
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
