@@ -11,7 +11,15 @@ from ..judges.audit.measures import asked_in_both_orders
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
 from .statistics.areas import OVERALL, area_members, figures_by_area, is_section
-from .statistics.cluster_bootstrap import INTERVALS, Draws, cell_sums, cluster_draws, percentile_interval
+from .statistics.cluster_bootstrap import (
+    INTERVALS,
+    LEVEL,
+    Draws,
+    cell_sums,
+    cluster_draws,
+    least_p,
+    percentile_interval,
+)
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
@@ -204,7 +212,8 @@ def _sections(figures: Figures) -> list[str]:
 def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:
     """Compute first minus second by `overall` and section, over the cases that both scored (credits [M, K])."""
     both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
-    return _differences(*(figures_of(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
+    first, second = (np.where(both, credit, np.nan) for credit in (first, second))
+    return _differences(*(figures_of(suite, credit, layout) for credit in (first, second)), first - second, layout)
 
 
 def _against(
@@ -219,7 +228,7 @@ def _against(
     first, second = credits[name], credits[baseline]
     if np.isnan(first[:, 0]).any() or np.isnan(second[:, 0]).any():
         return minus(suite, first, second, layout)
-    return _differences(figures[name], figures[baseline])
+    return _differences(figures[name], figures[baseline], first - second, layout)
 
 
 def _minus_random_alike(
@@ -253,14 +262,20 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
     return credits
 
 
-def _differences(first: Figures, second: Figures) -> dict[str, Difference]:
-    return {
-        area: Difference(
-            first.observed[area] - second.observed[area],
-            *percentile_interval(first.samples[area] - second.samples[area]),
-        )
-        for area in [OVERALL, *_sections(first)]
-    }
+def _differences(first: Figures, second: Figures, gained: np.ndarray, layout: Layout) -> dict[str, Difference]:
+    """Compute first minus second by `overall` and section; `gained` [M, K] is the difference of the credits.
+
+    An interval holds 0 if so few prompts differ that a sign test over them could not reject 0 (`least_p`).
+    """
+    changed = (np.abs(gained) > 0).any(axis=1)
+
+    def difference(area: str) -> Difference:
+        low, high = percentile_interval(first.samples[area] - second.samples[area])
+        if least_p(layout.clusters(first.subsets[area], changed)) >= 1 - LEVEL:
+            low, high = min(low, 0.0), max(high, 0.0)
+        return Difference(first.observed[area] - second.observed[area], low, high)
+
+    return {area: difference(area) for area in [OVERALL, *_sections(first)]}
 
 
 def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> list[str]:

@@ -340,6 +340,17 @@ def test_differences_are_paired():
     assert difference.value == pytest.approx(0.075) and difference.low > 0 and difference.real
 
 
+@pytest.mark.parametrize(("changed", "real"), [(3, False), (5, False), (6, True)])
+def test_a_difference_of_a_few_prompts_is_not_significant(changed, real):
+    # a sign test over 5 prompts that all changed alike has p = 2 / 32, over 6 of them 2 / 64
+    cases = [case(str(i)) for i in range(changed)]
+    scorers = [stored("model", [(1.0, 0.0)] * changed), stored("null", [(0.0, 1.0)] * changed, "baseline")]
+    report = evaluate(pairs(), cases, scorers).report
+    difference = report.rows[0].minus_baseline["null"]["overall"]
+    assert difference == (1.0, 1.0 if real else 0.0, 1.0) and difference.real == real
+    assert any("model is significantly better" in sentence for sentence in report.findings) == real
+
+
 def test_the_report_is_the_same_to_the_last_byte_and_has_every_row():
     cases = [case(str(i), answers=("x" * i, "y" * 5), subset="a|b") for i in range(1, 20)]
 

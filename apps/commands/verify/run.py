@@ -37,10 +37,17 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
     report = evaluate(run.suite, run.cases, scorers, **facts).report
     again = json.loads(json.dumps(plain(asdict(report))))
     if different := _different(again, stored):
-        raise CheckFailed(f"{config.run}: {different} does not follow from the stored scores; the run has been changed")
+        raise _does_not_follow(config.run, different)
     if markdown(report) != current_wording((run.folder / "report.md").read_text(encoding="utf-8")):
-        raise CheckFailed(f"{config.run}: report.md does not follow from the stored scores; the run has been changed")
+        raise _does_not_follow(config.run, "report.md")
     return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
+
+
+def _does_not_follow(run: str, what: str) -> CheckFailed:
+    return CheckFailed(
+        f"{run}: {what} does not follow from the stored scores; the run has been changed, or an earlier version "
+        "computed it otherwise: evaluate again with rewardlab eval"
+    )
 
 
 def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:

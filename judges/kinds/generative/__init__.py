@@ -134,13 +134,15 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
         chat,
         replies,
         orders=plan,
-        comparisons=[
-            Comparison(order, float("nan") if isinstance(value, NoVerdict) else value)
-            for order, value in zip(plan, first, strict=True)
-        ],
+        comparisons=[Comparison(order, _won(value)) for order, value in zip(plan, first, strict=True)],
         reasoning=[value[1] for value in read if not isinstance(value, NoVerdict)],
         criteria=[Criterion(index, SPREAD, spread) for index, spread in enumerate(spreads)],
     )
+
+
+def _won(chance: float | NoVerdict) -> float:
+    """Return 1 if the response shown first is the likelier one, 0.5 if both are as likely, else 0; NaN if unknown."""
+    return float("nan") if isinstance(chance, NoVerdict) else float(chance > 0.5) + (chance == 0.5) / 2
 
 
 def _mean(preferences: dict[Order, Preference], index: int) -> float:

@@ -46,7 +46,9 @@ def judge_of(name: str, *scores) -> Judging:
 
 
 class Chooser(Scripted):
-    """A script with probabilities: P(A) is 0.8 where A is shown the longer response, else 0.4."""
+    """A script with probabilities: P(A) is the first of two where A is shown the longer response, else the second."""
+
+    chances = (0.8, 0.4)
 
     def choice_logprobs(self, choices):
         self.choices = choices
@@ -54,4 +56,4 @@ class Chooser(Scripted):
 
     def _p(self, choice):
         ask = Ask(choice.messages)
-        return 0.8 if len(shown(ask, "answer_a")) > len(shown(ask, "answer_b")) else 0.4
+        return self.chances[len(shown(ask, "answer_a")) <= len(shown(ask, "answer_b"))]

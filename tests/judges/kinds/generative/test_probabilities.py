@@ -6,6 +6,7 @@ from statistics import stdev
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.judges.audit.measures import comparison_flips
 from rewardlab.judges.backends.chat import Choice
 from rewardlab.judges.backends.local_model import in_process, local
 from rewardlab.judges.backends.scripted import dry_run_chat
@@ -80,10 +81,20 @@ def test_the_score_of_a_pair_is_the_mean_of_both_orders():
     (judged,) = generative(chat)([case()])
     assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
     assert [one.value for one in judged.criteria if one.name == SPREAD] == pytest.approx([stdev([0.8, 0.6])] * 2)
-    by_order = dict(judged.comparisons)
-    assert by_order[(0, 1)] == pytest.approx(0.8) and by_order[(1, 0)] == pytest.approx(0.4)
     assert all(choice.beginning.endswith('"winner": "') and choice.options == ("A", "B") for choice in chat.choices)
     assert {judged.orders} == {tuple(orders_of(case()))}
+
+
+@pytest.mark.parametrize(
+    ("chances", "verdicts", "flip"),
+    [((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1)],
+)
+def test_the_verdict_of_a_request_is_the_likelier_label(chances, verdicts, flip):
+    chat = Chooser(longer, "chooser")
+    chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
+    (judged,) = generative(chat)([case()])
+    assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
+    assert comparison_flips(judged) == [flip]
 
 
 def test_of_three_responses_each_has_its_mean_over_the_others():
