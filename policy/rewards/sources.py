@@ -166,7 +166,7 @@ class RewardSources:
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         try:
             values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
-            rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in values]
+            rows = [_components_of(row, nothing.shape[1]) for row in values]
         except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
         except Exception as error:  # user functions raise arbitrary errors
@@ -175,8 +175,10 @@ class RewardSources:
             return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
         faults = []
         for index, row in enumerate(rows):
-            width = [] if len(row) == nothing.shape[1] else [f"gave {len(row)} numbers instead of {nothing.shape[1]}"]
-            if reasons := width + [reason for value in row if (reason := _wrong(value))]:
+            reasons = [reason for value in row if (reason := _wrong(value))]
+            if len(row) != nothing.shape[1]:
+                reasons.append(f"gave a row of length {len(row)} instead of {nothing.shape[1]}")
+            if reasons:
                 faults.append(Fault(name, index, reasons[0], examples[index]))
             else:
                 nothing[index] = [np.nan if value is None else float(value) for value in row]
@@ -245,6 +247,13 @@ def _append(path: Path, faults: Sequence[Fault]) -> None:
             )
             row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason, **asked}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _components_of(row: Any, number: int) -> list[Any]:
+    """Return one completion's rewards; None instead of a row means that all of them are missing."""
+    if row is None:
+        return [None] * number
+    return [*np.atleast_1d(row)] if isinstance(row, np.ndarray) else [row]
 
 
 def _wrong(value: object) -> str:

@@ -115,7 +115,7 @@ FAULTS = {
     "scalar": (lambda examples: 1.0, "raised TypeError"),
     "wide": (
         lambda examples: np.array([[1.0, 2.0]] * 3),
-        r"reward 'x' gave 2 numbers instead of 1 for completion 0, 'because' \(and 2 more\); mend",
+        r"reward 'x' gave a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); mend",
     ),
 }
 
@@ -143,8 +143,20 @@ def test_a_row_of_the_wrong_width_is_a_missing_reward():
     sources = {"heads": Narrow(), "wide": FAULTS["wide"][0], "length": lengths}
     rewards, faults = RewardSources(sources, skip=True)(EXAMPLES)
     assert rewards.values[:, :3].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
-    assert str(faults[0]) == "reward 'heads' gave 1 numbers instead of 2 for completion 0, 'because'"
+    assert str(faults[0]) == "reward 'heads' gave a row of length 1 instead of 2 for completion 0, 'because'"
     assert len(faults) == 6
+
+
+def test_none_instead_of_a_row_is_a_missing_reward_and_a_list_is_no_number():
+    class Listing(TwoHeads):
+        def rate(self, examples):
+            return [None, np.array([1.0, 2.0]), [3.0, 4.0]]
+
+    rewards, faults = RewardSources({"heads": Listing()}, skip=True)(EXAMPLES)
+    assert rewards.values[1].tolist() == [1.0, 2.0] and rewards.values[[0, 2]].isnan().all()
+    assert [str(fault) for fault in faults] == [
+        f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
+    ]
 
 
 def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
