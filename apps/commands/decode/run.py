@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ....policy.decoding.guided import Piece, stream
-from ....policy.decoding.language_models import DecodingModel, decoding_model, prompts_of, room_of
+from ....policy.decoding.language_models import DecodingModel, decoding_model, room_of
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.adapters.settings import SETTINGS, load_settings
 from ....rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
@@ -177,7 +177,7 @@ def _check_room(prompts: Sequence[tuple[str, Messages]], engine: Engine) -> None
     for name, prompt in prompts:
         for model in engine.models:
             try:
-                room_of(model, prompts_of(model.encoder, [Request(prompt)]))
+                room_of(model, [model.encoder.encode_prompt(prompt)])
             except DataError as error:
                 raise DataError(f"{error} (the prompt with id {name})") from error
 
@@ -189,7 +189,8 @@ def _asked(
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
-    rules |= {} if engine.guides else {"weight": 0.0}
+    if not engine.guides:
+        rules["weight"] = 0.0
     models = [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
     requests = [
         (name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules))
@@ -294,16 +295,16 @@ def _append(path: Path, asked: Asked, answer: DecodedCompletion, tokenizer: Any)
 def _done(path: Path) -> dict[str, str]:
     """Return complete lines by key; an incomplete line is decoded again."""
     lines: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
-        try:
-            lines[json.loads(line)["key"]] = line
+    for line in path.read_bytes().split(b"\n"):
+        try:  # a kill may cut a line within a character
+            lines[json.loads(line)["key"]] = line.decode()
         except (ValueError, KeyError):
             continue
     return lines
 
 
 def _resumed(unfinished: Path, asked: Sequence[Asked]) -> dict[str, str]:
-    """Return the lines to keep, without an incomplete one in the file; refuse those that are not asked for now."""
+    """Drop an incomplete line of the file and return the others by key; raise `UsageError` if one is not asked for."""
     done = _done(unfinished)
     if others := done.keys() - {request_.key for request_ in asked}:
         raise UsageError(

@@ -132,6 +132,13 @@ def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, cap
     assert run(capsys, *asked, "--overwrite")[0] == 0 and not partial.exists()
 
 
+def test_a_line_that_was_cut_off_within_a_character_is_decoded_again(base, prompts, tmp_path, capsys):
+    (tmp_path / ".out.jsonl.partial").write_bytes('{"key": "a", "answer": "é'.encode()[:-1])
+    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"), "--resume")
+    code, lines, _ = run(capsys, *asked)
+    assert code == 0 and lines[-1]["decoded"] == 3 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+
+
 def test_an_output_that_is_a_folder_is_refused_before_anything_is_decoded(base, prompts, tmp_path, capsys):
     folder = tmp_path / "out.jsonl"
     folder.mkdir()
