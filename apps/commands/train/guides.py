@@ -63,8 +63,9 @@ def prepare_guide(
     if eval_pairs:
         evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
         eval_rows = log_encoding("eval_data", evaluation, config).rows
-    options = {"objectives": guide.objectives, "on_long": config.on_long, "allow_empty": True}
-    more = partial(encode_preferences, model.encoder, **options)
+    more = partial(
+        encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long, allow_empty=True
+    )
     monitor = None
     if model.adapter and guide.monitor_steps:
         sample = (eval_rows or encoding.rows)[:MONITORED]

@@ -60,7 +60,7 @@ def train(
     steps.validate(config.kind)
     latent.validate(config.kind)
     if config.kind not in SEVERAL_OBJECTIVES and len(names) > 1:
-        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
+        raise UsageError(f"--kind {config.kind} learns one objective, got {', '.join(names)}; name one")
     _check_read(config, arguments)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
@@ -131,11 +131,10 @@ def _trained(
 
 def _check_read(config: TrainConfig, arguments: RewardArguments) -> None:
     """Raise a `UsageError` for settings that the kind of reward model does not read."""
-    kind, ignored = config.kind, []
-    if kind not in PAIR_LOSS:
-        ignored += ["loss"] if config.loss != TrainConfig().loss else []
-        ignored += ["center_rewards_coefficient"] if arguments.center_rewards_coefficient else []
-    if ignored:
+    kind, centers = config.kind, arguments.center_rewards_coefficient
+    given = {"loss": config.loss != TrainConfig().loss, "center_rewards_coefficient": centers}
+    ignored = [name for name, is_given in given.items() if is_given]
+    if ignored and kind not in PAIR_LOSS:
         raise UsageError(f"--{ignored[0]} belongs to --kind {' and '.join(PAIR_LOSS)}, got {kind}; leave it out")
     if config.eval_data and kind not in (*BY_GRADIENT, "ensemble"):
         raise UsageError(f"--kind {kind} is fitted without evaluation; leave --eval_data out and use rewardlab eval")

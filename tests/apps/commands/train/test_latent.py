@@ -122,7 +122,7 @@ def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys, engin
         (["--center_rewards_coefficient", "0.1"], "--center_rewards_coefficient belongs to --kind scalar"),
         (["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
         (["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
-        (["--objectives", "a", "b"], "a latent reward model learns one objective, got a, b"),
+        (["--objectives", "a", "b"], "--kind latent learns one objective, got a, b; name one"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):

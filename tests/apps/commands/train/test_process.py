@@ -102,7 +102,7 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
         (["--objective", "helpful"], "--kind process learns labels of steps; leave it out"),
         (["--dtype", "bfloat16"], "--dtype belongs to a backbone"),
         (["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got scalar"),
-        (["--objectives", "a", "b"], "a process reward model learns one objective, got a, b"),
+        (["--objectives", "a", "b"], "--kind process learns one objective, got a, b; name one"),
         (["--lora"], "--lora adapts a backbone"),
     ],
 )
