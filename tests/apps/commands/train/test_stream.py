@@ -74,6 +74,22 @@ def test_rows_that_are_dropped_after_the_first_block_have_their_reason_and_place
     assert f"data, streamed: 1 of {stream['read']} rows dropped" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "kind", [("--objective", "helpful"), UNIARM[2:5], UNIARM], ids=["one objective", "two objectives", "uniarm"]
+)
+def test_a_block_without_a_usable_pair_is_passed_over(world, tmp_path, kind):
+    """Rows 33 to 50 of the first file are its second block."""
+    for name in ("first", "second"):
+        rows = [json.loads(line) for line in (world / f"{name}.jsonl").read_text().splitlines()]
+        wins = {"helpful": 1.0, "harmless": 0.0}
+        labels = [{"other": 1.0} if name == "first" and index >= 32 else wins for index in range(len(rows))]
+        text = "".join(json.dumps(row | {"wins": label}) + "\n" for row, label in zip(rows, labels, strict=True))
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    (tmp_path / "policy").symlink_to(world / "policy")
+    assert train(tmp_path, tmp_path / "run", *kind, "--max_steps", "4") == 0
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["stream"]["unlabelled"] == 18
+
+
 def _resume_with_other_processes_is_refused(world, output, kind):
     """A step of two processes reads twice the rows of a step of one."""
     stored = output.with_name(output.name + ".partial") / "config.yaml"
