@@ -232,12 +232,14 @@ def test_chosen_rows_of_batches_of_other_widths_weigh_as_much_as_a_batch():
     """2 of 4 rows: weights 1 + 3, and a batch has (1 + 1 + 3 + 3) / 2, so they stay; prompts end where they did."""
     first = {"prompt_ids": torch.tensor([[7], [8]]), "weights": torch.ones(2, 1), "num_items_in_batch": torch.tensor(1)}
     second = {"prompt_ids": torch.tensor([[5, 6], [3, 4]]), "weights": torch.tensor([[3.0, 0], [1, 2]])}
-    second |= {"num_items_in_batch": torch.tensor(2)}
+    second |= {"num_items_in_batch": torch.tensor(2), "value_weights": torch.tensor([[1.0, 0], [1, 1]])}
+    first |= {"value_weights": torch.full((2, 1), 0.5)}
     advantages = torch.tensor([[NAN, NAN], [0.5, 0.5], [2.0, 2.0], [NAN, NAN]])
     found = chosen([first, second], advantages, 2)
     assert found["prompt_ids"].tolist() == [[0, 8], [5, 6]] and found["row"].tolist() == [3, 4]
     assert found["weights"].tolist() == [[1.0, 0.0], [3.0, 0.0]] and found["num_items_in_batch"] == 2
     assert found["advantages"].tolist() == [[0.5, 0.5], [2.0, 2.0]]
+    assert found["value_weights"].flatten().tolist() == pytest.approx([2 / 3, 0, 4 / 3, 0])
     one = chosen([first, second], torch.tensor([NAN, 2.0, NAN, NAN]), 2)
     assert one["weights"].sum() == 4 and one["weights"][0].tolist() == [4.0, 0.0] and not one["weights"][1].any()
     with pytest.raises(UsageError, match="chose 3 completions and a batch has 2"):

@@ -560,6 +560,23 @@ def test_the_kl_that_is_watched_depends_on_neither_micro_batches_nor_estimator_n
         assert trainer.kl == pytest.approx(first.kl, abs=1e-4)
 
 
+def test_completions_that_are_read_again_for_lack_of_memory_are_counted_once(train, words):
+    """The second micro-batch does not fit, which shows after its forward pass: its halves are read."""
+
+    class Narrow(PolicyTrainer):
+        calls = 0
+
+        def _compute_loss(self, model, inputs):
+            loss, self.calls = super()._compute_loss(model, inputs), self.calls + 1
+            if self.calls == 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return loss
+
+    other = models.causal_lm(words, seed=9)
+    whole, narrow = (train(steps=1, kind=kind, reference=other) for kind in (PolicyTrainer, Narrow))
+    assert narrow.calls == 4 and logged(narrow, "watch/kl") == pytest.approx(logged(whole, "watch/kl"), rel=1e-5)
+
+
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_the_loss_of_an_evaluation_does_not_depend_on_how_training_is_divided(train, data, parts):
     """The reward is 1 and so is every advantage, with a ratio of 1: the loss of each evaluated group is -1."""
@@ -593,13 +610,14 @@ def test_masked_truncated_completions_keep_their_length_and_have_no_weight(train
     assert weights.sum().item() == pytest.approx(1), "over the step, as without a mask"
 
 
-def test_an_evaluation_changes_nothing(train, data):
-    trainer = train("gae", steps=0, done=False, eval_dataset=data.select(range(2)), **PPO,
+@pytest.mark.parametrize("advantage, changes", [("gae", PPO), ("grpo", {})])
+def test_an_evaluation_changes_nothing(train, data, advantage, changes):
+    trainer = train(advantage, steps=0, done=False, eval_dataset=data.select(range(2)), **changes,
                     reward_transforms={"count": _counting("reward")})  # fmt: skip
-    before = copy.deepcopy(trainer.algorithm.state)
+    before, trainer.kl = copy.deepcopy(trainer.algorithm.state), 0.25
     found = trainer.evaluate()
-    assert trainer.algorithm.state == before
-    assert math.isfinite(found["eval_reward"])
+    assert trainer.algorithm.state == before and trainer.kl == 0.25
+    assert math.isfinite(found["eval_reward"]) and found["eval_watch/kl"] == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.parametrize(
