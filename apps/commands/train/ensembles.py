@@ -9,7 +9,6 @@ from ....rm.data.pairs import load_pairs
 from ....rm.errors import UsageError
 from ....rm.models.boosted import BoostedRewardModel
 from ....rm.models.ensemble import EnsembleRewardModel, ensemble
-from ....rm.types import OVERALL
 from ...runs.run_folder import data_hash, log_rows, run_folder, trust, write_manifest
 from .settings import TrainConfig
 from .several_settings import SeveralConfig
@@ -18,9 +17,9 @@ from .several_settings import SeveralConfig
 def make_ensemble(config: TrainConfig, several: SeveralConfig, output: str) -> dict[str, Any]:
     """Open the members, each checked by its golden scores; the ensemble's own are of the first one's conversations."""
     if config.data or config.eval_data:
-        raise UsageError("an ensemble is made of reward models that are trained already; leave --data out")
-    if config.objective != OVERALL:
-        raise UsageError("an ensemble has the objectives of its members; leave --objective out")
+        raise UsageError(
+            "an ensemble is made of reward models that are trained already; leave --data and --eval_data out"
+        )
     started, recipe = time.time(), {"kind": config.kind, "members": several.members, "combine": several.combine}
     with run_folder(output, recipe, overwrite=config.overwrite) as work:
         model = _open(several, **trust(config))

@@ -35,6 +35,7 @@ from .several_settings import SeveralConfig
 FREE = ("resume", "overwrite", "output")
 """Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
 SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
+WITHOUT_OBJECTIVE = {"ensemble": "has the objectives of its members", "process": "learns labels of steps"}
 PAIR_LOSS = ("scalar", "multi_head")
 BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
@@ -59,9 +60,7 @@ def train(
     several.validate(config.kind, len(names))
     steps.validate(config.kind)
     latent.validate(config.kind)
-    if config.kind not in SEVERAL_OBJECTIVES and len(names) > 1:
-        raise UsageError(f"--kind {config.kind} learns one objective, got {', '.join(names)}; name one")
-    _check_read(config, arguments)
+    _check_read(config, names, arguments)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
@@ -129,7 +128,7 @@ def _trained(
     return _train_head(config, names[0], data.pairs)
 
 
-def _check_read(config: TrainConfig, arguments: RewardArguments) -> None:
+def _check_read(config: TrainConfig, names: list[str], arguments: RewardArguments) -> None:
     """Raise a `UsageError` for settings that the kind of reward model does not read."""
     kind, centers = config.kind, arguments.center_rewards_coefficient
     given = {"loss": config.loss != TrainConfig().loss, "center_rewards_coefficient": centers}
@@ -138,8 +137,10 @@ def _check_read(config: TrainConfig, arguments: RewardArguments) -> None:
         raise UsageError(f"--{ignored[0]} belongs to --kind {' and '.join(PAIR_LOSS)}, got {kind}; leave it out")
     if config.eval_data and kind not in (*BY_GRADIENT, "ensemble"):
         raise UsageError(f"--kind {kind} is fitted without evaluation; leave --eval_data out and use rewardlab eval")
-    if kind == "process" and config.objective != OVERALL:
-        raise UsageError("--objective is a label of pairs and --kind process learns labels of steps; leave it out")
+    if kind in WITHOUT_OBJECTIVE and names != [OVERALL]:
+        raise UsageError(f"--kind {kind} {WITHOUT_OBJECTIVE[kind]}; leave --objective and --objectives out")
+    if kind not in SEVERAL_OBJECTIVES and len(names) > 1:
+        raise UsageError(f"--kind {kind} learns one objective, got {', '.join(names)}; name one")
 
 
 def _check_kind(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:

@@ -99,10 +99,10 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
             ["--center_rewards_coefficient", "0.1"],
             "--center_rewards_coefficient belongs to --kind scalar and multi_head",
         ),
-        (["--objective", "helpful"], "--kind process learns labels of steps; leave it out"),
+        (["--objective", "helpful"], "--kind process learns labels of steps; leave --objective and --objectives out"),
         (["--dtype", "bfloat16"], "--dtype belongs to a backbone"),
         (["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got scalar"),
-        (["--objectives", "a", "b"], "--kind process learns one objective, got a, b; name one"),
+        (["--objectives", "a", "b"], "--kind process learns labels of steps"),
         (["--lora"], "--lora adapts a backbone"),
     ],
 )
