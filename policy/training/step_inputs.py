@@ -42,9 +42,9 @@ def rewards_everywhere(trainer: Any, local: Rewards) -> Rewards:
 
 
 def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-    """Return this process's loss inputs; over all processes the weights sum to 1, times `steps_per_batch`.
+    """Return this process's loss inputs. The weights sum to `steps_per_batch` in the mean over processes, as in DDP.
 
-    So do `value_weights`, those of the critic's loss: the same for each token, whatever its micro-batch.
+    `value_weights`, those of the critic's loss, sum to it over all processes, whose gradients are added up.
     """
     batch = {
         "advantages": scored.advantage.float(),
@@ -67,8 +67,7 @@ def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> d
 def steps_per_batch(trainer: Any) -> float:
     """Return the optimizer steps that one pass over a batch of completions makes; 1 in evaluation."""
     args = trainer.args
-    passes = args.num_iterations * args.gradient_accumulation_steps
-    return args.cycle / passes if trainer.model.training else 1.0
+    return args.steps_per_generation / args.gradient_accumulation_steps if trainer.model.training else 1.0
 
 
 def all_members(accelerator: Any, members: Tensor | None) -> Tensor | None:
