@@ -15,6 +15,7 @@ from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.checkpoint import FORMULAS, load_beside, save_beside
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.forward import at_completions
 from rewardlab.policy.training.trainer import PolicyTrainer
@@ -443,6 +444,18 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, tmp_path):
     assert resumed.algorithm.state == states and states["rewards"]["count"]["calls"] == 5
     for one, other in zip(weights(resumed).values(), weights(whole).values(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_neither_a_kl_nor_a_number_of_faults(train, tmp_path):
+    record = tmp_path / "faults.jsonl"
+    record.write_text("kept\n")
+    trainer = train(sources=RewardSources({"gold": garden.gold()}, record=record), done=False)
+    save_beside(trainer, tmp_path)
+    stored = json.loads((tmp_path / FORMULAS).read_text())
+    assert stored.pop("kl") == 0 and stored.pop("faults") == 5
+    (tmp_path / FORMULAS).write_text(json.dumps(stored))
+    load_beside(trainer, tmp_path)
+    assert trainer.kl == 0 and record.read_text() == "kept\n"
 
 
 class Learner:
