@@ -32,8 +32,8 @@ def laser(
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
         raise ValueError(
-            f"laser: rewards are two, the verifier's and the policy's log-probability, and {len(shares)} have a "
-            "weight; give two, or take grpo for a single reward"
+            f"laser: weights are of two rewards, the verifier's and the policy's log-probability, got {len(shares)}; "
+            "give two, or take grpo for a single reward"
         )
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -81,7 +81,7 @@ def test_the_errors_gradient_is_that_of_finite_differences():
 
 
 def test_other_numbers_of_rewards_are_refused():
-    with pytest.raises(ValueError, match="and 3 have a weight"):
+    with pytest.raises(ValueError, match="log-probability, got 3; give two"):
         laser([1.0, 1.0, 1.0], reference=-23.0)
     with pytest.raises(ValueError, match="log-probability, got 1"):
         laser(reference=-23.0)(drawn()[:, :1], rollout())
