@@ -70,7 +70,7 @@ def prepare_scalar(
     if several.weights in (LEARNED, POSITIVE):
         labelled_overall(held.pairs or data.pairs)
     if config.kind == "multi_head":
-        _head_fit(several, arguments.seed)
+        _head_fit(several, arguments.seed)  # raises an error for settings out of range
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
     if len(names) > 1 and "other" in losses[names[0]].requires:
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")

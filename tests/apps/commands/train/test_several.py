@@ -187,6 +187,11 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
     assert losses[0] != losses[1]
 
 
+@pytest.fixture
+def never_trains(monkeypatch):
+    monkeypatch.setattr("rewardlab.rm.training.trainer.RewardTrainer.train", lambda *_, **__: pytest.fail("trained"))
+
+
 @pytest.mark.parametrize(
     "words, code, sentence",
     [
@@ -230,14 +235,9 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(words, code, sentence, train):
+def test_what_does_not_fit_together_is_refused(words, code, sentence, train, never_trains):
     found, _, err, folder = train(*words)
     assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists()
-
-
-@pytest.fixture
-def never_trains(monkeypatch):
-    monkeypatch.setattr("rewardlab.rm.training.trainer.RewardTrainer.train", lambda *_, **__: pytest.fail("trained"))
 
 
 def test_weights_are_not_learned_without_labels_of_the_whole(train, tmp_path, never_trains):
