@@ -70,7 +70,7 @@ class RewardSources:
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
-        self._of_steps: list[Any] = [source for source in self.sources.values() if hasattr(source, "step_rewards")]
+        self._of_steps = [name for name, source in self.sources.items() if hasattr(source, "step_rewards")]
         if len(self._of_steps) > 1:
             raise UsageError("two sources reward single steps; name one of them")
         self.learners: dict[str, Any] = {
@@ -116,16 +116,15 @@ class RewardSources:
     @property
     def _step_names(self) -> tuple[str, ...]:
         """Names of the components of the source that rewards steps."""
-        name = next(name for name, source in self.sources.items() if source is self._of_steps[0])
-        return tuple(self._components(name))
+        return tuple(self._components(self._of_steps[0]))
 
     def _steps(
         self, examples: Sequence[Example], values: Float[Tensor, "N K"], tokens: CompletionTokens
     ) -> Float[Tensor, "N L"]:
         """Return rewards of steps; none at all if the source has failed, which left its component without a value."""
-        if values[:, self.names.index(self._step_names[0])].isnan().all():
-            return at_tokens([[] for _ in examples], tokens)
-        return at_tokens(self._of_steps[0].step_rewards(examples), tokens)
+        source: Any = self.sources[self._of_steps[0]]
+        failed = values[:, self.names.index(self._step_names[0])].isnan().all()
+        return at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
