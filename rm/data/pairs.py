@@ -54,8 +54,9 @@ class RowReport:
         return ", ".join(f"{name} ({count} rows)" for name, count in sorted(self.ignored.items()))
 
     def as_json(self) -> dict[str, Any]:
-        """Return a JSON object for the manifest."""
-        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
+        """Return a JSON object for the manifest; a row that was read in several epochs has one place."""
+        places = [*dict.fromkeys(self.dropped)]
+        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": places} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
         )
 

@@ -67,11 +67,12 @@ def test_rows_that_are_dropped_after_the_first_block_have_their_reason_and_place
     (tmp_path / "first.jsonl").write_text("\n".join(rows) + "\n")
     for name in ("policy", "second.jsonl"):
         (tmp_path / name).symlink_to(world / name)
-    assert train(tmp_path, tmp_path / "run", "--on_bad_row", "skip", "--max_steps", "4") == 0
+    assert train(tmp_path, tmp_path / "run", "--on_bad_row", "skip") == 0
     stream = json.loads((tmp_path / "run" / "manifest.json").read_text())["stream"]
     reason = "chosen and rejected are identical"
-    assert stream["places"] == [[f"{tmp_path / 'first.jsonl'}: row 41", reason]] and stream["reasons"] == {reason: 1}
-    assert f"data, streamed: 1 of {stream['read']} rows dropped" in capsys.readouterr().err
+    assert stream["places"] == [[f"{tmp_path / 'first.jsonl'}: row 41", reason]], "once for both epochs"
+    assert stream["reasons"] == {reason: 2}
+    assert f"data, streamed: 2 of {stream['read']} rows dropped" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
