@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks import compare as comparing
-from ....benchmarks.compare import Comparison
+from ....benchmarks.compare import Change, Comparison
 from ....benchmarks.evaluate import OVERALL
 from ....rm.data.pairs import is_number
 from ....rm.errors import CheckFailed, UsageError
@@ -17,11 +17,6 @@ from ...runs.run_folder import log, log_report, run_folder, write_json
 from .settings import CompareConfig
 
 RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false}"
-
-# ---- verify ----
-
-
-# ---- compare ----
 
 
 def comparison_of(config: CompareConfig) -> Comparison:
@@ -46,13 +41,13 @@ def checked_comparison(config: CompareConfig) -> Comparison:
     """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
     gate = read_gate(config.gate) if config.gate else []
     comparison = comparison_of(config)
+    _check_gate(gate, comparison, config.samples)
     text = comparing.markdown(comparison)
     log_report(text)
     if config.output:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")
             write_json(work / "comparison.json", asdict(comparison))
-    _check_power(gate, comparison, config.samples)
     if broken := [sentence for rule in gate if (sentence := _broken(rule, comparison))]:
         raise CheckFailed("; ".join(broken))
     return comparison
@@ -100,8 +95,12 @@ def _fault_of(rule: Any) -> str:
     return ""
 
 
-def _check_power(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samples: int) -> None:
-    """Raise a `UsageError` for a rule that no drop could violate, because p has few samples for the many subsets."""
+def _check_gate(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samples: int) -> None:
+    """Raise a `UsageError` for a rule on an unknown area, or that no drop could violate: too few samples for its p."""
+    changes = _changes(comparison)
+    for rule in gate:
+        if rule["area"] not in changes:
+            raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
     subsets = [name for name, change in comparison.subsets.items() if not math.isnan(change.p)]
     least = comparing.least_samples(len(subsets))
     for rule in gate:
@@ -112,18 +111,17 @@ def _check_power(gate: Sequence[Mapping[str, Any]], comparison: Comparison, samp
             )
 
 
+def _changes(comparison: Comparison) -> dict[str, Change]:
+    """Return the change of every area that a rule may name; a subset hides a section of its name."""
+    return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
+
+
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
     """What a rule says against a comparison: no case to compare, or a significant drop beyond `max_drop`."""
-    changes = {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
-    if rule["area"] not in changes:
-        raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
-    change = changes[rule["area"]]
+    change = _changes(comparison)[rule["area"]]
     drop = -change.difference.value
     if math.isnan(drop):
         return f"{rule['area']} has no case that both scored, so that its rule cannot be checked"
     if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
         return None
     return f"{rule['area']} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"
-
-
-# ---- board ----

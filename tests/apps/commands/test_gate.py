@@ -106,3 +106,11 @@ def test_too_few_samples_for_any_significance_are_refused(gate):
     assert code == 2 and "no drop of 's00' can be significant among 20 subsets; give --samples 800" in said
     assert gate("many wrong", "- {area: s00, max_drop: 0.1}", "--samples", "800")[0] == 5
     assert gate("few wrong", "- {area: s00, max_drop: 0.1, even_if_noise: true}", "--samples", "40")[0] == 5
+
+
+@pytest.mark.parametrize(("area", "samples"), [("s99", "1000"), ("s00", "799")])
+def test_a_rule_that_cannot_be_checked_is_refused_before_the_comparison_is_written(gate, area, samples, tmp_path):
+    output = tmp_path / "comparison"
+    words = ("--samples", samples, "--output", str(output))
+    assert gate("many wrong", f"- {{area: {area}, max_drop: 0.1}}", *words)[0] == 2 and not output.exists()
+    assert gate("many wrong", "- {area: overall, max_drop: 0.1}", *words)[0] == 0 and output.exists()
