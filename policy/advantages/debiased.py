@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..composition.groups import ONLY_VERDICTS, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
@@ -23,7 +24,7 @@ def debiased() -> AdvantageEstimator:
         statistics = groups(rewards, rollout.group)
         odd = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
         if odd.any():
-            raise ValueError(
+            raise UsageError(
                 f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
             )
         mixed = statistics.valid & (statistics.variance > 0)

@@ -3,6 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..composition.groups import ONLY_VERDICTS, check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
@@ -23,7 +24,7 @@ def noise_forward(*, false_negative: float) -> AdvantageEstimator:
         known = ~rewards.isnan()
         odd = known & (rewards != 0) & (rewards != 1)
         if odd.any():
-            raise ValueError(
+            raise UsageError(
                 f"noise_forward: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
             )
         return masked_advantages(rewards.double() - (1 - false_negative), known, rewards)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..composition.groups import groups
 from ..types import Rollout, Scheduler, State
 
@@ -27,7 +28,10 @@ def dars(*, cap: float = 4.0) -> Scheduler:
         known = ~scores.isnan()
         odd = known & ((scores < 0) | (scores > 1))
         if odd.any():
-            raise ValueError(f"dars: scores are shares of right completions in [0, 1], got {scores[odd][0].item()}")
+            raise UsageError(
+                f"dars: scores are shares of right completions in [0, 1], got {scores[odd][0].item():g}; leave it out "
+                "with other rewards"
+            )
         if not known.any():
             return state, torch.zeros_like(scores)
         p = groups(scores, rollout.group).mean

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..composition.groups import groups
 from ..types import Rollout, State, Transform
 
@@ -31,9 +32,9 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
         if not len(known):
             return state, advantages
         if known.min() < 0 or known.max() > 1:
-            raise ValueError(
-                f"ha_dw: rewards are shares of right completions in [0, 1], got {known.min().item()} to "
-                f"{known.max().item()}"
+            raise UsageError(
+                f"ha_dw: rewards are shares of right completions in [0, 1], got {known.min().item():g} to "
+                f"{known.max().item():g}; leave it out with other rewards"
             )
         accuracy = known.double().mean().item()
         gap = groups(total, rollout.group).mean - (state["anchors"][-1] if state["anchors"] else accuracy)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..types import AdvantageEstimator, Rewards, Rollout, State, Transform
 
 
@@ -32,7 +33,7 @@ def noise_backward(
         r = rewards[reward]
         odd = ~r.isnan() & (r != 0) & (r != 1)
         if odd.any():
-            raise ValueError(f"noise_backward: '{reward}' is a verdict of 0 or 1, got {r[odd][0].item()}")
+            raise UsageError(f"noise_backward: '{reward}' is a verdict of 0 or 1, got {r[odd][0].item()}")
         fp, fn = (
             rewards[rate] if isinstance(rate, str) else torch.full_like(r, rate)
             for rate in (false_positive, false_negative)

@@ -296,6 +296,27 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(flags, message, 
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--advantage", "debiased"], "debiased: rewards are verdicts of 0 or 1, got "),
+        (["--advantage", "noise_forward(false_negative=0.1)"], "noise_forward: rewards are verdicts of 0 or 1, got "),
+        (
+            [
+                *("--advantage", "fixed_baseline"),
+                *("--reward_transform", "noise_backward(reward=gold, false_positive=0.1, false_negative=0.2)"),
+            ],
+            "noise_backward: 'gold' is a verdict of 0 or 1, got ",
+        ),
+        (["--advantage_transform", "ha_dw"], "ha_dw: rewards are shares of right completions in [0, 1], got "),
+        (["--scheduler", "dars"], "dars: scores are shares of right completions in [0, 1], got "),
+    ],
+)
+def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(flags, message, rl):
+    code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, *flags)
+    assert code == 2 and message in err and "not foreseen" not in err
+
+
 def test_data_that_cannot_be_used_is_refused_with_its_place(rl, rl_world, tmp_path):
     for name, row, message in (
         ("a.jsonl", {"prompt": " "}, "a.jsonl:1: empty prompt"),

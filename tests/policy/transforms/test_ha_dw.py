@@ -81,7 +81,7 @@ def test_tokens_advantages_and_missing_rewards():
 def test_refusals():
     with pytest.raises(ValueError, match="lam is above 0"):
         ha_dw(lam=0.0)
-    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1.0 to 1.0"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave it out"):
         ha_dw().change({"anchors": []}, torch.zeros(2), told(torch.tensor([1.0, -1.0])))
     bare = Rollout(torch.tensor([0]), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, dtype=torch.bool))
     with pytest.raises(ValueError, match="no rewards to tell hard prompts"):
