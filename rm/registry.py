@@ -90,6 +90,9 @@ def _from_anywhere(name: str) -> Callable[..., Any]:
     source, _, attribute = name.rpartition(":")
     try:
         module = _file_module(Path(source)) if source.endswith(".py") else _module(source)
+        if not hasattr(module, attribute):
+            meant = did_you_mean(attribute, vars(module), "name one of its functions")
+            raise UsageError(f"no '{attribute}' in {source}; {meant}")
         return getattr(module, attribute)
     except UsageError:
         raise

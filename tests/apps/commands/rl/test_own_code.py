@@ -120,7 +120,8 @@ def test_the_plain_unclipped_loss_trains_like_a_clip_rule_without_bounds(rl, wor
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--reward", "mine.py:absent"], "has no attribute 'absent'"),
+        (["--reward", "mine.py:absent"], "no 'absent' in mine.py; name one of its functions"),
+        (["--reward", "mine:matchs"], "no 'matchs' in mine; did you mean 'matches'?"),
         (["--reward", "nowhere.py:f"], "no file"),
         (
             ["--reward", "mine.py:no_completions"],
