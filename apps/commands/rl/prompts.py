@@ -111,7 +111,13 @@ def _prompt_of(row: Row) -> Messages:
 
 def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments: PolicyArguments) -> Prompts:
     """Drop prompts that are too long, or that leave no room for the longest completion."""
-    limit = positions(policy) - (arguments.max_completion_length or 0)
+    context, longest = positions(policy), arguments.max_completion_length or 0
+    if longest >= context:
+        raise UsageError(
+            f"--max_completion_length {longest} leaves no room for a prompt in the policy's context of {context} "
+            "tokens; lower it"
+        )
+    limit = context - longest
     limit = min(limit, config.max_prompt_length or limit)
     fits = [max(len(policy.encoder.encode_prompt(prompt)) for prompt in row.prompts) <= limit for row in prompts.rows]
     rows = [*compress(prompts.rows, fits)]

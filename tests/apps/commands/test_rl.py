@@ -221,6 +221,8 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, r
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err
     code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
+    code, _, err, _ = rl(*flags, "--max_completion_length", 512, output="no room")
+    assert code == 2 and "--max_completion_length 512 leaves no room for a prompt in the policy's context of 256" in err
     code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
     assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
