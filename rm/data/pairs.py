@@ -137,9 +137,10 @@ def _collect(
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not rows:
+        named = sources if isinstance(sources, str) else ", ".join(sources)
         first = "; the first is {}: {}".format(*report.dropped[0]) if report.dropped else ""
         raise DataError(
-            f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
+            f"{named}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
         )
     return rows, report
 

@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -226,6 +227,12 @@ def test_a_byte_order_mark_is_read_over(tmp_path, name):
 def test_a_file_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path):
     with pytest.raises(DataError, match="no usable row among 1"):
         load_pairs(write(tmp_path / "a.jsonl", [{"x": 1}]), on_bad_row="skip")
+
+
+def test_several_files_of_bad_rows_only_are_named_in_a_sentence(tmp_path):
+    files = [str(write(tmp_path / name, [{"x": 1}])) for name in ("a.jsonl", "b.jsonl")]
+    with pytest.raises(DataError, match=f"^{re.escape(', '.join(files))}: no usable row among 2"):
+        load_pairs(files, on_bad_row="skip")
 
 
 @pytest.mark.parametrize(
