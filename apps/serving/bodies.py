@@ -14,7 +14,7 @@ EACH = 256
 
 
 def row(index: int, example: Example) -> bytes:
-    """Return the body of one conversation; `place` locates it in error messages."""
+    """Return the turns of one conversation as JSON; `index` locates it in error messages."""
     answer = completion_turns(example.completion)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
     turns = [*example.prompt, *marked]
@@ -27,7 +27,7 @@ def row(index: int, example: Example) -> bytes:
 
 
 def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) -> Iterator[list[int]]:
-    """Places of rows of these sizes in bytes that go together: within a server's limits, as a token has a byte or more.
+    """Yield the indices of rows that go together, by their sizes in bytes: a token has a byte or more.
 
     >>> limits = {"request_items": 512, "request_tokens": 100, "body_bytes": 1000}
     >>> list(requests([40, 40, 40, 120, 1], limits)), list(requests([1, 1, 1], limits, each=2))
@@ -47,7 +47,7 @@ def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) 
 
 
 def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
-    """Of POST /score."""
+    """Return the body of POST /score."""
     head = b'{"truncate":true,' if truncate else b"{"
     return head + b'"conversations":[' + b",".join(rows) + b"]}"
 

@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 
 
 class Site:
-    """One reward model behind HTTP: `door` is the ASGI application, `line` scores."""
+    """One reward model behind HTTP: `access` is the ASGI application, `line` scores."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.config, self.scoring = config, model.contract

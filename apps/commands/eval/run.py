@@ -27,8 +27,6 @@ from ...serving.open_model import is_served, open_served
 from ...settings.specs import build
 from .settings import EvalConfig
 
-# ---- evaluate ----
-
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Judge a suite with the models, the references and every baseline, and write the run folder."""
@@ -149,6 +147,3 @@ def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process)
     for resumable in _resumable(_open_models(config), work, here):
         resumable.work(cases)
     return {"run": config.output, "rank": here.rank, "processes": here.world}
-
-
-# ---- studies ----

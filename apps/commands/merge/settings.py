@@ -1,4 +1,4 @@
-"""The settings of `rewardlab merge` and `rewardlab card`."""
+"""The settings of `rewardlab merge`."""
 
 from dataclasses import dataclass
 
