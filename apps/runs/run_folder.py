@@ -26,6 +26,7 @@ from ...rm.io.checked_files import from_yaml
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal
+from ..settings.fields import changed_settings
 from .lock import only_writer
 from .signals import Terminated
 
@@ -75,6 +76,15 @@ def log_costs(setting: str, weights: Mapping[str, float]) -> None:
 def trust(config: Any) -> dict[str, bool]:
     """Return the loading option `trust_remote_code` if the user set it, else no option."""
     return {"trust_remote_code": True} if config.trust_remote_code else {}
+
+
+def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+    """Return the settings that determine a training's result and must be the same when resuming, as JSON has them.
+
+    Of the trainer's `arguments` these are the ones that are not the defaults, without the output folder.
+    """
+    changed = {name: value for name, value in changed_settings(arguments).items() if name != "output_dir"}
+    return json.loads(json.dumps({**settings, **changed}, default=str))
 
 
 @contextmanager

@@ -25,6 +25,16 @@ def setting(
     return field(metadata={"help": help} | {name: value for name, value in shown.items() if value}, **default)
 
 
+def changed_settings(settings: Any) -> dict[str, Any]:
+    """Return the settings of a dataclass that are not the defaults."""
+    defaults = type(settings)()
+    return {
+        name: value
+        for name, value in vars(settings).items()
+        if name in settings.__dataclass_fields__ and value != getattr(defaults, name)
+    }
+
+
 def as_list(value: str | list[str] | None) -> list[str]:
     """Return a list; a string becomes a list with one item, None an empty list."""
     return [value] if isinstance(value, str) else list(value or [])

@@ -30,6 +30,7 @@ from ...runs.run_folder import (
     log,
     run_folder,
     seconds_since,
+    training_recipe,
     trust,
     write_manifest,
     write_rows,
@@ -117,15 +118,8 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
 
 
 def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """Return the settings that determine the result, which must be the same when resuming."""
-    defaults = vars(PolicyArguments())
-    changed = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
-    }
     data = {source: data_hash(source) for source in config.sources}
-    return json.loads(json.dumps(config.identity() | changed | {"data_sha256": data}, default=str))
+    return training_recipe(config.identity() | {"data_sha256": data}, arguments)
 
 
 # ---- supervised stage ----

@@ -1,6 +1,5 @@
 """`rewardlab retriever`: a retrieval encoder from prompts with rubrics or labelled cases."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,17 @@ from ....judges.types import Case
 from ....rm.data.pairs import collect, parse_pair, row_prompt
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
-from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, run_folder, trust, write_manifest, write_rows
+from ...runs.run_folder import (
+    CHECKPOINTS,
+    data_hash,
+    log,
+    log_rows,
+    run_folder,
+    training_recipe,
+    trust,
+    write_manifest,
+    write_rows,
+)
 from ...runs.stop_training import train_until_asked
 from ..rubrics.files import rubric_of_row
 from .settings import RetrieverConfig
@@ -102,12 +111,5 @@ def _counts(rows: Sequence[JointRow]) -> dict[str, int]:
 
 
 def _recipe(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
-    """Return the settings that determine the result, which must be the same when resuming."""
-    defaults = RetrieverArguments()
-    changed = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in RetrieverArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
-    }
     data = {source: data_hash(source) for source in config.data}
-    return json.loads(json.dumps(config.identity() | changed | {"data_sha256": data}, default=str))
+    return training_recipe(config.identity() | {"data_sha256": data}, arguments)

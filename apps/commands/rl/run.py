@@ -29,7 +29,17 @@ from ....rm.training.sharded_weights import gathered_state
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
 from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_costs, plain, seconds_since, trust, write_manifest
+from ...runs.run_folder import (
+    CHECKPOINTS,
+    data_hash,
+    log,
+    log_costs,
+    plain,
+    seconds_since,
+    training_recipe,
+    trust,
+    write_manifest,
+)
 from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
 from ...settings.specs import build
@@ -128,17 +138,10 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """Return the settings that determine the result, which must be the same when resuming."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
-    defaults = vars(PolicyArguments())
-    changed = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
-    }
-    data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
-    return json.loads(json.dumps(recipe | changed | {"data_sha256": data}, default=str))
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
+    return training_recipe(recipe, arguments)
 
 
 def without_limit(reward: str) -> str:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ...settings.fields import setting
+from ...settings.fields import changed_settings, setting
 
 DEPTHS = ("fixed", "head")
 
@@ -35,14 +35,9 @@ class LatentConfig:
     )
     rationale_length: int = setting("Maximum length of a rationale in tokens.", advanced=True, default=256)
 
-    def changed(self) -> dict[str, object]:
-        """The settings that are not the defaults."""
-        plain = LatentConfig()
-        return {name: value for name, value in vars(self).items() if value != getattr(plain, name)}
-
     def validate(self, kind: str) -> None:
         """Raise a `UsageError` for settings of another kind of reward model, and for invalid values."""
-        if kind != "latent" and (changed := [*self.changed()]):
+        if kind != "latent" and (changed := [*changed_settings(self)]):
             raise UsageError(f"--{changed[0]} belongs to --kind latent, got {kind}")
         if self.latent_depth not in (*DEPTHS, None):
             raise UsageError(f"--latent_depth is one of {', '.join(DEPTHS)}, got '{self.latent_depth}'")

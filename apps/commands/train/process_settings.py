@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ...settings.fields import setting
+from ...settings.fields import changed_settings, setting
 
 UNLABELLED = "unlabelled"
 AGGREGATES = ("min", "product", "last", "mean")
@@ -37,14 +37,9 @@ class ProcessConfig:
         if self.step_separator is not None:
             self.step_separator = self.step_separator.replace("\\n", "\n").replace("\\t", "\t")
 
-    def changed(self) -> dict[str, object]:
-        """The settings that are not the defaults."""
-        plain = ProcessConfig()
-        return {name: value for name, value in vars(self).items() if value != getattr(plain, name)}
-
     def validate(self, kind: str) -> None:
         """Raise a `UsageError` for settings of another kind of reward model, and for invalid values."""
-        if kind != "process" and (changed := [*self.changed()]):
+        if kind != "process" and (changed := [*changed_settings(self)]):
             raise UsageError(f"--{changed[0]} belongs to --kind process, got {kind}")
         if self.step_separator is not None and not self.step_separator:
             raise UsageError("--step_separator is a text, got none; leave it out for a blank line")

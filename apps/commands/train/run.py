@@ -1,6 +1,5 @@
 """`rewardlab train`: every kind of reward model from preference data to a checked folder."""
 
-import json
 import shutil
 import time
 from dataclasses import asdict, replace
@@ -20,8 +19,18 @@ from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
 from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, write_manifest, write_rows
+from ...runs.run_folder import (
+    CHECKPOINTS,
+    data_hash,
+    log,
+    log_rows,
+    training_recipe,
+    trust,
+    write_manifest,
+    write_rows,
+)
 from ...runs.stop_training import train_until_asked
+from ...settings.fields import changed_settings
 from .ensembles import make_boosted, make_ensemble
 from .guides import prepare_guide
 from .latent import prepare_latent
@@ -67,10 +76,10 @@ def train(
         return make_boosted(config, several, output)
     _check_kind(config, guide, several, arguments)
     started = time.time()
-    recipe = _recipe(config, guide, several, arguments, steps.changed() | latent.changed())
+    recipe = _recipe(config, guide, several, arguments, changed_settings(steps) | changed_settings(latent))
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
-        data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide, steps)
+        data, rows = _first_block(config) if config.stream else _load(config.data, config, guide, steps)
         held, held_rows = _load(config.eval_data, config, guide, steps)
         if config.on_bad_row == "refuse":
             refuse_bad_rows(rows + held_rows)
@@ -166,18 +175,12 @@ def _recipe(
     arguments: RewardArguments,
     of_kind: dict[str, object],
 ) -> dict[str, Any]:
-    """Return the settings that determine the result, which must be the same when resuming."""
     settings = {name: value for name, value in asdict(config).items() if name not in FREE}
-    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed() | of_kind
+    settings |= asdict(guide) if config.kind == "autoregressive" else changed_settings(several) | of_kind
     settings |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
-    defaults = RewardArguments()
-    changed = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in RewardArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
-    }
-    data = {source: data_hash(_source(source, guide)[1]) for source in [*config.data, *config.eval_data]}
-    return json.loads(json.dumps(settings | changed | {"data_sha256": data}, default=str))
+    sources = [*config.data, *config.eval_data]
+    settings["data_sha256"] = {source: data_hash(_source(source, guide)[1]) for source in sources}
+    return training_recipe(settings, arguments)
 
 
 def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
@@ -229,7 +232,7 @@ def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig
         raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
 
 
-def _first_block(config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+def _first_block(config: TrainConfig) -> tuple[Judged, RowReport]:
     """What can be checked and shown before training, of the pairs that come first."""
     stream = PairStream(config.data, list, block=config.stream_block, on_bad_row=config.on_bad_row)
     pairs, _ = stream.read(StreamPosition())

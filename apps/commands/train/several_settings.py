@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.errors import UsageError
 from ....rm.models.ensemble.combination import Rule, combine_by
-from ...settings.fields import as_list, setting
+from ...settings.fields import as_list, changed_settings, setting
 from ...settings.specs import parse_spec
 
 LEARNED, POSITIVE = "learned", "learned_positive"
@@ -40,19 +40,15 @@ class SeveralConfig:
     def __post_init__(self):
         self.members = as_list(self.members)
 
-    def changed(self) -> dict[str, object]:
-        """The settings that are not the defaults."""
-        plain = SeveralConfig()
-        return {name: value for name, value in vars(self).items() if value != getattr(plain, name)}
-
     def validate(self, kind: str, objectives: int) -> None:
         """Refuse what belongs to another kind of reward model."""
+        changed = changed_settings(self)
         owners = {"members": "ensemble", "weights": "scalar", "regression_weight": "scalar"}
-        for name in self.changed():
+        for name in changed:
             owner = owners.get(name, "multi_head")
             if kind != owner and (name, kind) not in (("combine", "ensemble"), ("members", "boosted")):
                 raise UsageError(f"--{name} belongs to --kind {owner}, got {kind}")
-        if (self.weights or "regression_weight" in self.changed()) and objectives < 2:
+        if (self.weights or "regression_weight" in changed) and objectives < 2:
             raise UsageError(
                 "--weights and --regression_weight belong to several objectives; name them with --objectives"
             )
