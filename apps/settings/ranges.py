@@ -51,7 +51,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "small_hidden small_layers small_vocabulary stream_block heads head_steps batch accumulate "
         "batch_tokens queue_tokens request_items request_tokens item_tokens body_bytes in_flight most_rules "
         "vllm_tensor_parallel_size vllm_max_model_length shots facets width segment_sentences partners sft_batch "
-        "sft_accumulate sft_max_length",
+        "sft_accumulate sft_max_length gpus accumulation length prompt completion group examples objectives",
     ),
     (AT_LEAST_2, "golden sweep"),
     (
@@ -70,8 +70,8 @@ NAMES: tuple[tuple[Range, str], ...] = (
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
     (SECONDS, "timeout drain"),
     (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor case_weight"),
-    (SHARE_ABOVE_0, "top_p near alike similar vllm_gpu_memory_utilization"),
-    (SHARE_BELOW_1, "lora_dropout weight_average weight_average_start adam_beta1 adam_beta2"),
+    (SHARE_ABOVE_0, "top_p near alike similar vllm_gpu_memory_utilization mfu mbu"),
+    (SHARE_BELOW_1, "lora_dropout weight_average weight_average_start adam_beta1 adam_beta2 reserve"),
     (Range("a share in [0, 0.5)", 0, 0.5, below=True), "label_smoothing"),
     (PORT, "port vllm_server_port vllm_group_port"),
     (SEED, "seed data_seed"),

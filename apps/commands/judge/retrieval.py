@@ -61,8 +61,6 @@ class RetrievalConfig:
             given("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:
             raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; give one of them")
-        if self.shots < 1:
-            raise UsageError(f"--shots is a number of examples >= 1, got {self.shots}")
         self._check_retriever(RETRIEVED in (self.examples, rubric), self.examples == rubric == RETRIEVED)
 
     def _check_retriever(self, used: bool, two: bool) -> None:

@@ -13,18 +13,6 @@ JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 KINDS = ("scalar", "autoregressive")
 ADAPTERS = ("none", "lora", "pblora", "moslora")
 GUIDES = ("none", "shared", "late", "separate")
-COUNTS = (
-    "gpus",
-    "batch",
-    "accumulation",
-    "length",
-    "prompt",
-    "completion",
-    "group",
-    "examples",
-    "objectives",
-    "lora_r",
-)
 
 
 @dataclass
@@ -122,7 +110,7 @@ class PlanConfig:
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter or "", self.adapter)
 
     def validate(self) -> None:
-        """Refuse what no plan is for."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)
         choices = {"job": tuple(JOBS), "strategy": STRATEGIES, "optimizer": tuple(STATES), "kind": KINDS}
         choices |= {"guide": GUIDES, "reward_dtype": ("float32", "bfloat16")}
@@ -131,16 +119,6 @@ class PlanConfig:
         one_of("adapter", self.adapter or "none", ADAPTERS)
         one_of("dtype", self.precision, tuple(PRECISIONS))
         find_gpu(self.gpu)
-        for name in COUNTS:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(f"--{name} is at least 1, got {value}")
-        for name in ("mfu", "mbu"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UsageError(f"--{name} is a share in (0, 1], got {getattr(self, name)}")
-        if not 0 <= self.reserve < 1:
-            raise UsageError(f"--reserve is a share in [0, 1), got {self.reserve}")
-        if not 0 < self.epochs < float("inf"):
-            raise UsageError(f"--epochs is a number above 0, got {self.epochs}")
         self._check_together()
 
     @property

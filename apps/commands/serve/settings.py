@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass
 
-from ....rm.errors import UsageError
 from ...serving.access import clean_token
 from ...settings.fields import given, setting
 
@@ -45,9 +44,3 @@ class ServeConfig:
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)
-        for name in ("batch_tokens", "queue_tokens", "request_items", "request_tokens", "item_tokens", "body_bytes"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name} is at least 1, got {getattr(self, name)}")
-        for name in ("timeout", "drain"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"--{name} is above 0 seconds, got {getattr(self, name)}")

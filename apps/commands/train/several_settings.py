@@ -57,8 +57,6 @@ class SeveralConfig:
         if kind in ("ensemble", "boosted") and len(self.members) < 2:
             article = "an" if kind == "ensemble" else "a"
             raise UsageError(f"{article} {kind} reward model has two or more --members, got {self.members}")
-        if not self.regression_weight >= 0:
-            raise UsageError(f"--regression_weight is >= 0, got {self.regression_weight}")
         self.rule()
 
     def rule(self) -> Rule:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
+from rewardlab.apps.api.calls import parse_settings
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.client import ScoringClient
@@ -184,7 +185,7 @@ def test_a_request_has_a_number_of_tokens(serve, http, model):
 )
 def test_settings_that_cannot_be_are_refused(given_settings, sentence):
     with pytest.raises(UsageError, match=sentence):
-        config(**given_settings).validate()
+        parse_settings("serve", {"model": "model", **given_settings})[0].validate()
 
 
 def test_an_objective_that_the_model_has_not_is_refused(model):

@@ -167,7 +167,6 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
     [
         ({"retriever": "none"}, "--retriever is tfidf, bm25 or a folder"),
         ({"retriever_index": "i"}, "--retriever_index stores the vectors"),
-        ({"shots": 0}, "--shots is a number of examples >= 1"),
     ],
 )
 def test_settings_of_the_retriever_are_checked(settings, message):
