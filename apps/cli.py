@@ -121,22 +121,11 @@ def _help(name: str, verb: Verb, words: list[str]) -> None:
         named(f".{verb.function}")(words)
 
 
-def _parser(name: str, verb: Verb) -> Any:
-    from .settings.parser import SettingsParser
-
-    return SettingsParser(
-        name,
-        verb.settings,
-        prog=f"rewardlab {name}",
-        add_help=False,
-    )
-
-
 def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
     """Parse the verb's settings from a YAML file and flags with TRL's parser."""
-    from .settings.parser import REMOVED
+    from .settings.parser import REMOVED, SettingsParser
 
-    parser = _parser(name, verb)
+    parser = SettingsParser(name, verb.settings, prog=f"rewardlab {name}", add_help=False)
     words = _with_positional(verb, list(words))
     try:
         _read_config(words)

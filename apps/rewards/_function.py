@@ -9,6 +9,7 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.registry import load
 from ...rm.types import Example, Messages, completion_turns
+from ..settings.plain_functions import is_required
 from ..settings.specs import is_function, parse_spec, typed_arguments
 from ._run import PromptRow
 
@@ -59,7 +60,7 @@ class FunctionReward:
         if iscoroutinefunction(self.function):
             raise UsageError(f"reward {self.text} is asynchronous; give a function with the signature {SIGNATURE}")
         known = [*self.columns, "prompts", "completions"]
-        required = [name for name, given in signature(self.function).parameters.items() if _is_required(given)]
+        required = [name for name, given in signature(self.function).parameters.items() if is_required(given)]
         if absent := [name for name in required if name not in known]:
             columns = ", ".join(dict.fromkeys(name for row in self.table for name in row.columns)) or "none"
             raise UsageError(
@@ -85,11 +86,6 @@ def _as_in_row(prompt: Messages, row: PromptRow) -> Any:
     return prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt]
 
 
-def _is_required(parameter: Parameter) -> bool:
-    variadic = parameter.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-    return parameter.default is Parameter.empty and not variadic
-
-
 def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:
     """Return the reward of a plain function; None if the source is a model, a name of this folder or a factory.
 
@@ -103,7 +99,7 @@ def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward |
     if "completions" in parameters:
         bound = partial(function, **arguments) if arguments else function
         return FunctionReward(bound, source, table)
-    if missing := [name for name, given in parameters.items() if _is_required(given) and name not in arguments]:
+    if missing := [name for name, given in parameters.items() if is_required(given) and name not in arguments]:
         raise UsageError(
             f"{source}: the argument '{missing[0]}' is missing; a reward function has the signature {SIGNATURE}, and a "
             "factory is called with the arguments in parentheses"

@@ -81,19 +81,19 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     if unknown := [name for name in arguments if name not in free and not variadic]:
         raise UsageError(f"{text}: no argument '{unknown[0]}'; the function has {', '.join(free) or 'none'}")
-    required = [
-        name
-        for name, parameter in free.items()
-        if parameter.default is Parameter.empty
-        and parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-    ]
-    if missing := [name for name in required if name not in arguments]:
+    if missing := [name for name, parameter in free.items() if is_required(parameter) and name not in arguments]:
         raise UsageError(
             f"{text}: the argument '{missing[0]}' is missing; write it in parentheses, as {missing[0]}=..."
         )
     bound = update_wrapper(partial(function, **arguments), function)
     bound.__name__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
     return plain.wrap(bound)
+
+
+def is_required(parameter: Parameter) -> bool:
+    """Return whether every call must give the parameter."""
+    variadic = parameter.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return parameter.default is Parameter.empty and not variadic
 
 
 def signatures(folder: str) -> str:

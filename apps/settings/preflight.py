@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from ...rm.backbones.hub import is_path
 from ...rm.data.readers import SUFFIXES
 from ...rm.errors import UsageError, did_you_mean
+from .fields import as_list
 
 FILES = ("data", "eval_data", "scores")
 """Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""
@@ -45,26 +46,17 @@ OPTIMIZERS = (
 
 def check_settings(settings: Iterable[Any]) -> None:
     """Raise a `UsageError` for missing files or packages and for outputs that cannot be written."""
-    for name, value in _named_values(settings):
+    for name, value in (setting for group in settings for setting in vars(group).items()):
         if name in ONE_EACH and isinstance(value, list):
             _check_repeated(name, value)
         if name in FILES:
-            _check_files(name, _texts(value))
+            _check_files(name, as_list(value))
         elif name in OUTPUTS and value:
             check_writable(name, Path(str(value)))
         elif name == "report_to":
-            _check_loggers(_texts(value))
+            _check_loggers(as_list(value))
         elif name == "optim":
             _check_optimizer(str(getattr(value, "value", value)))
-
-
-def _named_values(settings: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    for group in settings:
-        yield from vars(group).items()
-
-
-def _texts(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
 
 
 # ---- files ----

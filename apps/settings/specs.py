@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.registry import load
-from .plain_functions import plain_form, signatures, use_plain
+from .plain_functions import is_required, plain_form, signatures, use_plain
 
 FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
 NAMED = re.compile(r"([\w.-]+)=(.+)")
@@ -107,7 +107,7 @@ def build(folder: str, text: str, **given: Any) -> Any:
     for name in spec.arguments:
         if name not in free and not variadic:
             raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, _choices(free))}")
-    missing = [name for name, parameter in free.items() if _required(parameter) and name not in spec.arguments]
+    missing = [name for name, parameter in free.items() if is_required(parameter) and name not in spec.arguments]
     if missing:
         more = signatures(folder) if ":" in spec.name else ""
         raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}{more}")
@@ -120,18 +120,13 @@ def build(folder: str, text: str, **given: Any) -> Any:
         raise UsageError(f"{text}: {error}") from error
 
 
-def _required(parameter: Parameter) -> bool:
-    kinds = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-    return parameter.default is Parameter.empty and parameter.kind not in kinds
-
-
 def _choices(parameters: Mapping[str, Parameter]) -> str:
     return f"there is {', '.join(parameters)}" if parameters else "it has none"
 
 
 def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
     """Return the spec with its required arguments, such as `gate(reward=rm, by=..., threshold=...)`."""
-    required = {name: "..." for name, parameter in parameters.items() if _required(parameter)} | spec.arguments
+    required = {name: "..." for name, parameter in parameters.items() if is_required(parameter)} | spec.arguments
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"
 
 
