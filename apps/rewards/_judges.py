@@ -73,10 +73,10 @@ _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 def _store(folder: Path) -> Store:
     """One for each folder in this process, shared by all judges that keep their replies there."""
-    folder_path = folder.resolve()
-    opened = _OPEN.get(folder_path)
+    path = folder.resolve()
+    opened = _OPEN.get(path)
     if opened is None or opened.closed:
-        opened = _OPEN[folder_path] = Store(folder)
+        opened = _OPEN[path] = Store(folder)
     return opened
 
 
@@ -91,10 +91,10 @@ class Once:
         keys = [key(self.name, ask, 0) for ask in asks]
         distinct = dict(zip(keys, asks, strict=True))
         replies = dict(zip(distinct, self.chat.ask([*distinct.values()]), strict=True))
-        replies_found = [replies[name] for name in keys]
-        for index, reply in enumerate(replies_found) if arrived else ():
+        repeated = [replies[name] for name in keys]
+        for index, reply in enumerate(repeated) if arrived else ():
             arrived(index, reply)  # type: ignore[misc]
-        return replies_found
+        return repeated
 
 
 # ---- a reward ----
@@ -157,19 +157,19 @@ class JudgeReward:
             Case(str(index), example.prompt, (example.completion, example.completion), best=(0, 1))
             for index, example in enumerate(distinct.values())
         ]
-        scores = dict(zip(distinct, map(_first, self._judged(cases)), strict=True))
+        scores = {text: _score(judgment, 0) for text, judgment in zip(distinct, self._judged(cases), strict=True)}
         return [scores[_text(example)] for example in examples]
 
     def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
         groups: dict[str, list[int]] = defaultdict(list)
-        for example, index in enumerate(examples):
-            groups[prompt_text(index.prompt)].append(example)
+        for index, example in enumerate(examples):
+            groups[prompt_text(example.prompt)].append(index)
         duels = [duel for indices in groups.values() for duel in _duels(examples, indices)]
         judged = self._judged([_duel(examples, *duel, name) for duel, name in zip(duels, count())])
         shares: dict[tuple[str, str, str], float | None] = {}
-        for (i, j), index in zip(duels, judged, strict=True):
-            for example, other, score in ((i, j, _first(index)), (j, i, _second(index))):
-                shares[(*_text(examples[example]), examples[other].completion)] = score
+        for (i, j), judgment in zip(duels, judged, strict=True):
+            shares[(*_text(examples[i]), examples[j].completion)] = _score(judgment, 0)
+            shares[(*_text(examples[j]), examples[i].completion)] = _score(judgment, 1)
 
         def won(i: int) -> float | None:
             others = [j for j in groups[prompt_text(examples[i].prompt)] if j != i]
@@ -194,7 +194,7 @@ def _text(example: Example) -> tuple[str, str]:
 
 def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return all pairs of different texts among the completions of a prompt."""
-    distinct = list({examples[position].completion: position for position in indices}.values())
+    distinct = list({examples[index].completion: index for index in indices}.values())
     return combinations(distinct, 2)
 
 
@@ -206,12 +206,8 @@ def _share(shares: Mapping[tuple[str, str, str], float | None], example: Example
     return 0.5 if example.completion == other.completion else shares[(*_text(example), other.completion)]
 
 
-def _first(judgment: Judgment) -> float | None:
-    return judgment.scores[0] if judgment.scores else None
-
-
-def _second(judgment: Judgment) -> float | None:
-    return judgment.scores[1] if judgment.scores else None
+def _score(judgment: Judgment, index: int) -> float | None:
+    return judgment.scores[index] if judgment.scores else None
 
 
 # ---- a labeller ----

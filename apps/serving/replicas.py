@@ -78,7 +78,7 @@ class Replicas:
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
         def asked(indices: list[int]) -> np.ndarray:
-            answer = self._posted(body([rows[position] for position in indices], truncate=self.truncate))
+            answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
             for index, cut in zip(indices, truncated_of(answer), strict=True):
                 truncated[index] = cut
             return rewards_of(answer, self.contract.objectives)
@@ -86,8 +86,8 @@ class Replicas:
         if parts:
             pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
             try:
-                for rewards_part, scores_part in zip(parts, pool.map(asked, parts), strict=True):
-                    rewards[rewards_part] = scores_part
+                for indices, values in zip(parts, pool.map(asked, parts), strict=True):
+                    rewards[indices] = values
             finally:
                 pool.shutdown(cancel_futures=True)
         return rewards, truncated
