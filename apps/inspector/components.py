@@ -159,17 +159,17 @@ def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: l
     return site.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
 
 
-def chooser(site: Site, *kinds: str, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
-    """A list of the runs of some kinds, which grows as runs are written.
+def chooser(site: Site, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
+    """A list of the runs of a kind, which grows as runs are written.
 
     Until one is chosen it is the one at `index` of those that can be read, or the last.
     """
-    entries = site.root.entries(*kinds)
+    entries = site.root.entries(kind)
     value = _known(None, entries, index)
     dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
 
     def look(chosen: str | None) -> Any:
-        now = site.root.entries(*kinds)
+        now = site.root.entries(kind)
         known = _known(chosen, now, index)
         value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
         return gr.Dropdown(_choices(now), **value)
@@ -187,9 +187,9 @@ def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | No
     return (whole or ids[:1])[-1]
 
 
-def pick(site: Site, preferred: str | None, *kinds: str, index: int = 0) -> str | None:
-    """The id of the run that is wanted if it is there, else of a whole one, at `index` or the last; None for no run."""
-    return _known(preferred, site.root.entries(*kinds), index)
+def pick(site: Site, preferred: str | None, kind: str) -> str | None:
+    """Return the id of the preferred run if it is there, else of the first whole one; None for no run."""
+    return _known(preferred, site.root.entries(kind), 0)
 
 
 def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
@@ -205,9 +205,9 @@ def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tu
     return names, preferred if preferred in heading.scorers else heading.first()
 
 
-def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:
+def run_list(site: Site, run: str | None, kind: str) -> gr.Dropdown:
     """Return an update of a `chooser` with the current runs."""
-    return gr.Dropdown(_choices(site.root.entries(*kinds)), value=run)
+    return gr.Dropdown(_choices(site.root.entries(kind)), value=run)
 
 
 def filled_list(label: str, **options: Any) -> gr.Dropdown:

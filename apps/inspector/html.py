@@ -126,9 +126,9 @@ def with_csv(table: str) -> str:
     return f'<div class="with-csv"><div class="box scores">{table}</div>{CSV}</div>'
 
 
-def skeleton_html(lines: int = 8) -> str:
+def skeleton_html() -> str:
     """Return bars in place of texts that are still loaded."""
-    return f'{STYLE}<div class="rl" aria-busy="true"><div class="skeleton">{"<i></i>" * lines}</div></div>'
+    return f'{STYLE}<div class="rl" aria-busy="true"><div class="skeleton">{"<i></i>" * 8}</div></div>'
 
 
 def note_html(text: str) -> str:

@@ -20,9 +20,9 @@ class Heading(NamedTuple):
     suite: str
     scorers: dict[str, str]
 
-    def first(self, role: str = "model") -> str:
-        """Return the first scorer of a role, or the first scorer."""
-        return next((name for name, its in self.scorers.items() if its == role), next(iter(self.scorers)))
+    def first(self) -> str:
+        """Return the first model, or the first scorer if there is no model."""
+        return next((name for name, role in self.scorers.items() if role == "model"), next(iter(self.scorers)))
 
 
 def read_heading(folder: Path) -> Heading:

@@ -14,7 +14,6 @@ from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.client.rows_html import row_html
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds, grounds_html
-from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import read_settings
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, margin_scale, open_run, outcomes, subsets
 from rewardlab.apps.inspector.tabs.playground import decoded as answers
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, scores_html
@@ -23,6 +22,7 @@ from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_fig
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
+from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
 from rewardlab.benchmarks.studies._runs.job_cache import read_arrays
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read

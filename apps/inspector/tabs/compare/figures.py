@@ -109,11 +109,11 @@ def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
     )
 
 
-def drawn_note(shown_points: int, total: int, seed: int = SEED) -> str:
+def drawn_note(shown_points: int, total: int) -> str:
     """What the scatter leaves out."""
     if shown_points == total:
         return f"{total:,} cases have a margin on both sides."
-    return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {seed}."
+    return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {SEED}."
 
 
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:

@@ -31,7 +31,6 @@ from . import queries as views
 
 SIZE = 20
 NAMES = ("run", "scorer", "with", "other")
-WAIT = skeleton_html()
 STATISTICS: dict[str, Any] = EACH | {"concurrency_id": "statistics"}
 Values = list[Any]
 
@@ -139,7 +138,7 @@ def _present(site: Site, asked: Any, kind: str = "all") -> Values:
         figures.agreement_html(counts, first, second),
         gr.Plot(figures.scatter(points, first, second), visible=True),
         figures.drawn_note(len(points), total),
-        WAIT,
+        skeleton_html(),
         *_page(first, second, counts, kind, 0),
     ]
 

@@ -26,15 +26,15 @@ class Diff(NamedTuple):
     left: int
 
 
-def word_diff(first: str, second: str, most: int = WORDS) -> Diff:
+def word_diff(first: str, second: str) -> Diff:
     """The longest common stretches of words, and what stands between them; blanks at a word's end do not count.
 
     >>> word_diff("an old oak", "an oak").first
     [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]
     """
     words, others = WORD.findall(first), WORD.findall(second)
-    left = max(0, len(words) - most) + max(0, len(others) - most)
-    compared, against = words[:most], others[:most]
+    left = max(0, len(words) - WORDS) + max(0, len(others) - WORDS)
+    compared, against = words[:WORDS], others[:WORDS]
     ours, theirs = [word.rstrip() for word in compared], [word.rstrip() for word in against]
     start = next(
         (k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), min(len(ours), len(theirs))
@@ -42,8 +42,8 @@ def word_diff(first: str, second: str, most: int = WORDS) -> Diff:
     blocks = SequenceMatcher(None, ours[start:], theirs[start:]).get_matching_blocks()
     common = [(0, 0, start), *((a + start, b + start, size) for a, b, size in blocks)]
     return Diff(
-        _pieces(compared, [(a, size) for a, _, size in common], "".join(words[most:])),
-        _pieces(against, [(b, size) for _, b, size in common], "".join(others[most:])),
+        _pieces(compared, [(a, size) for a, _, size in common], "".join(words[WORDS:])),
+        _pieces(against, [(b, size) for _, b, size in common], "".join(others[WORDS:])),
         left,
     )
 

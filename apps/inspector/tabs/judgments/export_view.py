@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...components import QUIET, Site, button, sentences
+from ...components import QUIET, button, sentences
 from .annotation import annotations
 from .export import FORMATS, LABELS, export
 from .queries import Filter, Run
@@ -18,7 +18,7 @@ FILES: dict[str, Any] = QUIET | {"concurrency_id": "files", "show_progress": "mi
 Selected = Callable[..., tuple[Run, Filter, Filter]]
 
 
-def section(site: Site, inputs: list[Any], selected: Selected) -> None:
+def section(inputs: list[Any], selected: Selected) -> None:
     """A file is written when it is asked for, and is in Gradio's own cache, from where the browser takes it."""
     with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)

@@ -227,9 +227,9 @@ def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
     return Line(case, subset, outcome, margin, chosen, rejected, _beginning(prompt))
 
 
-def _beginning(prompt: str, length: int = 80) -> str:
+def _beginning(prompt: str) -> str:
     """One line; that the first turn is the user's goes without saying."""
-    return " ".join(prompt.removeprefix("user: ").split())[:length]
+    return " ".join(prompt.removeprefix("user: ").split())[:80]
 
 
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:

@@ -35,7 +35,7 @@ def tab(site: Site) -> None:
                 explained = why.section(site)
     shown = Shown(controls.outcome, cases, gr.Timer(WATCH, active=False))
     marks, case = gr.BrowserState({}, storage_key="rewardlab-marks"), gr.State("")
-    exporting.section(site, [*controls, marks], lambda *asked: _exported(site, asked))
+    exporting.section([*controls, marks], lambda *asked: _exported(site, asked))
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="report")
     _connect(site, controls, shown, marks, case, report)

@@ -1,6 +1,7 @@
 """The playground's settings, its sweeps, and their figure."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,16 +84,14 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
 
 def axes_of(names: Sequence[str]) -> list[str]:
     """What may be swept."""
-    pairs = [f"{first} → {second}" for index, first in enumerate(names) for second in names[index + 1 :]]
-    return [*pairs, WEIGHT]
+    return [*(f"{first} → {second}" for first, second in combinations(names, 2)), WEIGHT]
 
 
 def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
     """Both objectives of one of `axes_of`."""
-    for index, first in enumerate(names):
-        for second in names[index + 1 :]:
-            if over == f"{first} → {second}":
-                return first, second
+    for first, second in combinations(names, 2):
+        if over == f"{first} → {second}":
+            return first, second
     raise UsageError(f"no sweep '{over}'; there is {', '.join(axes_of(names))}")
 
 

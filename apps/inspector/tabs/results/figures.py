@@ -70,13 +70,13 @@ def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
     )
 
 
-def largest_margin(confidence: float, bins: int = BINS) -> str:
+def largest_margin(confidence: float) -> str:
     """Return the largest |margin| in the bin of a claimed confidence, with six digits; the last bin has none.
 
     >>> largest_margin(0.72), largest_margin(0.99)
     ('1.09861', '')
     """
-    end = 0.5 + (math.floor((confidence - 0.5) * 2 * bins) + 1) / (2 * bins)
+    end = 0.5 + (math.floor((confidence - 0.5) * 2 * BINS) + 1) / (2 * BINS)
     return f"{math.log(end / (1 - end)):.6g}" if end < 1 - 1e-9 else ""
 
 

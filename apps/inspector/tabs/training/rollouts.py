@@ -24,6 +24,7 @@ FILE = re.compile(r"step-(\d+)\.parquet")
 WAY_OUT = "the other steps can still be looked at"
 TEXTS = ("prompt", "answer")
 MOST_TOKENS = 4_000
+SHOWN = 160  # characters of a text in the table
 
 
 class Rollout(NamedTuple):
@@ -50,8 +51,8 @@ class Rollout(NamedTuple):
 
 def steps_of(folder: Path) -> list[int]:
     """The steps whose answers were kept."""
-    matches = (FILE.fullmatch(path.name) for path in (folder / ROLLOUTS).glob("step-*.parquet"))
-    return sorted(int(match[1]) for match in matches if match)
+    numbers = map(_number, (folder / ROLLOUTS).glob("step-*.parquet"))
+    return sorted(number for number in numbers if number is not None)
 
 
 def nearest(steps: Sequence[int], target: float) -> int:
@@ -191,8 +192,8 @@ def _numbers(rollout: Rollout, sources: Sources) -> list[float | None]:
     return [*components, total(rollout, sources), advantage(rollout)]
 
 
-def _beginning(text: str, length: int = 160) -> str:
-    return " ".join(text[: 4 * length].split())[:length]
+def _beginning(text: str) -> str:
+    return " ".join(text[: 4 * SHOWN].split())[:SHOWN]
 
 
 def _missing(value: float | None, decimals: int | None = None) -> str:

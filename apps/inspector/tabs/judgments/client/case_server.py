@@ -30,11 +30,6 @@ class View(NamedTuple):
     asked: Asked
     blind: bool
 
-    @property
-    def order(self) -> str:
-        """Order of the cases."""
-        return self.asked.order
-
 
 def server_functions(site: Site) -> list[Callable[[Request], Response]]:
     """Return the functions by the names under which the script calls them; an error is a sentence in `error`."""
@@ -78,7 +73,7 @@ def _position(value: Any) -> int:
 
 
 def _rows(view: View, start: int, size: int) -> Response:
-    lines = views.lines(view.run, view.filter, start, size, order=view.order)
+    lines = views.lines(view.run, view.filter, start, size, order=view.asked.order)
     scale = views.margin_scale(view.run, view.filter.scorer)
     total = views.outcomes(view.run, view.filter)[view.filter.outcome]
     return {
@@ -94,10 +89,10 @@ def _case(view: View, request: Request) -> Response:
     name = request.get("case")
     if name is None:
         position = _position(request["position"])
-        lines = views.lines(view.run, view.filter, position, 1, order=view.order)
+        lines = views.lines(view.run, view.filter, position, 1, order=view.asked.order)
         name = lines[0].case if lines else None
     else:
-        position = views.position(view.run, view.filter, str(name), order=view.order) or 0
+        position = views.position(view.run, view.filter, str(name), order=view.asked.order) or 0
     if name is None:
         return {"case": None, "position": position}
     shown = item(view.run, view.filter.scorer, str(name))

@@ -193,7 +193,7 @@ def explanation_html(explanation: Explanation, objective: int, *, centred: bool 
         for index, part in enumerate(explanation.parts)
     )
     return (
-        f'{html.STYLE}{tokens.STYLE}<div class="rl">{_lead(explanation, objective, scale)}'
+        f'{html.STYLE}{tokens.STYLE}<div class="rl">{_lead(explanation, scale)}'
         f'<div class="faint">{shown(recorded)}</div><div class="answers">{boxes}</div></div>'
     )
 
@@ -204,7 +204,7 @@ def _mean(rows: Sequence[np.ndarray]) -> float:
     return float(known.mean()) if len(known) else 0.0
 
 
-def _lead(explanation: Explanation, objective: int, scale: Scale) -> str:
+def _lead(explanation: Explanation, scale: Scale) -> str:
     if not explanation.by_token:
         return legend_html(scale, unit="reward", low="helps", high="hurts") + _recorded_html(
             "Colour of a sentence: the reward of the response without it minus the reward with it."

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ......judges.rubrics import scoring as rubric_score
 from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
 from ......judges.rubrics.scoring import RubricScore
 from ......rm.errors import DataError, UsageError
-from ......rm.io.checked_files import from_yaml
 from .....commands.judge.settings import SCORES
 from .....commands.rubrics.files import ENDINGS, OURS, read_rubrics
 from .....commands.rubrics.roles import RUBRICS
-from .....runs.run_folder import CONFIG
+from .....runs.run_folder import read_settings
 from .... import html
 from ....html import number, shown
 from ...metrics import header_row
@@ -81,15 +80,6 @@ def _allowed(name: str, root: Path) -> Path | None:
     except (ValueError, OSError):  # what no file can be called
         return None
     return path if inside else None
-
-
-def read_settings(folder: Path) -> Mapping[str, Any]:
-    """The settings that a run was made with; empty where they cannot be read."""
-    try:
-        values = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
 
 
 # ---- arithmetic ----

@@ -10,6 +10,7 @@ import gradio as gr
 from ......judges.rubrics.rubric import lint
 from ......rm.errors import UsageError
 from ......rm.types import RewardModel
+from .....runs.run_folder import read_settings
 from ....components import QUIET, SLOW, Site, button, sentences
 from ....html import note_html
 from ....run_list import JUDGED
@@ -17,7 +18,7 @@ from ..cases import Item, item
 from ..queries import open_run
 from . import queries as views
 from .criteria import grounds, grounds_html
-from .rescore import SCORES, needs_judge, parse_rubric, read_settings, rescore, rescored_html, source_of
+from .rescore import SCORES, needs_judge, parse_rubric, rescore, rescored_html, source_of
 from .similar import similar_cases, similar_html
 
 START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
