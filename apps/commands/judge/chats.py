@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,3 @@ def tell_estimate(
         log(f"{short}: {cost_estimate}")
         estimates[short] = cost_estimate._asdict()
     return {"dry_run": True, "models": estimates, total: sum(cost["most"] for cost in estimates.values())}
-
-
-def facts_of(config: ChatConfig) -> dict[str, Any]:
-    """For a manifest: all settings; no key is among them."""
-    return asdict(config)

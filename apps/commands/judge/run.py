@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
-from .chats import REPLIES, dry_run_chats, facts_of, open_chats, short_names, tell_estimate, with_stored_replies
+from .chats import REPLIES, dry_run_chats, open_chats, short_names, tell_estimate, with_stored_replies
 from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
@@ -71,7 +71,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
                 facts = evaluated(suite, cases, judges, work, notes, config)
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
-        facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
+        facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": asdict(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **facts_)
         settings = recipe | config.read_later()  # last of all: until here the run may be resumed with other ones
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
@@ -92,13 +92,20 @@ def evaluated(
     notes: Sequence[str],
     config: JudgeConfig,
 ) -> dict[str, Any]:
-    """The folder of an evaluation and the table of judgments; each judge's account and overall figure."""
+    """Judge the cases and write the results; return each judge's account and overall accuracy."""
     evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.samples)
+    facts = write_judged(suite, evaluation, judges, work)
+    return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
+
+
+def write_judged(
+    suite: Suite, evaluation: Evaluation, judges: Sequence[BatchJudge], work: Path
+) -> dict[str, dict[str, Any]]:
+    """Write the folder of an evaluation and the table of judgments, log the report, and return each judge's account."""
     write_evaluation(evaluation, work)
     write_judgments(evaluation, [judge.name for judge in judges], work)
     log_report(markdown(evaluation.report))
-    facts = {judge.name: account(suite, cases, evaluation.judgments[judge.name]).facts for judge in judges}
-    return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
+    return {judge.name: account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts for judge in judges}
 
 
 def open_suite(config: JudgeConfig) -> Suite:

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
 from ..rubrics.files import check_matches, open_rubric
-from .chats import facts_of, open_chats, short_names, with_stored_replies
+from .chats import open_chats, short_names, with_stored_replies
 from .kinds import check_prompt
 from .records import CaseFile
 from .train_settings import JudgeTrainConfig
@@ -188,7 +189,7 @@ def _train_on(
         save_trained(trainer, folder / MODEL)
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
-        chat = facts_of(config.teacher_chat())
+        chat = asdict(config.teacher_chat())
         write_manifest(folder, data=[], seed=how.seed, started=started, chat=chat, **facts)
 
 

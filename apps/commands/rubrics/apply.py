@@ -3,12 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from ....benchmarks.evaluate import Evaluation
-from ....benchmarks.report import markdown
-from ....benchmarks.types import Suite
 from ....judges.backends.chat import Chat
 from ....judges.backends.scripted import dry_run_chat
 from ....judges.cdrrm.generator import RubricJudge, generate
@@ -17,11 +14,10 @@ from ....judges.cdrrm.synthesise import Sides
 from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....rm.errors import DataError
-from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import log, log_report, write_manifest, write_rows
-from ..judge.chats import MOST, dry_run_chats, facts_of, tell_estimate, with_stored_replies
-from ..judge.records import CaseFile, account, write_judgments
-from ..judge.run import judged
+from ...runs.run_folder import log, write_manifest, write_rows
+from ..judge.chats import MOST, dry_run_chats, tell_estimate, with_stored_replies
+from ..judge.records import CaseFile
+from ..judge.run import judged, write_judged
 from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
@@ -54,11 +50,12 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
             if config.judge:
                 judge = _as_judge(config, asked[roles.writer].chat, asked[roles.judge], roles)
                 evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
-                facts |= _written(evaluation, judge, suite, work)
+                facts["judges"] = write_judged(suite, evaluation, [judge], work)
+                facts["judged_without_rubric"] = dict(judge.fallbacks)
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Rubric)}
         write_rows(work / RUBRICS, [rubric_row(name, rubric) for name, rubric in good.items()])
-        summary = {**facts, "notes": notes, "chats": facts_of(chats)}
+        summary = {**facts, "notes": notes, "chats": asdict(chats)}
         write_manifest(work, data=config.data, seed=seed, started=started, **summary)
     return {"run": config.output, **facts}
 
@@ -78,12 +75,3 @@ def _as_judge(config: RubricsConfig, generator: Chat, judge: Chat, roles: Cast) 
     made = RubricJudge(generator, judge, on_flip=config.flip)
     made.name = f"{roles.judge} with rubrics of {roles.writer}"
     return made
-
-
-def _written(evaluation: Evaluation, judge: RubricJudge, suite: Suite, work: Path) -> dict[str, Any]:
-    """The folder of an evaluation, and the judge's account with how often it had no rubric."""
-    write_evaluation(evaluation, work)
-    write_judgments(evaluation, [judge.name], work)
-    log_report(markdown(evaluation.report))
-    facts = account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts
-    return {"judges": {judge.name: facts}, "judged_without_rubric": dict(judge.fallbacks)}

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, dry_run_chats, facts_of, tell_estimate, with_stored_replies
+from ..judge.chats import Asked, dry_run_chats, tell_estimate, with_stored_replies
 from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
@@ -56,7 +57,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         write_built(work, outcomes, facts)
         write_rows(work / "generator.jsonl", generator_records(good, contrast_first=config.contrast_first))
         write_rows(work / "judge.jsonl", taught)
-        facts |= {"judge_records": len(taught), "rows": rows.as_json(), "chats": facts_of(chats)}
+        facts |= {"judge_records": len(taught), "rows": rows.as_json(), "chats": asdict(chats)}
         write_manifest(work, data=config.data, seed=seed, started=started, **facts)
     return {"run": config.output, **{name: value for name, value in facts.items() if name not in ("rows", "chats")}}
 
