@@ -1,6 +1,7 @@
 """Rows with several answers and the indices of the right ones, as cases."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..rm.data.conversation_split import as_completion, first_turn
@@ -19,6 +20,20 @@ def stated_id(values: Mapping[str, Any]) -> str | None:
     ('7', None)
     """
     return next((str(values[name]) for name in IDS if values.get(name) is not None), None)
+
+
+def unique_ids(ids: Iterable[str]) -> list[str]:
+    """Return the ids, with a number behind each that stands there before.
+
+    >>> unique_ids(["a", "b", "a"])
+    ['a', 'b', 'a#2']
+    """
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in ids:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return unique
 
 
 def parse_case(values: Mapping[str, Any]) -> Case:

@@ -6,7 +6,6 @@ import math
 import time
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from ...benchmarks.evaluate import evaluate
 from ...benchmarks.scorers import StoredScores
 from ...benchmarks.suites.pairs import Pairs
 from ...benchmarks.suites.rewardbench import SIZES, RewardBench
-from ...judges.case_rows import parse_case
+from ...judges.case_rows import parse_case, unique_ids
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
 from ...rm.data.readers import Row, read_rows, source_name
@@ -86,7 +85,8 @@ def read_results(path: Path) -> Results:
     if not judged:
         raise DataError(f"{path}: the file has no row; {COLUMNS}")
     scores: Scores = {}
-    cases = _with_unique_ids([case for case, _ in judged])
+    ids = unique_ids(case.id for case, _ in judged)
+    cases = [replace(case, id=name) for name, (case, _) in zip(ids, judged, strict=True)]
     for case, (_, by_scorer) in zip(cases, judged, strict=True):
         for name, stored in by_scorer.items():
             scores.setdefault(name or source_name(path.name), {})[case.id] = stored
@@ -143,16 +143,6 @@ def _scores(stored: Any) -> tuple[float, ...] | str:
         raise ValueError(f"'scores' is a list with a number per answer, got {str(stored)[:60]!r}")
     numbers = tuple(map(float, stored))
     return numbers if all(map(math.isfinite, numbers)) else "the score is not finite"
-
-
-def _with_unique_ids(cases: Sequence[Case]) -> list[Case]:
-    """Add a number to an id that stands there before."""
-    seen: Counter[str] = Counter()
-    unique = []
-    for case in cases:
-        seen[case.id] += 1
-        unique.append(case if seen[case.id] == 1 else replace(case, id=f"{case.id}#{seen[case.id]}"))
-    return unique
 
 
 # ---- inspect_ai ----

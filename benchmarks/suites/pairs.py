@@ -1,6 +1,5 @@
 """Any preference file as a benchmark: the chosen response must score higher; subsets are the file's own."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -8,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...judges.case_rows import parse_case
+from ...judges.case_rows import parse_case, unique_ids
 from ...judges.types import Case
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_bad_rows
@@ -43,13 +42,7 @@ def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple
 
 def case_ids(pairs: Sequence[PreferencePair]) -> list[str]:
     """Return the ids of the pairs' cases: made unique by subset and, where a file repeats one, by a number."""
-    seen: Counter[str] = Counter()
-    ids = []
-    for pair in pairs:
-        name = f"{pair.subset}/{pair.id}" if pair.subset else pair.id
-        seen[name] += 1
-        ids.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return ids
+    return unique_ids(f"{pair.subset}/{pair.id}" if pair.subset else pair.id for pair in pairs)
 
 
 def collect_files(

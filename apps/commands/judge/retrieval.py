@@ -1,11 +1,11 @@
 """Settings of the examples and rubrics that a judge retrieves, and the sources made from them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ....judges.case_rows import unique_ids
 from ....judges.retrieval.index import Index
 from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collection, Selection
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
@@ -108,12 +108,8 @@ def _labelled(path: str, config: JudgeConfig) -> list[Case]:
 def _unique(cases: Sequence[Case]) -> list[Case]:
     """Return the cases without repetitions, as in several runs on the same data; a repeated id gets a number."""
     distinct = {content_hash([prompt_text(case.prompt), list(case.answers)]): case for case in cases}
-    seen: Counter[str] = Counter()
-    numbered = []
-    for case in distinct.values():
-        seen[case.id] += 1
-        numbered.append(case if seen[case.id] == 1 else replace(case, id=f"{case.id}#{seen[case.id]}"))
-    return numbered
+    ids = unique_ids(case.id for case in distinct.values())
+    return [replace(case, id=name) for case, name in zip(distinct.values(), ids, strict=True)]
 
 
 def open_retrieved_rubrics(retrieval: RetrievalConfig, config: JudgeConfig) -> RetrievedRubrics:
