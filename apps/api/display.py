@@ -19,10 +19,10 @@ def heading(text: str) -> str:
     return f"<p><b>{escape(text)}</b></p>"
 
 
-def table(frame: "pd.DataFrame", *, index: bool = False) -> str:
+def table(frame: "pd.DataFrame") -> str:
     """Return the first rows of a table, and how many there are."""
     more = f"<p>{MOST_ROWS} of {len(frame)} rows</p>" if len(frame) > MOST_ROWS else ""
-    return frame.head(MOST_ROWS).to_html(index=index, escape=True, border=0, na_rep="–") + more
+    return frame.head(MOST_ROWS).to_html(index=False, escape=True, border=0, na_rep="–") + more
 
 
 def facts_table(facts: Mapping[str, Any]) -> str:

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, figure_image, heading, table
+from .display import facts_table, figure_image, file_image, heading, table
 from .inputs import conversation_rows
 
 if TYPE_CHECKING:
@@ -113,17 +114,14 @@ class Evaluation:
         import pandas as pd
 
         from ...benchmarks.report import figure
+        from ..runs.summaries import areas
 
         rows = [
-            {"scorer": row.scorer} | {name: str(area) for name, area in _intervals(row)} for row in self.report.rows
+            {"scorer": row.scorer} | {name: str(interval) for name, interval in areas(row).items()}
+            for row in self.report.rows
         ]
         title = f"{self.report.suite}: accuracy in % with 95 % intervals, {self.report.cases} cases"
         return heading(title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
-
-
-def _intervals(row: "Row") -> "Iterator[tuple[str, Interval]]":
-    yield "overall", row.overall
-    yield from row.sections.items()
 
 
 def _areas(row: "Row") -> Iterator[dict[str, Any]]:
@@ -301,9 +299,5 @@ class StudyResult:
         return pd.concat(frames) if frames else pd.DataFrame()
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        from .display import file_image
-
         images = "".join(file_image(path) for path in sorted(self.path.glob("*.png")))
         return f"<pre>{escape(self.text)}</pre>{images}"
