@@ -183,8 +183,8 @@ def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | No
     ids = [entry.id for entry in entries]
     if chosen in ids or not ids:
         return chosen if ids else None
-    whole = list(islice((entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path)), index + 1))
-    return (whole or ids[:1])[-1]
+    readable = (entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path))
+    return ([*islice(readable, index + 1)] or ids[:1])[-1]
 
 
 def pick(site: Site, preferred: str | None, kind: str) -> str | None:

@@ -124,7 +124,7 @@ def views(folder: Path, cases: int) -> dict[str, Callable[[], Any]]:
         "smallest margin first": shown(wrong, "margin"),
         "page 5,000": shown(Filter(model), at=min(5_000, cases // SIZE - 1)),
         "another scorer": shown(Filter("runs/other", "right")),
-        "a baseline is right too": shown(Filter(model, "right", null_right=True)),
+        "a baseline is right too": shown(Filter(model, "right", baseline_right=True)),
         "length gap": shown(Filter(model, "wrong", gap=200.0)),
         "largest length gap first": shown(wrong, "gap"),
         "search": shown(Filter(model, search="shrdlu")),

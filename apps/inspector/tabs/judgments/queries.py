@@ -59,7 +59,7 @@ class Filter:
     search: str = ""
     gap: float | None = None
     """Characters by which the right answers are longer than the others, at least; below 0: shorter."""
-    null_right: bool = False
+    baseline_right: bool = False
     """Only cases that some baseline gets right too."""
     among: Sequence[str] | None = None
     """Only these cases."""
@@ -150,7 +150,7 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
         conditions.append("gap >= $gap" if filter.gap >= 0 else "gap <= $gap")
     if filter.length is not None:
         conditions.append(f"place IN ({tables.within_length()})")
-    if filter.null_right:
+    if filter.baseline_right:
         conditions.append(f"place IN (SELECT place FROM {tables.beaten()})")
     if filter.among is not None:
         conditions.append('place IN (SELECT place FROM cases WHERE list_contains($among::VARCHAR[], "case"))')

@@ -91,7 +91,7 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
     return [
         scores_html(report, run),
         guides_html(read_guides(folder)),
-        safe_markdown(read_text(folder), read_figures(folder).found),
+        safe_markdown(read_text(folder), read_figures(folder).addresses),
         *_of_scorer(site, run, scorer or report.rows[0].scorer),
     ]
 

@@ -24,7 +24,7 @@ IMAGE = re.compile(r"!\[([^\]\n]*)\]\(([^()\s]*)\)")
 class Figures(NamedTuple):
     """PNG files by name as `data:` addresses, and a sentence for each that is left out."""
 
-    found: Mapping[str, str]
+    addresses: Mapping[str, str]
     left_out: tuple[str, ...]
 
 
@@ -112,7 +112,7 @@ def _image(name: str, address: str) -> str:
 def figures_html(text: str, figures: Figures) -> str:
     """The figures that the text does not show, and what is left out."""
     mentioned = {match[2] for match in IMAGE.finditer(text)}
-    images = "".join(_figure(*figure) for figure in figures.found.items() if figure[0] not in mentioned)
+    images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
     notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)
     style = "<style>.rl figure {margin: 16px 0} .rl figure img {max-width: 100%; background: white}</style>"
     return f'{STYLE}{style}<div class="rl">{images}{notes}</div>' if images or notes else ""

@@ -38,4 +38,4 @@ def _present(site: Site, id: str | None) -> Values:
         raise nothing_yet(site, STUDY)
     folder = site.root.find(id, STUDY)
     text, figures = read_text(folder), read_figures(folder)
-    return [safe_markdown(text, figures.found), figures_html(text, figures)]
+    return [safe_markdown(text, figures.addresses), figures_html(text, figures)]

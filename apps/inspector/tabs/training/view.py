@@ -41,7 +41,7 @@ class TrainingComponents(NamedTuple):
     panels: tuple[gr.Plot, ...]
     over_kl: gr.Plot
     column: gr.Dropdown
-    own: gr.Plot
+    figure: gr.Plot
     teller: gr.Dropdown
     learner: tuple[gr.Plot, ...]
     status: gr.HTML
@@ -50,7 +50,7 @@ class TrainingComponents(NamedTuple):
     @property
     def outputs(self) -> Values:
         """In the order in which `_refresh` fills them."""
-        first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.own]
+        first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.figure]
         return [*first, self.teller, *self.learner, self.status, self.timer]
 
 
@@ -104,7 +104,7 @@ def _components() -> TrainingComponents:
             over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
         with gr.Column(min_width=300):
             column = filled_list("Another metric", elem_id="any-column")
-            own_figure = gr.Plot(show_label=False, visible=False, elem_id="own")
+            figure = gr.Plot(show_label=False, visible=False, elem_id="own")
     teller = filled_list("Metrics logged by a reward", visible=False)
     learner = tuple(_plots([f"telling-{index}" for index in range(TELLER_FIGURES)]))
     status_html = gr.HTML(elem_id="told", apply_default_css=False)
@@ -114,7 +114,7 @@ def _components() -> TrainingComponents:
         panels,
         over_kl,
         column,
-        own_figure,
+        figure,
         teller,
         learner,
         status_html,

@@ -155,7 +155,7 @@ def test_what_eval_writes_can_be_opened(tmp_path):
         (Filter(MODEL, "wrong", gap=-0.5), "a2 a7"),
         (Filter(MODEL, length=(3, 3)), "a1 a2 a5 a7"),
         (Filter(MODEL, "wrong", length=(15, 20)), "a1"),
-        (Filter(MODEL, null_right=True), "a1 a2 a3 a4 a5 a6 a7"),
+        (Filter(MODEL, baseline_right=True), "a1 a2 a3 a4 a5 a6 a7"),
         (Filter(MODEL, among=["a7", "a2", "a9"]), "a2 a7"),
         (Filter(MODEL, "right", among=["a7", "a2"]), ""),
         (Filter(MODEL, among=[]), ""),
@@ -224,7 +224,7 @@ def test_only_cases_that_some_null_gets_right_too(tmp_path):
     for row, margin in zip(rows[7:], [1.0, -1.0, 0.0, None, 2.0, -3.0, -1.0], strict=True):
         row["margin"] = margin
     pq.write_table(pa.Table.from_pylist(rows), folder / "scores.parquet")
-    assert names(open_run(folder), Filter(MODEL, null_right=True)) == ["a1", "a5"]
+    assert names(open_run(folder), Filter(MODEL, baseline_right=True)) == ["a1", "a5"]
 
 
 @pytest.mark.parametrize("order", ["items", "margin", "worst", "gap"])

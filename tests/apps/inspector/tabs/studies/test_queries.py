@@ -26,7 +26,7 @@ def test_the_committed_studies_are_found_and_can_be_read():
     assert {entry.kind for entry in root.entries()} == {STUDY} and not any(entry.growing for entry in root.entries())
     folder = root.find("overoptimisation", STUDY)
     figures = read_figures(folder)
-    assert {"good.png", "weak.png"} <= figures.found.keys() and figures.left_out == ()
+    assert {"good.png", "weak.png"} <= figures.addresses.keys() and figures.left_out == ()
     assert read_text(folder).startswith("# ")
 
 
@@ -35,7 +35,7 @@ def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
         (tmp_path / name).write_bytes(PNG)
     (tmp_path / "report.md").write_text("# Study\n\n![all of it](a.png)\n")
     text, figures = read_text(tmp_path), read_figures(tmp_path)
-    assert f"![all of it]({ADDRESS})" in safe_markdown(text, figures.found)
+    assert f"![all of it]({ADDRESS})" in safe_markdown(text, figures.addresses)
     html = figures_html(text, figures)
     assert html.count("<img") == 1 and "b&lt;i&gt;.png</figcaption>" in html and "<i>" not in html
 
@@ -90,7 +90,7 @@ def test_large_figures_links_and_other_files_are_left_out(tmp_path, monkeypatch)
     (tmp_path / "text.png").write_text("secret")
     os.symlink(tmp_path / "a.png", tmp_path / "link.png")
     figures = read_figures(tmp_path)
-    assert [*figures.found] == ["a.png"]
+    assert [*figures.addresses] == ["a.png"]
     assert [note.split(" ")[0] for note in figures.left_out] == ["large.png", "text.png"]
     assert "text.png is no PNG file" in figures_html("", figures)
 
@@ -99,9 +99,9 @@ def test_figures_together_are_bounded(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.png").write_bytes(PNG)
     monkeypatch.setattr(studies, "LARGEST_TOTAL", 2 * len(PNG))
-    assert [*read_figures(tmp_path).found] == ["a.png", "b.png"]
+    assert [*read_figures(tmp_path).addresses] == ["a.png", "b.png"]
     monkeypatch.setattr(studies, "MOST_FIGURES", 1)
-    assert [*read_figures(tmp_path).found] == ["a.png"]
+    assert [*read_figures(tmp_path).addresses] == ["a.png"]
 
 
 def test_a_report_is_bounded_and_one_that_is_missing_is_told(tmp_path, monkeypatch):
