@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from .request_queue import Batch, Line
+from .request_queue import Batch, RequestQueue
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ITEMS = tuple(2.0**power for power in range(11))
@@ -26,10 +26,10 @@ class Metrics:
         self.waiting = Gauge("queue_tokens", "Tokens that wait.", **here)
         Gauge("scoring_contract", "The contract that is served.", ["hash"], **here).labels(contract).set(1)
 
-    def watch(self, line: Line) -> None:
+    def watch(self, queue: RequestQueue) -> None:
         """Register gauges that read the queue at every scrape."""
-        self.depth.set_function(lambda: line.depth)
-        self.waiting.set_function(lambda: line.tokens)
+        self.depth.set_function(lambda: queue.depth)
+        self.waiting.set_function(lambda: queue.tokens)
 
     def batch(self, batch: Batch) -> None:
         """Record a scored batch."""

@@ -14,7 +14,7 @@ from ..runs.run_folder import log
 from .access import refusal_reason
 from .metrics import Metrics
 from .refusals import Refused
-from .request_queue import Line
+from .request_queue import RequestQueue
 
 HEADER = "x-scoring-contract"
 OPEN = ("/health",)
@@ -36,12 +36,12 @@ class AccessMiddleware:
         config: ServeConfig,
         contract: str,
         routes: Collection[str],
-        line: Line,
+        queue: RequestQueue,
         metrics: Metrics,
         hosts: Collection[str] | None,
     ):
         self.app, self.config, self.contract, self.routes = app, config, contract, routes
-        self.line, self.metrics, self.hosts = line, metrics, hosts
+        self.queue, self.metrics, self.hosts = queue, metrics, hosts
         self.held = 0
         self.active = 0
         """Number of requests in progress."""
@@ -65,7 +65,7 @@ class AccessMiddleware:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers[HEADER] = self.contract
-                if self.line.draining:
+                if self.queue.draining:
                     headers["connection"] = "close"
             await send(message)
 
@@ -90,8 +90,8 @@ class AccessMiddleware:
             self._check_token(headers)
         if scope["method"] != "POST":
             return await self.app(scope, receive, send)
-        if self.line.draining:
-            raise Refused(503, "this server is stopping", retry_after=self.line.wait_seconds() + 1)
+        if self.queue.draining:
+            raise Refused(503, "this server is stopping", retry_after=self.queue.wait_seconds() + 1)
         reserved = self._reserved(headers)
         try:
             await self.app(scope, _again(await self._arrived(receive), receive), send)
@@ -113,7 +113,7 @@ class AccessMiddleware:
             raise Refused(413, f"a request may have {limit} bytes, got {size}; send several", limit=limit)
         size = min(size, limit)
         if self.held + size > HELD * limit:
-            raise Refused(429, "too many large requests wait", retry_after=self.line.wait_seconds())
+            raise Refused(429, "too many large requests wait", retry_after=self.queue.wait_seconds())
         self.held += size
         return size
 

@@ -44,13 +44,13 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Handle a signal to stop."""
-        self.force_exit = self.site.line.draining
+        self.force_exit = self.site.queue.draining
         self.until = time.monotonic() + (0 if self.force_exit else self.site.config.drain)
-        self.site.line.draining = True
+        self.site.queue.draining = True
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; called ten times per second."""
-        if self.site.line.draining and (not self.site.access.active or time.monotonic() > self.until):
+        if self.site.queue.draining and (not self.site.access.active or time.monotonic() > self.until):
             self.site.close()
             self.should_exit = True
         return await super().on_tick(counter)

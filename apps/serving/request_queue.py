@@ -63,7 +63,7 @@ class Job:
             pass  # the request gave up, or has failed already
 
 
-class Line:
+class RequestQueue:
     """Requests enter from any thread, while fewer than `limit` tokens wait; one thread scores.
 
     A request's own size does not count, else large ones would find no room beside small ones; so at most `limit` and
@@ -73,7 +73,7 @@ class Line:
     def __init__(
         self, model: RewardModel, *, batch_tokens: int, limit: int, on_batch: Callable[[Batch], Any] = lambda _: None
     ):
-        self.model, self.batch_tokens, self.limit, self.told = model, batch_tokens, limit, on_batch
+        self.model, self.batch_tokens, self.limit, self.on_batch = model, batch_tokens, limit, on_batch
         self.draining = False
         self._waiting: list[Waiting] = []
         self._changed = threading.Condition()
@@ -154,7 +154,7 @@ class Line:
         with self._changed:
             speed = tokens / max(seconds, 1e-6)
             self._speed = speed if self._speed is None else NEWEST * speed + (1 - NEWEST) * self._speed
-        self.told(Batch(len(batch), tokens, seconds))
+        self.on_batch(Batch(len(batch), tokens, seconds))
         for scored_item, outcome in zip(batch, results, strict=True):
             scored_item.job.settle(scored_item.index, outcome)
 

@@ -24,7 +24,7 @@ from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
-from .request_queue import Line
+from .request_queue import RequestQueue
 from .requests import Item, Reader
 from .single_reward import check_objective, one_number
 
@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 
 
 class Site:
-    """One reward model behind HTTP: `access` is the ASGI application, `line` scores."""
+    """One reward model behind HTTP: `access` is the ASGI application, `queue` scores."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.config, self.scoring = config, model.contract
@@ -48,10 +48,10 @@ class Site:
         self.objectives = model.contract.objectives
         check_objective(config.objective, self.objectives)
         self.metrics = Metrics(self.contract)
-        self.line = Line(
+        self.queue = RequestQueue(
             model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, on_batch=self.metrics.batch
         )
-        self.metrics.watch(self.line)
+        self.metrics.watch(self.queue)
         self.reader = Reader(model, config)
         self._reading = ThreadPoolExecutor(1, "reading")
         app = FastAPI(title="rewardlab", docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -72,17 +72,17 @@ class Site:
             config=config,
             contract=self.contract,
             routes=paths,
-            line=self.line,
+            queue=self.queue,
             metrics=self.metrics,
             hosts=hosts,
         )
 
     def close(self) -> None:
         """Stop both threads; requests that still wait get an error."""
-        self.line.close()
+        self.queue.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
 
-    # ---- a request's way ----
+    # ---- requests ----
 
     def _post(
         self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[Scored], dict]
@@ -102,7 +102,7 @@ class Site:
         )
 
     async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> Scored:
-        """Read in one thread, scored in another; who leaves or has waited too long takes his items out of the line."""
+        """Read a request in one thread, score it in another; a client that leaves or waits too long frees its items."""
         body = await request.body()
 
         def understood() -> tuple[BaseModel, list[Item]]:
@@ -116,7 +116,7 @@ class Site:
             async with asyncio.timeout(self.config.timeout):
                 loop = asyncio.get_running_loop()
                 asked, items = await loop.run_in_executor(self._reading, understood)
-                entered = self.line.enter(items)
+                entered = self.queue.enter(items)
                 waiting = asyncio.wrap_future(entered)
                 await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
@@ -126,7 +126,7 @@ class Site:
             raise Refused(
                 504,
                 f"not scored within {self.config.timeout:g} s, and taken out of the queue",
-                retry_after=self.line.wait_seconds(),
+                retry_after=self.queue.wait_seconds(),
             ) from None
         finally:
             gone.cancel()
@@ -213,7 +213,7 @@ class Site:
         """Ready or draining, the contract, and what one request may hold."""
         limits = {name: getattr(self.config, name) for name in ("request_items", "request_tokens", "body_bytes")}
         facts = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
-        draining = self.line.draining
+        draining = self.queue.draining
         return JSONResponse({"status": "draining" if draining else "ready"} | facts, 503 if draining else 200)
 
     async def docs(self) -> Response:

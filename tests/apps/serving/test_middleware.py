@@ -247,9 +247,9 @@ def test_who_waits_too_long_has_left_the_queue_before_he_is_told(gated):
         request = Request({"type": "http", "method": "POST", "headers": []}, arriving.get)
         with pytest.raises(Refused, match="not scored within 0.2 s"):
             await site._scored(request, ScoreRequest, site.reader.score)
-        return [one.job.future.cancelled() for one in site.line._waiting]
+        return [one.job.future.cancelled() for one in site.queue._waiting]
 
-    site.line.enter([Item(EXAMPLES[0], 1)])
+    site.queue.enter([Item(EXAMPLES[0], 1)])
     assert gated.busy.wait(PATIENCE) and asyncio.run(asked()) == [True]
     site.close()
 

@@ -1,11 +1,11 @@
-"""The line: bounded, in batches of like length, and left by those who gave up."""
+"""The queue: bounded, in batches of like length, and left by those who gave up."""
 
 import threading
 
 import numpy as np
 import pytest
 from rewardlab.apps.serving.refusals import Refused
-from rewardlab.apps.serving.request_queue import Line, alike, outcomes
+from rewardlab.apps.serving.request_queue import RequestQueue, alike, outcomes
 from rewardlab.apps.serving.requests import Item
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Example, user_turn
@@ -19,16 +19,16 @@ def item(answer: str, cost: int = 10) -> Item:
 
 
 @pytest.fixture
-def line(gated):
-    line = Line(gated, batch_tokens=40, limit=100)
-    yield line
+def queue(gated):
+    queue = RequestQueue(gated, batch_tokens=40, limit=100)
+    yield queue
     gated.gate.set()
-    line.close()
+    queue.close()
 
 
-def occupied(line, gated) -> None:
+def occupied(queue, gated) -> None:
     """The scoring thread has one item in hand."""
-    line.enter([item("first")])
+    queue.enter([item("first")])
     assert gated.busy.wait(PATIENCE)
 
 
@@ -50,10 +50,10 @@ def test_no_item_waits_for_ever():
     assert 0 in alike(lengths, 20), "the first is in the next batch, whatever else waits"
 
 
-def test_what_waits_is_scored_together(line, gated):
-    occupied(line, gated)
-    futures = [line.enter([item("a"), item("bb")]), line.enter([item("ccc"), item("dddd"), item("eeeee")])]
-    assert line.depth == 5 and line.tokens == 50
+def test_what_waits_is_scored_together(queue, gated):
+    occupied(queue, gated)
+    futures = [queue.enter([item("a"), item("bb")]), queue.enter([item("ccc"), item("dddd"), item("eeeee")])]
+    assert queue.depth == 5 and queue.tokens == 50
     gated.gate.set()
     assert [future.result(PATIENCE)[:, 0].tolist() for future in futures] == [[1, 2], [3, 4, 5]]
     assert gated.batches == [["first"], ["a", "bb", "ccc", "dddd"], ["eeeee"]], "40 tokens are four items of ten"
@@ -62,52 +62,52 @@ def test_what_waits_is_scored_together(line, gated):
 # ---- who is turned away ----
 
 
-def test_a_full_line_says_when_to_come_again(line, gated):
-    occupied(line, gated)
-    line.enter([item("a", 60)])
-    line.enter([item("large", 90)])
+def test_a_full_line_says_when_to_come_again(queue, gated):
+    occupied(queue, gated)
+    queue.enter([item("a", 60)])
+    queue.enter([item("large", 90)])
     with pytest.raises(Refused) as refused:
-        line.enter([item("small", 1)])
+        queue.enter([item("small", 1)])
     assert refused.value.status == 429 and refused.value.retry_after == 1.0, "nothing is measured yet"
-    line._speed = 50.0
+    queue._speed = 50.0
     with pytest.raises(Refused, match="150 tokens wait already") as refused:
-        line.enter([item("small", 1)])
+        queue.enter([item("small", 1)])
     assert refused.value.retry_after == pytest.approx(150 / 50), "150 tokens wait at 50 tokens a second"
 
 
-def test_the_speed_is_measured(line, gated):
+def test_the_speed_is_measured(queue, gated):
     gated.gate.set()
-    line.enter([item("a", 30)]).result(PATIENCE)
-    assert line._speed > 30, "30 tokens took less than a second"
-    assert line.wait_seconds() == 0.0
+    queue.enter([item("a", 30)]).result(PATIENCE)
+    assert queue._speed > 30, "30 tokens took less than a second"
+    assert queue.wait_seconds() == 0.0
 
 
-def test_those_who_gave_up_leave_room_and_are_not_scored(line, gated):
-    occupied(line, gated)
-    gone = line.enter([item("gone", 100)])
+def test_those_who_gave_up_leave_room_and_are_not_scored(queue, gated):
+    occupied(queue, gated)
+    gone = queue.enter([item("gone", 100)])
     gone.cancel()
-    kept = line.enter([item("kept", 100)])
+    kept = queue.enter([item("kept", 100)])
     gated.gate.set()
     assert kept.result(PATIENCE).tolist() == [[4.0]]
     assert [one for batch in gated.batches for one in batch] == ["first", "kept"]
 
 
-def test_a_closed_line_answers_who_still_waits(line, gated):
-    occupied(line, gated)
-    waiting = line.enter([item("a")])
-    line.close()
+def test_a_closed_line_answers_who_still_waits(queue, gated):
+    occupied(queue, gated)
+    waiting = queue.enter([item("a")])
+    queue.close()
     with pytest.raises(Refused, match="stopping"):
         waiting.result(PATIENCE)
     with pytest.raises(Refused, match="stopping"):
-        line.enter([item("b")])
+        queue.enter([item("b")])
 
 
 # ---- what fails ----
 
 
-def test_a_bad_item_takes_no_other_along(line, gated):
+def test_a_bad_item_takes_no_other_along(queue, gated):
     gated.gate.set()
-    good, bad = line.enter([item("fine"), item("as well")]), line.enter([item("ba\nd")])
+    good, bad = queue.enter([item("fine"), item("as well")]), queue.enter([item("ba\nd")])
     assert good.result(PATIENCE)[:, 0].tolist() == [4.0, 7.0]
     with pytest.raises(Refused) as refused:
         bad.result(PATIENCE)
@@ -133,12 +133,12 @@ def test_conversations_and_token_ids_of_one_batch_keep_their_places(model):
     assert np.stack(outcomes(model, mixed)) == pytest.approx(model.rate(EXAMPLES[:4]), abs=1e-6)
 
 
-def test_many_threads_may_enter(line, gated):
+def test_many_threads_may_enter(queue, gated):
     gated.gate.set()
     found = []
 
     def ask(number: int) -> None:
-        found.append(line.enter([item("x" * number, 2)]).result(PATIENCE)[0, 0] == number)
+        found.append(queue.enter([item("x" * number, 2)]).result(PATIENCE)[0, 0] == number)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 31)]
     for thread in threads:

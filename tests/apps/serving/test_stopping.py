@@ -47,7 +47,7 @@ def test_what_is_queued_is_answered_and_nothing_new_is_taken(server, gated, http
         first = pool.submit(asked, url, "first")
         assert gated.busy.wait(PATIENCE)
         second = pool.submit(asked, url, "second")
-        while not running.site.line.depth:
+        while not running.site.queue.depth:
             time.sleep(0.01)
         running.handle_exit(signal.SIGTERM, None)
         late, health = asked(url, "late"), http.get(f"{url}/health")
@@ -69,7 +69,7 @@ def test_it_does_not_wait_for_ever(server, gated):
         pool.submit(asked, url, "never answered")
         assert gated.busy.wait(PATIENCE)
         waiting = pool.submit(asked, url, "waits")
-        while not running.site.line.depth:
+        while not running.site.queue.depth:
             time.sleep(0.01)
         started = time.monotonic()
         running.handle_exit(signal.SIGTERM, None)
