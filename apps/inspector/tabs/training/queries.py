@@ -240,18 +240,18 @@ def columns(steps: Steps) -> list[str]:
     return sorted({name for row in steps for name in row} - {"step"})
 
 
-# ---- rewards that learn, or ask ----
+# ---- metrics logged by rewards ----
 
 
-def tellers(steps: Steps, sources: Sources) -> dict[str, list[str]]:
-    """Reward source -> the columns that it writes of itself, such as `r2m/omega`."""
+def reward_columns(steps: Steps, sources: Sources) -> dict[str, list[str]]:
+    """Reward source -> the columns that it logs, such as `r2m/omega`."""
     all_columns = columns(steps)
     names = (*sources.trained, *sources.watched)
     columns_by_source = {name: [column for column in all_columns if column.startswith(f"{name}/")] for name in names}
-    return {name: its for name, its in columns_by_source.items() if its}
+    return {name: logged for name, logged in columns_by_source.items() if logged}
 
 
-def teller_panels(name: str, steps: Steps) -> dict[str, Panel]:
+def reward_panels(name: str, steps: Steps) -> dict[str, Panel]:
     """Of R2M its versions, ω, and how often its pairs agree with labels from outside; of a judge requests and cost."""
     all_panels = {
         "versions": Panel("Versions", "updates so far", _lines_of(name, head_version="head", policy_version="policy")),
@@ -268,9 +268,9 @@ def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
     return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
 
 
-def teller_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
-    """The first and the last value of every column that a reward writes of itself."""
-    rows = "".join(_told_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in columns_)
+def reward_metrics_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
+    """The first and the last value of every column that a reward logs."""
+    rows = "".join(_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in columns_)
     return (
         f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>'
         + with_csv(
@@ -280,7 +280,7 @@ def teller_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
     )
 
 
-def _told_html(name: str, values: Sequence[float]) -> str:
+def _metric_html(name: str, values: Sequence[float]) -> str:
     ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
     return f'<tr><th scope="row">{shown(name)}</th>{ends}<td>{len(values):,}</td></tr>'
 

@@ -1,4 +1,4 @@
-"""A policy's training: figures over its steps, rewards that learn or ask, and below them the answers of a step."""
+"""A policy's training: figures over its steps, metrics of its rewards, and below them the answers of a step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from .rollouts import steps_of
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
 OTHERS = ("reward_std", "watch/repetition", "loss")
 """Metrics of which one is shown until the reader chooses another."""
-TELLER_FIGURES = 3  # figures of a reward that learns or asks
+REWARD_FIGURES = 3  # figures of a reward that logs metrics
 SECONDS = 5.0
 Values = list[Any]
 
@@ -42,8 +42,8 @@ class TrainingComponents(NamedTuple):
     over_kl: gr.Plot
     column: gr.Dropdown
     figure: gr.Plot
-    teller: gr.Dropdown
-    learner: tuple[gr.Plot, ...]
+    reward: gr.Dropdown
+    reward_figures: tuple[gr.Plot, ...]
     status: gr.HTML
     timer: gr.Timer
 
@@ -51,7 +51,7 @@ class TrainingComponents(NamedTuple):
     def outputs(self) -> Values:
         """In the order in which `_refresh` fills them."""
         first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.figure]
-        return [*first, self.teller, *self.learner, self.status, self.timer]
+        return [*first, self.reward, *self.reward_figures, self.status, self.timer]
 
 
 def tab(site: Site) -> None:
@@ -61,12 +61,12 @@ def tab(site: Site) -> None:
         window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
     overview, seen = _components(), gr.State()
     below = rollouts.section(site, run)
-    asked = [run, window, overview.column, overview.teller]
+    asked = [run, window, overview.column, overview.reward]
     outputs = [seen, *overview.outputs, *below.outputs]
 
-    def show(run: str | None, window: float, column: str | None, teller: str | None, step: float, index: int) -> Values:
+    def show(run: str | None, window: float, column: str | None, reward: str | None, step: float, index: int) -> Values:
         answers = rollouts.present(site, run, step, index, None)
-        return [_log_of(site, run), *_refresh(site, run, int(window), column, teller), *answers]
+        return [_log_of(site, run), *_refresh(site, run, int(window), column, reward), *answers]
 
     def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
         run = pick(site, query.get("run") or run, TRAINED)
@@ -85,7 +85,7 @@ def tab(site: Site) -> None:
 
     opened = opening(site, "training", arrive, asked, [run, *outputs])
     changed = run.input(chosen, asked, outputs, **DIMMED)
-    for event in (window.input, overview.column.input, overview.teller.input):
+    for event in (window.input, overview.column.input, overview.reward.input):
         options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
         event(lambda *values: _refresh(site, *values), asked, overview.outputs, **options)
     overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
@@ -105,9 +105,9 @@ def _components() -> TrainingComponents:
         with gr.Column(min_width=300):
             column = filled_list("Another metric", elem_id="any-column")
             figure = gr.Plot(show_label=False, visible=False, elem_id="own")
-    teller = filled_list("Metrics logged by a reward", visible=False)
-    learner = tuple(_plots([f"telling-{index}" for index in range(TELLER_FIGURES)]))
-    status_html = gr.HTML(elem_id="told", apply_default_css=False)
+    reward = filled_list("Metrics logged by a reward", visible=False)
+    reward_figures = tuple(_plots([f"reward-{index}" for index in range(REWARD_FIGURES)]))
+    status_html = gr.HTML(elem_id="reward-metrics", apply_default_css=False)
     return TrainingComponents(
         note,
         progress,
@@ -115,8 +115,8 @@ def _components() -> TrainingComponents:
         over_kl,
         column,
         figure,
-        teller,
-        learner,
+        reward,
+        reward_figures,
         status_html,
         gr.Timer(SECONDS, active=False),
     )
@@ -153,19 +153,22 @@ def _stored_steps(site: Site, run: str | None) -> list[int]:
         return []
 
 
-def _refresh(site: Site, run: str | None, window: float | None, column: str | None, teller: str | None) -> Values:
+def _refresh(site: Site, run: str | None, window: float | None, column: str | None, reward: str | None) -> Values:
     """Everything that the log fills."""
-    return noted(_teller_outputs, _nothing)(site, run, int(window or 1), column, teller)
+    return noted(_present, _nothing)(site, run, int(window or 1), column, reward)
 
 
 def _nothing() -> Values:
     """In place of everything behind the note."""
-    hidden = [gr.Plot(visible=False) for _ in range(len(PANELS) + 1)]
-    learner = [gr.Plot(visible=False) for _ in range(TELLER_FIGURES)]
-    return ["", *hidden, gr.Dropdown([]), gr.Plot(visible=False), gr.Dropdown(visible=False), *learner, "", gr.skip()]
+    hidden = [_plot(None) for _ in range(len(PANELS) + 1)]
+    return ["", *hidden, gr.Dropdown([]), _plot(None), *_no_reward_metrics(), gr.skip()]
 
 
-def _teller_outputs(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
+def _no_reward_metrics() -> Values:
+    return [gr.Dropdown(visible=False), *(_plot(None) for _ in range(REWARD_FIGURES)), ""]
+
+
+def _present(site: Site, run: str | None, window: int, column: str | None, reward: str | None) -> Values:
     if not run:
         raise nothing_yet(site, TRAINED)
     entry = site.root.entry(run, TRAINED)
@@ -178,8 +181,8 @@ def _teller_outputs(site: Site, run: str | None, window: int, column: str | None
         views.progress_html(steps, sources, entry.growing, views.damaged_lines(entry.path)),
         *figures,
         against,
-        *_reward_plot(steps, column, window),
-        *_teller(steps, sources, teller, window),
+        *_metric_plot(steps, column, window),
+        *_reward_metrics(steps, sources, reward, window),
         gr.Timer(active=entry.growing),
     ]
 
@@ -188,7 +191,7 @@ def _plot(figure: Any) -> Any:
     return gr.Plot(visible=False) if figure is None else gr.Plot(figure, visible=True)
 
 
-def _reward_plot(steps: views.Steps, column: str | None, window: int) -> Values:
+def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
     """The list of all columns, and the figure of the chosen one, or of the first of `OTHERS`."""
     names = views.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), None)
@@ -196,18 +199,17 @@ def _reward_plot(steps: views.Steps, column: str | None, window: int) -> Values:
     return [gr.Dropdown(names, value=column), _plot(views.over_steps(steps, panel, window) if column else None)]
 
 
-def _teller(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
-    """The list of rewards that write of themselves, what the chosen one learnt, and its columns."""
-    columns_ = views.tellers(steps, sources)
+def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
+    """The list of rewards that log metrics, the figures of the chosen one, and its columns."""
+    columns_ = views.reward_columns(steps, sources)
     if not columns_:
-        learner = [gr.Plot(visible=False) for _ in range(TELLER_FIGURES)]
-        return [gr.Dropdown(visible=False), *learner, ""]
+        return _no_reward_metrics()
     name = name if name in columns_ else next(iter(columns_))
-    panels = [*views.teller_panels(name, steps).values()]
-    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLER_FIGURES]]
-    figures += [_plot(None)] * (TELLER_FIGURES - len(figures))
+    panels = [*views.reward_panels(name, steps).values()]
+    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:REWARD_FIGURES]]
+    figures += [_plot(None)] * (REWARD_FIGURES - len(figures))
     return [
         gr.Dropdown([*columns_], value=name, visible=True),
         *figures,
-        views.teller_html(name, columns_[name], steps),
+        views.reward_metrics_html(name, columns_[name], steps),
     ]

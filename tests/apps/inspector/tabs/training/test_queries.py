@@ -21,11 +21,11 @@ from rewardlab.apps.inspector.tabs.training.queries import (
     progress_html,
     read_sources,
     read_steps,
+    reward_columns,
+    reward_metrics_html,
+    reward_panels,
     series,
     smoothed,
-    teller_html,
-    teller_panels,
-    tellers,
 )
 from rewardlab.apps.inspector.tabs.training.rollouts import (
     advantage,
@@ -198,19 +198,21 @@ def test_progress_tells_the_last_step_and_the_weights():
 
 def test_what_a_reward_says_of_itself_is_found_by_its_name():
     log = [row | {"rm/omega": 1.0 - row["step"] / 10, "rm/head_version": row["step"], "rmx/calls": 9.0} for row in LOG]
-    assert tellers(log, SOURCES) == {"rm": ["rm/head_version", "rm/omega"]}
-    assert [*teller_panels("rm", log)] == ["versions", "omega"]
-    (versions,) = over_steps(log, teller_panels("rm", log)["versions"]).data[:1]
+    assert reward_columns(log, SOURCES) == {"rm": ["rm/head_version", "rm/omega"]}
+    assert [*reward_panels("rm", log)] == ["versions", "omega"]
+    (versions,) = over_steps(log, reward_panels("rm", log)["versions"]).data[:1]
     assert [*versions.y] == [1, 2, 3, 4]
-    html = teller_html("rm", ["rm/omega"], log)
+    html = reward_metrics_html("rm", ["rm/omega"], log)
     assert "omega</th><td>0.9</td><td>0.6</td><td>4</td>" in html
-    assert tellers(LOG, SOURCES) == {} and "rmx/calls" in columns(log)
+    assert reward_columns(LOG, SOURCES) == {} and "rmx/calls" in columns(log)
 
 
 def test_a_judge_tells_its_requests_and_what_they_cost():
     log = [row | {"rm/calls": 8.0, "rm/cost": 0.25, "rm/prompt_tokens": 900.0} for row in LOG]
-    assert [*teller_panels("rm", log)] == ["requests", "cost"]
-    assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in teller_html("rm", tellers(log, SOURCES)["rm"], log)
+    assert [*reward_panels("rm", log)] == ["requests", "cost"]
+    assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in reward_metrics_html(
+        "rm", reward_columns(log, SOURCES)["rm"], log
+    )
 
 
 # ---- answers ----
@@ -334,7 +336,7 @@ def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     steps, sources = read_steps(folder), read_sources(folder)
     assert sources == Sources(("r2m",), ("gold",), {"r2m": 2.0})
     assert [*panels(steps, sources)] == ["reward", "components", "proxy and gold", "KL", "length", "entropy"]
-    assert [*teller_panels("r2m", steps)][:3] == ["versions", "omega", "accuracy"]
+    assert [*reward_panels("r2m", steps)][:3] == ["versions", "omega", "accuracy"]
     assert steps_of(folder) == [0, 1]
     answers = read_answers(folder, 0, 0, 100)
     unfinished = next(one for one in answers if not one.finished)

@@ -65,7 +65,7 @@ def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
     page = visit(address, "?tab=training&run=all", width=390, ready="#laststep")
     for figure in ("rl-reward", "rl-components", "rl-proxy-and-gold", "rl-kl", "rl-length", "rl-entropy", "over-kl"):
         page.locator(f"#{figure} .scatterlayer .trace").first.wait_for()
-    assert page.locator("#rl-telling-0 .trace").count() == 0
+    assert page.locator("#rl-reward-0 .trace").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -88,7 +88,7 @@ def test_a_growing_run_is_followed_until_it_is_finished(tmp_path, served, visit)
     growing = write_training(tmp_path / "rl.partial", [brief(1), brief(2)], kept=(0, 2), finished=False)
     page = visit(served(tmp_path), "?tab=training&run=rl.partial&step=2&answer=1", ready="#rollout .text")
     page.locator("#laststep", has_text="step 2").wait_for()
-    page.locator("#rl-telling-0 .scatterlayer .trace").wait_for()
+    page.locator("#rl-reward-0 .scatterlayer .trace").wait_for()
     keep_answers(growing, 4)
     with (growing / "steps.jsonl").open("a") as lines:
         lines.write(json.dumps(brief(3)) + "\n")
