@@ -1,4 +1,4 @@
-"""What two agents' answers and rewrites are worth, of a talk between the policy and its partner."""
+"""Rewards of the completions and rewrites of two agents: the policy and its partner."""
 
 from collections.abc import Sequence
 
@@ -14,36 +14,36 @@ from ._partner import Rate, open_rate
 from ._run import RunFacts
 
 
-def dacr(*, run: RunFacts, reward: str) -> "OfTalks":
+def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":
     """R_answer and R_rewrite of the policy and of its partner, as four components       DACR 2026, arXiv:2603.21574
 
     For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source that --reward takes; it is
     shown the prompt as it is and each of the four texts alone.
     """
-    return OfTalks(open_rate(reward, run))
+    return ExchangeRewards(open_rate(reward, run))
 
 
-class OfTalks:
-    """A reward of what was said in the talks that it heard last."""
+class ExchangeRewards:
+    """Rewards of the exchanges that `listen` got last."""
 
     contract = ScoringContract(kind="dacr", objectives=COMPONENTS, dtype="float64")
 
     def __init__(self, rating: Rate):
         self.rating = rating
-        self.talk: Exchange | None = None
+        self.exchange: Exchange | None = None
 
-    def listen(self, conversation: Exchange) -> None:
-        """Set the dialogues to be rated next."""
-        self.talk = conversation
+    def listen(self, exchange: Exchange) -> None:
+        """Set the exchanges to be rated next."""
+        self.exchange = exchange
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
-        """The four rewards of every talk; other answers than the talks' are a `DataError`."""
-        conversation = self.talk
-        if conversation is None or conversation.prompts != tuple(example.prompt for example in examples):
-            raise DataError("dacr heard no talk about these prompts; give --rollouts 'dacr(partner=PATH)'")
-        own_rewrites, partner = zip(conversation.completions, conversation.rewrites, strict=True)
-        texts = [*own_rewrites, *partner]
+        """Return the four rewards of every exchange; raise a `DataError` for other prompts."""
+        exchange = self.exchange
+        if exchange is None or exchange.prompts != tuple(example.prompt for example in examples):
+            raise DataError("dacr has no exchange about these prompts; give --rollouts 'dacr(partner=PATH)'")
+        policy, partner = zip(exchange.completions, exchange.rewrites, strict=True)
+        texts = [*policy, *partner]
         asked = [
-            Example(prompt, text) for column in texts for prompt, text in zip(conversation.prompts, column, strict=True)
+            Example(prompt, text) for column in texts for prompt, text in zip(exchange.prompts, column, strict=True)
         ]
         return self.rating(asked).reshape(len(texts), len(examples)).T

@@ -9,7 +9,7 @@ import torch
 from rewardlab.apps.rewards import ccpo as thinkers_reward
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
-from rewardlab.apps.rewards.dacr import OfTalks, dacr
+from rewardlab.apps.rewards.dacr import ExchangeRewards, dacr
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
@@ -164,8 +164,8 @@ def logprobs(policy, before, tokens) -> list[float]:
 
 
 def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, policy, monkeypatch):
-    heard, listen = [], OfTalks.listen
-    monkeypatch.setattr(OfTalks, "listen", lambda self, talk: (heard.append(talk), listen(self, talk))[1])
+    heard, listen = [], ExchangeRewards.listen
+    monkeypatch.setattr(ExchangeRewards, "listen", lambda self, talk: (heard.append(talk), listen(self, talk))[1])
     flags = ["--rollouts", f"dacr(partner={rl_world / 'start'}, longest=10)", "--reward", f"dacr(reward={GOLD})"]
     flags += ["--advantage", "dacr(gamma=0.5)", "--max_steps", 2, "--max_completion_length", 10, *EVERY]
     code, _, err, folder = rl(*flags)
@@ -255,7 +255,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
         (["--reward", f"gold={GOLD}", "--advantage", "ccpo"], "rewards are two, joint and solo, got 1"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
-        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr heard no talk about"),
+        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr has no exchange about"),
         (
             ["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY],
             "give it --weight ccpo.solo=0",
@@ -277,7 +277,7 @@ def test_a_talk_about_other_prompts_is_refused(policy):
     source = dacr(run=run_of(policy), reward=GOLD)
     none = ([], [])
     source.listen(Exchange((user_turn("describe bees"),), none, none, none))
-    with pytest.raises(DataError, match="heard no talk about these prompts"):
+    with pytest.raises(DataError, match="has no exchange about these prompts"):
         source.rate([Example(user_turn("describe ponds"), "frogs")])
     assert json.dumps(source.contract.objectives) == '["answer", "rewrite", "partner_answer", "partner_rewrite"]'
 
