@@ -115,16 +115,16 @@ def nothing_yet(site: Site, kind: str) -> UsageError:
 
 
 def number(value: float | None, name: str) -> float:
-    """What is in a field; one that was emptied is reported."""
+    """Return the number in a field; an empty field is a `UsageError`."""
     if value is None:
         raise UsageError(f"{name} is empty; fill in a number")
     return value
 
 
 def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
-    """An event's function with one more output before its own: a sentence where there is nothing to show.
+    """Wrap an event's function with one more output before its own: a note in place of an error.
 
-    `empty` gives the other outputs then.
+    `empty` returns the other outputs then.
     """
 
     @functools.wraps(function)
@@ -138,14 +138,14 @@ def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> C
 
 
 def asked_tab(query: Mapping[str, str]) -> str | None:
-    """The tab that an address names, as `?tab=compare`; a run or an item alone is looked for in judgments."""
+    """Return the tab that an address names, as `?tab=compare`; a run or an item alone opens the judgments."""
     return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
 
 
 def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
-    """The event at which the tab `name` first comes into sight: a tab that is not visible computes nothing.
+    """Return the event at which the tab `name` is first shown: a hidden tab computes nothing.
 
-    `function` gets what the address asks of this tab, and the inputs.
+    `function` gets the query of the address if it names this tab, and the inputs.
     """
     assert site.tab is not None
     seen = gr.State(False)
@@ -160,9 +160,9 @@ def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: l
 
 
 def chooser(site: Site, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
-    """A list of the runs of a kind, which grows as runs are written.
+    """Return a list of the runs of a kind, which is updated as runs are written.
 
-    Until one is chosen it is the one at `index` of those that can be read, or the last.
+    Its initial value is the run at `index` of those that can be read, or the last.
     """
     entries = site.root.entries(kind)
     value = _known(None, entries, index)
@@ -179,7 +179,7 @@ def chooser(site: Site, kind: str, *, label: str = "Run", index: int = 0, **opti
 
 
 def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
-    """A run that is damaged or not finished is chosen only where there is no other."""
+    """Return the chosen run, else the one at `index`; damaged or unfinished runs only if there is no other."""
     ids = [entry.id for entry in entries]
     if chosen in ids or not ids:
         return chosen if ids else None
@@ -193,7 +193,7 @@ def pick(site: Site, preferred: str | None, kind: str) -> str | None:
 
 
 def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
-    """A list of a run's scorers with their roles, and the one that is wanted, or the first model.
+    """Return a run's scorers with their roles, and the preferred one, or the first model.
 
     Both are empty for a run that cannot be read: the view reports why.
     """
@@ -211,16 +211,15 @@ def run_list(site: Site, run: str | None, kind: str) -> gr.Dropdown:
 
 
 def filled_list(label: str, **options: Any) -> gr.Dropdown:
-    """An empty list that another choice fills.
+    """Return an empty list that another choice fills.
 
-    Any value is taken from it: while it is filled anew an event may still bring the old one, which its reader
-    replaces.
+    It accepts any value: while it is updated an event may still bring the old one, which its function replaces.
     """
     return gr.Dropdown([], label=label, allow_custom_value=True, num_choices_shown=ALL, **options)
 
 
 def address(tab: str, *names: str) -> str:
-    """JavaScript of an event that writes the tab and its inputs, by these names, into the address bar."""
+    """Return JavaScript of an event that writes the tab and its inputs, by these names, into the address bar."""
     return (
         f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("
         "(name, place) => {if (values[place] != null && String(values[place]) !== '') "

@@ -20,12 +20,12 @@ WAY_OUT = "run `rewardlab eval` again with --overwrite"
 
 
 def table(name: str) -> str:
-    """A Parquet file in a query, with its row numbers; a folder called key=value adds no column of that name."""
+    """Return SQL for a Parquet file with its row numbers; a folder called key=value adds no column."""
     return f"read_parquet(${name}, file_row_number = true, hive_partitioning = false)"
 
 
 def outcome(margin: str) -> str:
-    """What a margin says of a judgment."""
+    """Return SQL for the outcome of a judgment by its margin."""
     return (
         f"CASE WHEN {margin} IS NULL THEN 'abstained' WHEN {margin} > 0 THEN 'right' WHEN {margin} < 0 THEN 'wrong' "
         "ELSE 'tie' END"
@@ -33,7 +33,7 @@ def outcome(margin: str) -> str:
 
 
 def lengths(ask: Callable[[str], list[tuple]]) -> str:
-    """Characters of a case's answers; runs of older versions do not store them. `ask` queries the table of items."""
+    """Return SQL for the lengths of a case's responses, which older runs do not store; `ask` queries the items."""
     stored = ask("SELECT name FROM parquet_schema($items) WHERE name = 'lengths'")
     return "lengths::BIGINT[]" if stored else "[len(answer) for answer in answers]"
 
@@ -41,7 +41,7 @@ def lengths(ask: Callable[[str], list[tuple]]) -> str:
 def query(
     text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None, *, way_out: str = WAY_OUT
 ) -> list[tuple]:
-    """Rows of a query in which `$name` stands for the path of a file or for a value.
+    """Return the rows of a query in which `$name` is the path of a file or a value.
 
     Its own database in memory, because several threads ask for pages. `DataError` names the files that cannot be read.
     """
@@ -50,14 +50,14 @@ def query(
 
 
 def bound(text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The parameters that a text asks for; a file's name is no pattern."""
+    """Return the parameters of a query; a file's name is escaped, so that it is no pattern."""
     paths = {name: glob.escape(str(path)) for name, path in files.items()}
     return {name: value for name, value in {**paths, **(values or {})}.items() if f"${name}" in text}
 
 
 @contextmanager
 def reading(text: str, files: Mapping[str, Path], way_out: str = WAY_OUT) -> Iterator[None]:
-    """What goes wrong with a query inside is a `DataError` that names the files it reads."""
+    """Raise a `DataError` that names the files if a query within the block fails."""
     read = [path for name, path in files.items() if f"${name}" in text] or list(files.values())
     try:
         yield

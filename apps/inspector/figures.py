@@ -62,7 +62,7 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
-    """With a title of its own, for figures that are next to each other, and what is drawn as its tooltip."""
+    """Return the figure with a title, whose tooltip is the definition."""
     legend = len(figure.data) > 1
     figure.add_annotation(
         text=f"<b>{plain(title)}</b>",
@@ -76,7 +76,7 @@ def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
 
 
 def plain(text: str, longest: int = 60) -> str:
-    """An untrusted name for Plotly, which reads some HTML in its texts: escaped, on one line, cut where it is long.
+    """Return an untrusted name for Plotly, which reads some HTML: escaped, on one line, cut if it is long.
 
     >>> plain("<b>rm</b>\\n"), plain("abcdef", 4)
     ('&lt;b&gt;rm&lt;/b&gt;', 'abc…')

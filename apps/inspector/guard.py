@@ -45,7 +45,7 @@ class Guard:
         self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Process one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (sentence := refusal(scope["path"], Headers(scope=scope), self.hosts)):
@@ -67,7 +67,7 @@ def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -
 
 
 def _is_cached(path: str) -> bool:
-    """Whether it lies among the files that were written to be fetched; Gradio then looks whether it wrote this one."""
+    """Return whether a path is in Gradio's cache; Gradio then checks that it wrote the file."""
     folder = os.environ.get(CACHE)
     if not folder or "\0" in path:
         return False
@@ -86,7 +86,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def private_cache() -> None:
-    """Gradio's files go to a folder that only this user reads and that ends with this process."""
+    """Have Gradio write its files to a private folder, which is removed when this process ends."""
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="rewardlab-inspect-")
         atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)

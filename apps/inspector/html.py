@@ -75,7 +75,7 @@ CSV = '<button type="button" class="csv">Copy as CSV</button>'
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
-    """An untrusted text as HTML: escaped, with control and direction marks made visible, and cut where it is endless.
+    """Return an untrusted text as HTML: escaped, with visible control characters, and cut at `longest`.
 
     >>> shown("<b>\\x1b[31m\\u202etxt"), shown("abcdef", 4)
     ('&lt;b&gt;␛[31m<span class="mark">U+202E</span>txt', 'abcd<span class="mark">… 2 more characters</span>')
@@ -97,7 +97,7 @@ def pill(outcome: str) -> str:
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
-    """Four significant digits, without an exponent where a reader expects none; or a number of decimals.
+    """Format a number with four significant digits, or with the given number of decimals.
 
     >>> number(0.123456), number(-12345.678), number(1892.0), number(None), number(1.0, 2)
     ('0.1235', '-12,345.7', '1,892', '', '1.00')
@@ -110,7 +110,7 @@ def number(value: float | None, decimals: int | None = None) -> str:
 
 
 def decimals_of(values: Iterable[float | None]) -> int:
-    """Return the decimals of numbers that stand below or beside each other: the largest has four digits.
+    """Return the decimals for numbers of one column or row: the largest gets four digits.
 
     >>> decimals_of([34.0, 126.0]), decimals_of([1.3, -0.0002]), decimals_of([0.02]), decimals_of([5123.4])
     (0, 3, 4, 0)

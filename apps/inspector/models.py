@@ -46,7 +46,7 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """Of the reward models."""
+        """Names of the reward models."""
         return [*self._sources]
 
     @property
@@ -77,7 +77,7 @@ class Models:
             yield self._decoder
 
     def tokenizer(self) -> Any:
-        """The base's, to read what it decoded before; None where no base is known."""
+        """Return the tokenizer of the base model, for decoded files; None if no base model is known."""
         source = base_of(self._config.base, [folder for _, folder in arms(self._config.arm)])
         if source is None or self._tokenizer is not None:
             return self._tokenizer
@@ -88,7 +88,7 @@ class Models:
 
 
 def _open(source: str, config: InspectConfig) -> RewardModel:
-    """A folder, a Hub id, or a kind with its arguments, such as implicit(source=runs/dpo, reference=runs/sft)."""
+    """Open a folder, a Hub id, or a kind with arguments, such as implicit(source=runs/dpo, reference=runs/sft)."""
     from ...benchmarks.scorers import open_scorer
 
     try:
@@ -108,7 +108,7 @@ def _open_decoder(config: InspectConfig) -> Decoder:
 
 
 def _objectives(config: InspectConfig) -> tuple[str, ...]:
-    """The names of guides by objective, or what a single guide's adapter follows."""
+    """Return the objectives of several guides, or those that a single guide's adapter follows."""
     guides = arms(config.arm)
     if guides and all(name for name, _ in guides):
         return tuple(name for name, _ in guides)

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """For a list."""
+        """Text in a list of runs."""
         return f"{self.id} (running or cut off)" if self.growing else self.id
 
 
@@ -48,7 +48,7 @@ class Root:
         return [entry for entry in listed if not kinds or entry.kind in kinds]
 
     def entry(self, id: str | None, *kinds: str) -> Entry:
-        """A run that `entries` lists; anything else is refused."""
+        """Return a run that `entries` lists; raise a `UsageError` for any other."""
         for entry in self.entries(*kinds):
             if entry.id == id:
                 _refuse_links(entry.path)
@@ -56,7 +56,7 @@ class Root:
         raise UsageError(f"there is no run '{id}' here; choose one of the list, which is read anew as runs are written")
 
     def find(self, id: str | None, *kinds: str) -> Path:
-        """The folder (of answers: the file) of an `entry`."""
+        """Return the folder of an `entry`, or the file of decoded completions."""
         return self.entry(id, *kinds).path
 
     def growing(self, id: str | None) -> bool:
@@ -64,13 +64,13 @@ class Root:
         return any(entry.growing for entry in self.entries() if entry.id == id)
 
     def followed(self, id: str | None, kind: str) -> str | None:
-        """The run, or where it stands now that it is finished."""
+        """Return the id of a run, or its new id if it was finished meanwhile."""
         ids, finished = [entry.id for entry in self.entries(kind)], finished_name(id or "")
         return finished if id not in ids and finished in ids else id
 
 
 def open_root(folder: str | Path) -> Root:
-    """The folder of one run, or of many."""
+    """Open the folder of a run, or of many runs."""
     path = Path(folder)
     if not path.is_dir():
         raise UsageError(
@@ -80,7 +80,7 @@ def open_root(folder: str | Path) -> Root:
 
 
 def finished_name(id: str) -> str:
-    """What a run, or one inside it, is called once it is finished.
+    """Return the id of a run, or of one inside it, after it is finished.
 
     >>> finished_name("all/study.partial/one")
     'all/study/one'
@@ -89,7 +89,7 @@ def finished_name(id: str) -> str:
 
 
 def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:
-    """This folder if it is a run, else the runs in it; a study may hold evaluations, which are finished when it is."""
+    """Yield the folder if it is a run, and the runs in it; the evaluations of a study are finished when it is."""
     try:
         inside = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
@@ -156,7 +156,7 @@ def _holds_answers(path: Path) -> bool:
 
 
 def _refuse_links(path: Path) -> None:
-    """A link in a run could show any file of this machine."""
+    """Raise a `UsageError` for a link in a run, which could show any file of this machine."""
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):
             if os.path.islink(os.path.join(folder, name)):
@@ -166,7 +166,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def stamp(folder: Path, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """What changes when one of a run's files does: the time of its last change, and its size; 0 for none."""
+    """Return time of change and size of a run's files, to notice changes; 0 for a missing file."""
     return tuple(_stamp(folder / name) for name in names)
 
 

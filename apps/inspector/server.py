@@ -60,6 +60,6 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
 
 
 def _reach_directly(*hosts: str) -> None:
-    """Gradio waits for its own server to answer, and would ask a proxy that the environment names."""
+    """Exclude hosts from a proxy of the environment, because Gradio sends a request to its own server."""
     known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     os.environ["no_proxy"] = ",".join([*([known] if known else []), *hosts])

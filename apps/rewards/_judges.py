@@ -39,9 +39,9 @@ class OpenJudge(NamedTuple):
 
 
 def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
-    """A judge that asks a single model; `settings` are those of `ChatConfig`, the others arguments of the kind.
+    """Open a judge with a single model; `settings` are those of `ChatConfig` or arguments of the kind.
 
-    With a folder `replies` they are kept there, and not asked again by a run that takes the same folder.
+    With a folder `replies`, replies are stored there and not requested again.
     """
     known = {setting.name for setting in fields(ChatConfig)}
     config = ChatConfig(**{name: value for name, value in settings.items() if name in known})
@@ -72,7 +72,7 @@ _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 
 def _store(folder: Path) -> Store:
-    """One for each folder in this process, shared by all judges that keep their replies there."""
+    """Return the store of a folder, which all judges of this process share."""
     path = folder.resolve()
     opened = _OPEN.get(path)
     if opened is None or opened.closed:
@@ -81,7 +81,7 @@ def _store(folder: Path) -> Store:
 
 
 class Once:
-    """A chat that is asked each request of a call once, however often it stands there."""
+    """A chat that sends repeated requests of a call once."""
 
     def __init__(self, chat: Asked):
         self.chat, self.name, self.prices = chat, chat.name, chat.prices
@@ -101,7 +101,7 @@ class Once:
 
 
 class JudgeReward:
-    """A reward function: what a judge makes of every answer, None where it abstains.
+    """Reward function by a judge: one score per completion, None for an abstention.
 
     A judge that shows answers alone gives its score of each. One that compares plays a tournament within the answers to
     one prompt: s_i = mean over the others j of i's share of the comparison with j, 1/2 where both texts are the same;
@@ -130,7 +130,7 @@ class JudgeReward:
         return judgments
 
     def facts(self) -> dict[str, float]:
-        """Requests, those without a reply, tokens and cost; judgments and how many of them are abstentions."""
+        """Return the numbers of requests, failed requests, tokens, cost, judgments and abstentions."""
         return {name: value - self._before[name] for name, value in self._so_far().items()}
 
     def _so_far(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class JudgeReward:
 
 
 def win_share(shares: Sequence[float | None]) -> float | None:
-    """Mean of an answer's shares of its comparisons; None where one is missing, or there is none.
+    """Return the mean of a completion's shares of its comparisons; None if one is missing or there is none.
 
     >>> win_share([1.0, 0.5]), win_share([1.0, None]), win_share([])
     (0.75, None, None)

@@ -19,9 +19,9 @@ NAME = "rating"
 
 
 def open_rate(source: str, run: RunFacts) -> Rate:
-    """Any source that --reward takes, of one component; what goes wrong in it is a `DataError`.
+    """Open a source of --reward that has one component; its failures are `DataError`s.
 
-    One that learns, or reads the policy's states, knows the policy's own answers only: a `UsageError`.
+    Raise a `UsageError` for one that learns or reads the policy's states, which only the policy's completions have.
     """
     sources = open_rewards(RlConfig(reward=[f"{NAME}={source}"]), run, Path(os.devnull)).sources
     if len(sources.names) != 1:

@@ -45,7 +45,7 @@ class RunFacts(NamedTuple):
     """Rows of the training prompts, then of the evaluation prompts."""
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
-        """What `parse` makes of every row, by the prompt's text; a row that it refuses would never have a reward."""
+        """Parse every row, by the prompt's text; raise a `DataError` for a row that `parse` refuses."""
         values_by_prompt: dict[str, list[T]] = {}
         for text, rows in self.rows.items():
             try:
@@ -55,7 +55,7 @@ class RunFacts(NamedTuple):
         return values_by_prompt
 
     def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
-        """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""
+        """Parse the rows of every prompt, which must agree, because rewards identify a row by its prompt's text."""
         parsed_values = self.by_prompt(parse)
         for text, values in parsed_values.items():
             if other := [value for value in values if value != values[0]]:

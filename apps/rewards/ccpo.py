@@ -50,7 +50,7 @@ class WithAndWithout:
     contract: ScoringContract = ScoringContract(kind="ccpo", objectives=("joint", "solo"), dtype="float64")
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
-        """R_joint and R_solo of every thought [N, 2]."""
+        """Return R_joint and R_solo of every thought [N, 2]."""
         asked = [in_role(example.prompt, self.role) for example in examples]
         shown = [
             with_thought(prompt, example.completion) for prompt, example in zip(asked, examples, strict=True)

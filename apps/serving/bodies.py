@@ -53,12 +53,12 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
 
 
 def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
-    """Whether each conversation was truncated."""
+    """Return whether each conversation was truncated."""
     return [bool(result.get("truncated")) for result in answer["results"]]
 
 
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:
-    """[N, K] in float64; NaN where the model has no finite score."""
+    """Return rewards [N, K] in float64; NaN where the model has no finite score."""
     scores = [result["scores"] for result in answer["results"]]
     values = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
     return np.array(values, float).reshape(len(scores), len(objectives))

@@ -9,7 +9,7 @@ from ..settings.specs import build
 
 
 def is_served(source: str) -> bool:
-    """Whether it is written `served(urls=...)`.
+    """Return whether the source is written `served(urls=...)`.
 
     >>> is_served("served(urls=http://127.0.0.1:8000)"), is_served("runs/served")
     (True, False)
@@ -18,10 +18,10 @@ def is_served(source: str) -> bool:
 
 
 def open_served(source: str) -> Any:
-    """The model behind `served(urls=...)`."""
+    """Open the model behind `served(urls=...)`."""
     return build("apps.rewards", source, run=None)
 
 
 def open_model(source: str, *, check: bool = True, **loading: Any) -> Any:
-    """Any of them; servers have proved their golden scores themselves."""
+    """Open a folder, a Hub id or servers; `check` does not apply to servers, which check their golden scores."""
     return open_served(source) if is_served(source) else load_reward_model(source, check=check, **loading)

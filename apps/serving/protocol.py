@@ -107,7 +107,7 @@ class RewardRequest(BaseModel):
 
 
 def parsed(kind: type[Asked], body: bytes) -> Asked:
-    """The request in a body: 400 for what is not JSON, 422 for other fields or types than `kind` has."""
+    """Parse the request in a body; raise `Refused` 400 if it is not JSON, 422 for other fields or types."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

@@ -30,7 +30,7 @@ class Item(NamedTuple):
 
 
 def encoders_of(model: Any) -> list[Encoder]:
-    """What a model reads with: one encoder, one for each member of an ensemble, or none."""
+    """Return the encoder of a model, those of all members of an ensemble, or none."""
     if isinstance(encoder := getattr(model, "encoder", None), Encoder):
         return [encoder]
     return [encoder for member in getattr(model, "members", ()) for encoder in encoders_of(member)]
@@ -125,7 +125,7 @@ class Reader:
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
-        """Whole ids that are cut where the contract says."""
+        """Return items of token ids, truncated as the contract specifies."""
         lengths = [len(ids) for ids in rows]
         truncated = [self.encoders[0].truncated(ids) for ids in rows]
         cut = [len(ids) < length for ids, length in zip(truncated, lengths, strict=True)]
@@ -169,7 +169,7 @@ def _characters(example: Example) -> int:
 
 
 def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
-    """A conversation as prompt and answer, with the tools that it does not declare itself."""
+    """Split a conversation into prompt and completion; tools are added if it declares none."""
     if not turns or turns[-1].role != "assistant":
         raise Refused(422, f"conversation {index} does not end with the assistant's answer")
     start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
@@ -184,7 +184,7 @@ def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
 
 
 def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:
-    """Token ids of conversations; a template may refuse one."""
+    """Encode conversations; one that the template refuses is a `Refused`."""
     try:
         return encoder.encode_all(examples)
     except DataError as error:

@@ -236,6 +236,6 @@ def _finite(value: float) -> float | None:
 
 
 def _all_finite(rewards: np.ndarray) -> None:
-    """These protocols have no word for a missing number."""
+    """Raise a refusal for scores that are not finite, which these protocols cannot express."""
     if wrong := [index for index, is_finite in enumerate(np.isfinite(rewards).all(1)) if not is_finite]:
         raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")

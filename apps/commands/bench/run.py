@@ -14,7 +14,7 @@ FOLDER = "benchmarks.speed"
 
 
 def overview() -> str:
-    """A line for each script; none of them is run, for some need what a machine may lack."""
+    """Return a line for each script; none is imported, because some need absent packages."""
     return "\n".join(f"  {name:<16}{_about(name).partition(chr(10))[0]}" for name in names(FOLDER))
 
 
@@ -26,7 +26,7 @@ def _about(name: str) -> str:
 
 
 def run_bench(words: Sequence[str]) -> dict[str, Any]:
-    """Run a script with its own words; one that finds its figures wrong fails the check."""
+    """Run a script with its own arguments; one whose figures are out of bounds fails the check."""
     name = words[0] if words else ""
     name = RENAMED[FOLDER].get(name, name)
     if name not in (choices := names(FOLDER)):

@@ -21,7 +21,7 @@ Judged = tuple[str, list[Judgment]]
 
 
 def run_board(config: BoardConfig) -> dict[str, Any]:
-    """A leaderboard of every finished run under a folder: one table per suite and set of cases."""
+    """Write a leaderboard of every finished run under a folder: one table per suite and set of cases."""
     runs, unfinished = _find_runs(Path(config.runs))
     if unfinished:
         log(f"left out, because unfinished: {', '.join(unfinished)}")

@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) -> str:
-    """YAML header and text."""
+    """Return the YAML header and the text of a model card."""
     manifest, recipe = _json(folder / MANIFEST), _yaml(folder / CONFIG)
     parts = [
         f"# {text(folder.resolve().name)}",
@@ -52,7 +52,7 @@ def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) 
 
 
 def text(value: object) -> str:
-    """A text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
+    """Return a text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
     flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
     return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
 
@@ -83,7 +83,7 @@ def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], mea
 
 
 def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
-    """The base model, where its name means something elsewhere."""
+    """Return the Hub id of the base model; None for a local path."""
     name = _json(folder / ADAPTER).get("base_model_name_or_path") or recipe.get("model")
     known = isinstance(name, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
     return name if known else None
@@ -138,7 +138,7 @@ def _figures(measured: Sequence[Measured]) -> str:
 
 
 def _run(measurement: Measured) -> str:
-    """One suite: the model and the baselines beside it, then what its scores go with."""
+    """Render the results of one run: the model beside the baselines, calibration and length."""
     summary, row = measurement.run.summary, measurement.row
     rows = [row, *(other for other in summary["rows"] if other["role"] == "baseline")]
     areas = [OVERALL, *row["sections"]]
@@ -243,7 +243,7 @@ def _code(value: object) -> str:
 
 
 def _parity(folder: Path, contract: ScoringContract) -> str:
-    """What `rewardlab parity --output FOLDER/parity.md` left there."""
+    """Render the results of `rewardlab parity --output FOLDER/parity.md`; empty if there are none."""
     if not (folder / PARITY).exists():
         return ""
     results = _json(folder / PARITY)
@@ -276,7 +276,7 @@ def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
 
 
 def _findings(measurement: Measured) -> list[str]:
-    """What the run says of this model."""
+    """Return the findings of the run that name this model."""
     name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
     return [finding for finding in measurement.run.summary["findings"] if name.search(finding)]
 

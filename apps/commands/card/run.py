@@ -40,7 +40,7 @@ def run_card(config: CardConfig) -> dict[str, Any]:
 
 
 def measured_of(config: CardConfig, name: str) -> Measured:
-    """A run with the line of this model in it, found by contract and by scoring a few of its cases again."""
+    """Return a run and the row of this model, found by its contract and by scoring a few cases again."""
     run = open_finished(name)
     scorer = open_scorer(config.model, **_reading(run), **trust(config))
     rows = [row for row in run.summary["rows"] if row["role"] == "model" and row["contract"] == scorer.contract]
@@ -59,7 +59,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
 
 
 def _reading(run: Finished) -> dict[str, Any]:
-    """How the run read its models."""
+    """Return the options with which the run opened its models."""
     try:
         asked = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
         preference = parse_preference(asked["preference"]) if asked.get("preference") else None

@@ -69,7 +69,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
 
 
 def read_gate(path: str) -> list[dict[str, Any]]:
-    """Rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
+    """Load rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
     try:
         rules = from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def _changes(comparison: Comparison) -> dict[str, Change]:
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """What a rule says against a comparison: no case to compare, or a significant drop beyond `max_drop`."""
+    """Return how a comparison breaks a rule: no case to compare, or a drop beyond `max_drop`; None if it holds."""
     change = _changes(comparison)[rule["area"]]
     drop = -change.difference.value
     if math.isnan(drop):

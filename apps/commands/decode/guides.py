@@ -17,6 +17,6 @@ def arms(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def base_of(base: str | None, folders: Sequence[str]) -> str | None:
-    """The one that was named, or the one that the first adapter names; None where there is neither."""
+    """Return the named base model, else that of the first adapter; None if there is neither."""
     adapted = next((Path(folder) for folder in folders if (Path(folder) / SETTINGS).exists()), None)
     return base or (load_settings(adapted).base if adapted else None)

@@ -34,7 +34,7 @@ UNNAMED = ("reward",)  # the objectives of a model that was trained for none by 
 
 
 class Asked(NamedTuple):
-    """One answer that is wanted: the prompt's id, the request, and what names both in a file that is continued."""
+    """A completion to decode: the prompt's id, the request, and a key of both for files that are resumed."""
 
     id: str
     request: Request
@@ -65,10 +65,10 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     waiting = [request for request in asked if request.key not in done]
     log(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
-    for key_, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
+    for request, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
         if unfinished:
-            _append(unfinished, key_, answer, engine.base.encoder.tokenizer)
+            _append(unfinished, request, answer, engine.base.encoder.tokenizer)
     if unfinished:
         _put_in_place(unfinished, Path(str(config.output)), asked)
     return {
@@ -85,7 +85,7 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
 
 
 def read_prompts(source: str) -> list[tuple[str, Messages]]:
-    """(id, prompt) of a file of rows with a `prompt`, of a text file or of stdin with one prompt a line."""
+    """Return (id, prompt) from rows with a `prompt`, or from a text file or stdin with one prompt per line."""
     if source != "-" and not source.endswith(".txt"):
         rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
         return [(str(index if name is None else name), prompt) for index, (name, prompt) in enumerate(rows)]
@@ -104,7 +104,7 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
 
 
 def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
-    """The engine that reads the fewest weights, and the objectives that a preference is over (none: empty)."""
+    """Return the engine that reads the fewest weights, and the objectives of a preference, if the guides follow one."""
     named = arms(config.arm)
     if len(named) > 1 and not all(name for name, _ in named):
         raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(config.arm)}")
@@ -185,7 +185,7 @@ def _check_room(prompts: Sequence[tuple[str, Messages]], engine: Engine) -> None
 def _asked(
     config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
 ) -> list[Asked]:
-    """Every prompt at every preference; the noise of an answer depends on the prompt's place, not on the preference."""
+    """Return a request for every prompt at every preference; its seed depends on the prompt's index alone."""
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
@@ -223,7 +223,7 @@ def _answers(
     with tqdm(total=len(asked), desc="decoding", disable=True if to_stdout and alone else None) as bar:
         for first in range(0, len(asked), config.batch_size):
             batch = asked[first : first + config.batch_size]
-            for piece in stream(engine, [request_.request for request_ in batch]):
+            for piece in stream(engine, [each.request for each in batch]):
                 if to_stdout:
                     _show(piece, batch[piece.row], out, alone)
                 if piece.completion is not None:
@@ -233,7 +233,7 @@ def _answers(
 
 
 def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
-    """A single answer as it is written; of several each in a line of JSON when it is finished."""
+    """Print a single completion piece by piece, or each of several as a line of JSON when it is finished."""
     if alone:
         text = terminal(piece.text) if out.isatty() else piece.text
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
@@ -258,7 +258,7 @@ def _row(asked: Asked, answer: DecodedCompletion) -> dict[str, Any]:
 
 
 def _tokens(answer: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
-    """What the inspector shows of each token: its text, and who wanted it how much, in nats."""
+    """Return the text of each token, and its log-probability under base, guides and mixture, in nats."""
     curves = {"base": answer.base, "mixed": answer.mixed, "kl": answer.kl, "entropy": answer.entropy}
     curves |= dict(answer.guides)
     return {"tokens": list(answer.tokens), "pieces": pieces(tokenizer, answer.tokens)} | {
@@ -306,7 +306,7 @@ def _done(path: Path) -> dict[str, str]:
 def _resumed(unfinished: Path, asked: Sequence[Asked]) -> dict[str, str]:
     """Drop an incomplete line of the file and return the others by key; raise `UsageError` if one is not asked for."""
     done = _done(unfinished)
-    if others := done.keys() - {request_.key for request_ in asked}:
+    if others := done.keys() - {each.key for each in asked}:
         raise UsageError(
             f"{unfinished}: {len(others)} of its {len(done)} completions come from other weights, prompts or settings; "
             "resume with the same ones, or leave --resume out and start over with --overwrite"
@@ -316,8 +316,8 @@ def _resumed(unfinished: Path, asked: Sequence[Asked]) -> dict[str, str]:
 
 
 def _put_in_place(unfinished: Path, output: Path, asked: Sequence[Asked]) -> None:
-    """The lines in the order of the prompts, without the key, under their own name in one step."""
+    """Write the lines to the output file in the order of the prompts, without their keys, in one step."""
     done = _done(unfinished)
-    rows = [json.loads(done[request_.key]) for request_ in asked]
+    rows = [json.loads(done[each.key]) for each in asked]
     write_rows(output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
     unfinished.unlink()

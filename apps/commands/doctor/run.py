@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
 
 def doctor(config: DoctorConfig) -> dict[str, Any]:
-    """Facts and checks; a table for people on stderr, unless `--json` says that a program reads."""
+    """Return facts and checks; they are also logged as a table, unless `--json` is given."""
     facts = {
         "versions": versions(),
         "python": platform.python_version(),
@@ -76,7 +76,7 @@ def devices() -> list[str]:
 
 
 def extras() -> dict[str, dict[str, Any]]:
-    """Every extra: whether it is complete, what is absent of it, and the line that installs it."""
+    """Return every extra: whether it is complete, its absent packages, and the command that installs it."""
     required: dict[str, list[str]] = defaultdict(list)
     for requirement in _requirements():
         for name in _extras_of(requirement):
@@ -92,7 +92,7 @@ def extras() -> dict[str, dict[str, Any]]:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that matter here and are set; of a secret only that it is."""
+    """Return the relevant environment variables that are set; of a secret only that it is set."""
     return {
         name: "(set, not shown)" if name.endswith(SECRETS) else redacted([variables[name]])[0]
         for name in VARIABLES
@@ -101,7 +101,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where what is fetched from the Hub is kept."""
+    """Return the cache folder of the Hub."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -113,7 +113,7 @@ def folders() -> dict[str, Path]:
 
 
 def free_gigabytes(path: Path) -> float:
-    """Gigabytes that are free where a folder is, or would be."""
+    """Return the free gigabytes of the disk of a folder, which need not exist yet."""
     existing = next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
     return shutil.disk_usage(existing).free / GIGABYTE
 
@@ -133,7 +133,7 @@ def _requirements() -> Iterator[Requirement]:
 
 
 def _extras_of(requirement: Requirement) -> list[str]:
-    """The extras that it belongs to on this platform."""
+    """Return the extras that a requirement belongs to on this platform."""
     marker = requirement.marker
     known = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []
     if marker is None or marker.evaluate({"extra": ""}):
@@ -152,7 +152,7 @@ def _version(name: str) -> str | None:
 
 
 def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Everything that has to hold for the verbs to work, and what only slows them or leaves one out."""
+    """Yield the checks: a failure stops the verbs, a warning slows them or disables one."""
     yield _python(sys.version_info[:2])
     yield from _packages()
     yield _kernels(facts["kernels"])
@@ -175,7 +175,7 @@ def _python(version: tuple[int, ...]) -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    """Every package that is needed, in a version that was tried."""
+    """Check that every required package is installed in a supported version."""
     needed = [requirement for requirement in _requirements() if not _extras_of(requirement)]
     if not needed:
         yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
@@ -205,7 +205,7 @@ def _device(names: list[str], variables: Mapping[str, str]) -> Check:
 
 
 def disk(name: str, free: float) -> Check:
-    """Room for checkpoints and models, in gigabytes."""
+    """Check the free gigabytes for checkpoints and models."""
     status = "fail" if free < NONE else "warn" if free < LITTLE else "ok"
     return Check(
         f"disk {name}", status, f"{free:.1f} GB free", "free some, or name another folder with --output or HF_HOME"
@@ -219,7 +219,7 @@ def _writable(folder: Path) -> Check:
 
 
 def _safetensors() -> Check:
-    """Weights are read and written as safetensors, and so only."""
+    """Check that safetensors, the only format of weights, reads what it writes."""
     from safetensors.torch import load, save
 
     values = torch.arange(3.0)
@@ -228,7 +228,7 @@ def _safetensors() -> Check:
 
 
 def templates() -> Check:
-    """Chat templates run in a sandbox that refuses what reaches out of it."""
+    """Check that the sandbox of chat templates refuses access to Python objects."""
     refused = "__class__" in fault_of(ESCAPE)
     version = _version("jinja2") or "none"
     return Check(
@@ -240,7 +240,7 @@ def templates() -> Check:
 
 
 def table(facts: Mapping[str, Any], results: list[Check]) -> str:
-    """Facts, then a line for each check; the way out stands behind what is not right."""
+    """Render facts and checks as text; a check that is not ok states its remedy."""
     lines = [f"{name:>16}  {_flat(value)}" for name, value in facts.items() if name != "extras"]
     lines += ["", *(_line(check) for check in results)]
     count = sum(check.status == "fail" for check in results)

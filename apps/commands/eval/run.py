@@ -140,7 +140,7 @@ def _resumable(models: list[RewardScorer], work: Path, here: Process) -> list[Re
 
 
 def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:
-    """A process that does not lead makes its share of the models' judgments and is done."""
+    """Compute the share of judgments of a process that is not rank 0."""
     work = partial_folder(Path(config.output).absolute())
     join(work, here)
     cases, _ = suite.cases(sources)

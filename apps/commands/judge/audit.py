@@ -23,7 +23,7 @@ from .settings import JudgeConfig
 def names_of(
     judges: Sequence[BatchJudge], cases: Sequence[Case], config: JudgeConfig, shorts: Mapping[str, str]
 ) -> dict[str, Names]:
-    """Judge -> the author that its model is, and another one; `shorts` are the models' names that begin a judge's."""
+    """Return judge -> its model's name as an author, and another author; `shorts` are the short names of the models."""
     wrote = Counter(author for case in cases for author in case.authors)
     names_by_judge: dict[str, Names] = {}
     for text in config.names:
@@ -75,7 +75,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
 
 
 def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:
-    """All that an audit shows a judge."""
+    """Return all sets of cases that an audit shows a judge."""
     return [*plan(cases, ATTACKS, names, seed).shown.values()]
 
 
@@ -88,7 +88,7 @@ def left_out(cases: Sequence[Case]) -> list[str]:
 def audit_judges(
     judges: Sequence[BatchJudge], cases: Sequence[Case], names: Mapping[str, Names], folder: Path, config: JudgeConfig
 ) -> dict[str, dict[str, str]]:
-    """Every judge's figures to `audit.json` and its sentences to `audit.md`; for which uses it may be trusted."""
+    """Audit every judge, write `audit.json` and `audit.md`, and return for which uses each may be trusted."""
     how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": log}
     if config.chance:
         how["chance"] = _claimed(config.chance)

@@ -24,16 +24,16 @@ SHOWN = 160  # characters of an error in a message
 
 
 def open_chats(config: ChatConfig, others: Sequence[str] = ()) -> dict[str, Chat]:
-    """Every model of the settings, and `others`, under its short name; local ones are loaded here.
+    """Open every model of the settings, and `others`, by its short name; local ones are loaded.
 
-    All that stand behind the endpoint share the limit of cost. The settings were checked before (`validate`).
+    All models at the endpoint share the limit of cost. The settings were checked before (`validate`).
     """
     bills: list[Bill] = []
     return {short: _open(name, config, bills) for short, name in short_names([*config.names, *others]).items()}
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """By the last part of a path, or the whole where that is another's too.
+    """Return short name -> name: the last part of a path, or the whole path if that is not unique.
 
     >>> short_names(["qwen", "runs/judge/", "runs/a/rm", "runs/b/rm"])
     {'qwen': 'qwen', 'judge': 'runs/judge/', 'runs/a/rm': 'runs/a/rm', 'runs/b/rm': 'runs/b/rm'}
@@ -51,7 +51,7 @@ def is_local(name: str, config: ChatConfig) -> bool:
 
 
 def prices_of(name: str, config: ChatConfig) -> Prices:
-    """Of one model; a local one is free."""
+    """Return the prices of a model; a local one is free."""
     if is_local(name, config):
         return FREE
     if config.prices:
@@ -93,7 +93,7 @@ class SharedBill(Bill):
 
 
 def count_kept(chats: Iterable[Chat], store: Store) -> None:
-    """What the replies in a folder have cost counts towards the chats' limit: it was spent before the run went on."""
+    """Count the cost of the replies in a folder towards the chats' limit when a run is resumed."""
     for chat in chats:
         if isinstance(bill := getattr(chat, "bill", None), SharedBill):
             bill.before = store.spent
@@ -126,7 +126,7 @@ class Asked:
         return replies
 
     def account(self) -> dict[str, Any]:
-        """What was asked and what it cost, also where replies were kept from before."""
+        """Return the number of requests, tokens and cost; stored replies count as if they were requested now."""
         return {
             "calls": self.calls,
             "without_reply": self.faults.total(),
@@ -140,9 +140,9 @@ class Asked:
 def with_stored_replies(
     chats: Mapping[str, Chat], folder: Path, config: ChatConfig, names: Mapping[str, str], on_fault: str
 ) -> Iterator[dict[str, Asked]]:
-    """The chats by their short `names`, with replies kept in a folder while the block lasts.
+    """Yield the chats by their short `names`; within the block replies are stored in a folder.
 
-    Nothing is left there if no reply arrived and nothing was paid.
+    The folder is removed if no reply arrived and nothing was paid.
     """
     store = Store(folder / REPLIES)
     count_kept(chats.values(), store)
@@ -164,7 +164,7 @@ def with_stored_replies(
 
 
 def dry_run_chats(names: Mapping[str, str]) -> dict[str, Scripted]:
-    """Chats without a model, under the short names of models."""
+    """Return chats without a model by the short names of models."""
     return {short: dry_run_chat(name) for short, name in names.items()}
 
 
@@ -175,8 +175,9 @@ def tell_estimate(
     tokenizer: str = "",
     total: str = MOST,
 ) -> dict[str, Any]:
-    """What the dry run would have cost, by model, and of all under the name `total`: at most, where every later
-    question was asked as well.
+    """Log and return the estimated cost of each model, and of all under the name `total`.
+
+    The total is an upper bound, as if every later question were asked.
     """
     estimates = {}
     for short, chat in chats.items():

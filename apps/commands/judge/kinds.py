@@ -45,7 +45,7 @@ class Materials(NamedTuple):
 
 
 def materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig | None = None) -> Materials:
-    """Files read and checked."""
+    """Read and check the files of the settings."""
     return Materials(
         rubric=_rubric(config, retrieval) if config.rubric else None,
         examples=open_examples(retrieval, config) if retrieval else None,
@@ -66,7 +66,7 @@ def _rubric(config: JudgeConfig, retrieval: RetrievalConfig | None) -> Rubric | 
 def open_judges(
     kinds: Sequence[str], together: str | None, chats: Mapping[str, Chat], given: Materials
 ) -> list[BatchJudge]:
-    """Every kind with every chat, by their names; or all of these as one judge."""
+    """Open a judge of every kind with every chat, or one judge that combines them."""
     judges: list[BatchJudge] = []
     if given.examples is not None and not any("examples" in _parameters(named(text)[1]) for text in kinds):
         raise UsageError(f"--examples are shown by pairwise and pointwise judges, and there is {', '.join(kinds)}")
@@ -118,14 +118,14 @@ def check_prompt(source: str, prompt: str) -> None:
 
 
 def _called(judge: BatchJudge, name: str) -> BatchJudge:
-    """The same judge under a name that was given to it; a reward model has its folder's without one."""
+    """Return a copy of the judge with the name; an empty one leaves its own."""
     called = copy(judge)
     called.name = name or judge.name
     return called
 
 
 def _without_chat(source: str, loading: Mapping[str, Any]) -> BatchJudge:
-    """A reward model, or a judge from anywhere."""
+    """Open a reward model, or a judge that asks no language model."""
     spec = parse_spec(source)
     if "model" not in signature(load(KINDS, spec.name)).parameters:
         return build(KINDS, source)
@@ -151,7 +151,7 @@ def joined(
     chats: Mapping[str, Chat] = MappingProxyType({}),
     loading: Mapping[str, Any] = MappingProxyType({}),
 ) -> BatchJudge:
-    """Several judges as one: a kind that takes a list of judges, or as many as it takes one by one."""
+    """Combine judges into one by a kind that takes a list of judges, or one parameter for each."""
     name, source = named(text)
     parameters = _parameters(source)
     positional = [

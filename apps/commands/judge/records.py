@@ -32,7 +32,7 @@ class CaseFile(Pairs):
     """The suite `pairs`, which reads rows with `prompt`, `answers` and `best` too, and who wrote the answers."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Cases as they stand there, then those of preference pairs; what is left out is reported."""
+        """Return the cases, then those of preference pairs, and notes on what is left out."""
         rows, read = collect_files(sources, _case_or_pair, self.on_bad_row)
         pairs = [row for row in rows if isinstance(row, _Written)]
         wrote = {_texts(pair): pair.authors for pair in pairs}
@@ -65,7 +65,7 @@ def _texts(pair: PreferencePair) -> tuple[str, str, str]:
 
 
 def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
-    """This many of the cases, in their order, and what a reader must know of it."""
+    """Return a random sample of the cases in their order, and a note on it."""
     if limit is None or limit >= len(cases):
         return list(cases), []
     indices = sorted(Random(seed).sample(range(len(cases)), limit))
@@ -98,7 +98,7 @@ class Account(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Coverage, accuracy on the answered and its bounds if all others were wrong, or right; rates by order."""
+        """Coverage, accuracy on the answered cases, its bounds for the others, and rates by order."""
         left_out = self.cases - self.answered
         counts = {name: value for name, value in self._asdict().items() if name not in ("flips", "first")}
         return counts | {
@@ -113,7 +113,7 @@ class Account(NamedTuple):
         }
 
     def sentence(self, name: str) -> str:
-        """For a reader."""
+        """Return a sentence on coverage, accuracy and its bounds, abstentions, order and cost."""
         facts = self.facts
         accuracy = "none" if facts["accuracy"] is None else f"{facts['accuracy']:.1%}"
         reasons = "; ".join(f"{reason} {count}" for reason, count in self.reasons.items())
@@ -150,7 +150,7 @@ def _routes(judgments: Sequence[Judgment]) -> dict[str, int]:
 
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
-    """Counted over cases alike, whatever weights the suite's own figures have."""
+    """Compute the account of a judge; every case has the same weight, unlike in some suites."""
     right = credits_of(suite, cases, judgments)[:, 0]
     return Account(
         cases=len(cases),
@@ -193,7 +193,7 @@ COLUMNS = {
 
 
 def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
-    """One row per judge and case with all that the judgment rests on; joined to the other tables by scorer and case."""
+    """Write one row per judge and case with the grounds of the judgment; keys are scorer and case."""
     rows = [_row(name, judgment) for name in names for judgment in evaluation.judgments[name]]
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
 

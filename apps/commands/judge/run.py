@@ -79,7 +79,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
 
 
 def _beside(config: JudgeConfig) -> list[str]:
-    """The files that judges go by."""
+    """Return the files of rubric, levels and checklist."""
     rubric = None if config.rubric in SELECTIONS else config.rubric
     return [*filter(None, (rubric, config.levels, config.checklist))]
 
@@ -109,7 +109,7 @@ def write_judged(
 
 
 def open_suite(config: JudgeConfig) -> Suite:
-    """A benchmark, or any file of cases and pairs."""
+    """Open a benchmark, or the suite of any file of cases and pairs."""
     if config.benchmark == CaseFile.name:
         return CaseFile(config.objective, config.on_bad_row)
     return load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row)
@@ -124,7 +124,7 @@ def judged(
     seed: int = 0,
     samples: int = 1000,
 ) -> Evaluation:
-    """The judges beside the baselines; the report has a sentence on each judge's coverage, bounds and cost."""
+    """Evaluate the judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
     evaluation = evaluate(
         suite,
         cases,

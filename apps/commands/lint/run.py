@@ -74,7 +74,7 @@ def _facts(read: Read, linted: Linted) -> dict[str, Any]:
 
 
 def read_pairs(sources: Sequence[str]) -> Read:
-    """Pairs in every shape that training reads, and rows with `answers` and `best`, whose order is known."""
+    """Load pairs in every form that training reads, and rows with `answers` and `best`, whose order is known."""
     read = Read([], [], [], [], [], RowReport())
     for source in sources:
         first_by_id: dict[tuple[str, str], str] = {}
@@ -110,7 +110,7 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
 
 
 def _all_of(read: Read, config: LintConfig) -> Linted:
-    """The findings of the pairs, with the indices of their rows, after those of rows that are none."""
+    """Return the findings of unusable rows and of pairs, sorted by row."""
     benchmarks = _benchmarks(config.against)
     linted = lint(
         read.pairs,
@@ -148,7 +148,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
 
 
 def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:
-    """NAME or NAME=FILE, any of them several times -> the user turns of all its prompts by the name."""
+    """Return benchmark -> the user turns of its prompts, from NAME or NAME=FILE, each possibly repeated."""
     prompts: dict[str, list[str]] = {}
     for name, source in map(_named, against):
         prompts.setdefault(name, []).extend(_user_turns(name, source))
@@ -183,7 +183,7 @@ def _fixed(fix: str) -> tuple[Path, Path]:
 
 
 def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
-    """Return the kept rows unchanged, and the removed rows with their reasons."""
+    """Write the kept rows unchanged, and the removed rows with their reasons."""
     rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")

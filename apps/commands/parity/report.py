@@ -44,7 +44,7 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
 
 
 def cells(result: Parity) -> list[str]:
-    """A way's line of the table."""
+    """Return the cells of a way in the table."""
     largest, mean = (_scaled(value, result.deviation) for value in (result.largest, result.mean))
     return [
         one_line(result.way),
@@ -70,13 +70,13 @@ def _scaled(value: float, deviation: float) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text that can break no table and writes no HTML: on one line, control characters gone."""
+    """Return a text on one line without control characters and HTML."""
     flat = re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text).strip()
     return flat.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def as_json(model: str, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]) -> dict[str, Any]:
-    """The same figures for programs; a difference that is not finite is null."""
+    """Return the report as JSON values."""
     return {
         "model": model,
         "contract": contract.hash(),
@@ -87,7 +87,7 @@ def as_json(model: str, contract: ScoringContract, results: Sequence[Parity], no
 
 
 def junit(model: str, results: Sequence[Parity]) -> bytes:
-    """One test case per way, as continuous integration shows them."""
+    """Render one JUnit test case per way."""
     failed = [result for result in results if not result.passed]
     suite = ElementTree.Element(
         "testsuite", name=_xml(f"parity of {model}"), tests=str(len(results)), failures=str(len(failed)), errors="0"
@@ -103,7 +103,7 @@ def junit(model: str, results: Sequence[Parity]) -> bytes:
 
 
 def sentence(result: Parity) -> str:
-    """A way's figures in words."""
+    """Return the results of a way as a sentence."""
     far = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
     parts = [
         f"{result.way}: largest difference {far}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"
@@ -112,5 +112,5 @@ def sentence(result: Parity) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 has no place for."""
+    """Replace the characters that XML 1.0 does not allow."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 
 def run_parity(config: ParityConfig) -> dict[str, Any]:
-    """Every way beside the model's own scores; the reports are written, then a way that differs fails the check."""
+    """Compare every way with the model's own scores and write the reports; a way that differs fails the check."""
     if config.step_token is not None:
         return _report(config, *step_parities(config, _data_examples(config)))
     model = load_reward_model(config.model, check=False, **trust(config))
@@ -74,7 +74,7 @@ def _golden(source: str) -> tuple[list[Example], Any]:
 
 
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
-    """Golden ones, those of --data, and edge cases of kinds that are missing; how many of each."""
+    """Return golden conversations, those of --data and edge cases of missing kinds, and notes on their numbers."""
     read = _data_examples(config)
     given = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
     edges = edge_cases(model, [*golden[0], *given])
@@ -102,7 +102,7 @@ def _data_examples(config: ParityConfig) -> list[Example]:
 def _groups(
     config: ParityConfig, model: Any, examples: list[Example], golden: tuple[list[Example], Any]
 ) -> tuple[list[Group], list[str]]:
-    """All ways, each with the conversations that it may read, and what was left out of which."""
+    """Return all ways with the conversations that each can read, and a note on those left out."""
     stored_examples, scores = golden
     groups = [Group(stored_examples, {"kept golden scores": lambda _: Scored(scores)})] if stored_examples else []
     groups.append(Group(examples, own_ways(model) | other_precision(model)))

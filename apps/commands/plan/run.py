@@ -45,7 +45,7 @@ class PlanSummary(NamedTuple):
         return self.rounds * self.plan.seconds / 3600
 
     def facts(self) -> dict[str, Any]:
-        """The last line of the verb, and plan.json."""
+        """Return the summary of the verb, which is also plan.json."""
         plan, gpu = self.plan, self.machine.gpu
         return {
             "model": self.shape.name,
@@ -118,7 +118,7 @@ def plan(config: PlanConfig) -> PlanSummary:
 
 
 def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None) -> Callable[[int], Plan]:
-    """From a batch to its plan: train, score and rl, which read whole sequences."""
+    """Return the function from a batch size to its plan, for the jobs train, score and rl."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
     answer = min(config.completion, length)
@@ -161,7 +161,7 @@ def _decoding(
 
 
 def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
-    """What is adapted: by --adapter or --lora_r, and always where a guide shares the backbone."""
+    """Return the adapters of --adapter or --lora_r; a guide that shares the backbone always has some."""
     shares = config.job == "decode" and config.guide in ("shared", "late")
     kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
     if shares and kind == "none":

@@ -30,7 +30,7 @@ class Prompts(NamedTuple):
 
     @property
     def prompts(self) -> list[Messages]:
-        """The prompts alone."""
+        """The prompts without their columns."""
         return [row.prompt for row in self.rows]
 
     def account(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
 
 
 def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
-    """The prompts, as the dataset has them, by what their rows say in a column; a row without it is a `DataError`."""
+    """Return the rows of the dataset by their value in a column; a row without it is a `DataError`."""
     kinds: dict[str, list[Row]] = {}
     for read, row in zip(prompts.rows, prompts.dataset(), strict=True):
         try:
@@ -80,7 +80,7 @@ def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
 
 
 def rows_of(*parts: Prompts) -> dict[str, list[Row]]:
-    """By the prompt's text, which is all that a reward knows a prompt by."""
+    """Return the rows by the prompt's text, by which a reward identifies a prompt."""
     rows: dict[str, list[Row]] = {}
     for row in (row for part in parts for row in part.rows):
         for prompt in row.prompts:
@@ -133,7 +133,7 @@ def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments
 
 
 def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
-    """One generation needs that many different prompts; with fewer there would be no step at all."""
+    """Raise a `UsageError` for fewer prompts than one generation batch needs: there would be no step."""
     needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
     if len(prompts.prompts) < needed:
         raise UsageError(

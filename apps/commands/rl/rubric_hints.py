@@ -7,7 +7,7 @@ from ..rubrics.files import rubric_of_row
 
 
 def hints_of(rubric: Rubric) -> Hints:
-    """What a rubric rewards is to be included, and what it forbids or takes points for avoided.
+    """Return what a rubric rewards as hints to include, and what it forbids or penalizes as hints to avoid.
 
     >>> from ....judges.rubrics.rubric import Principle
     >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
@@ -20,5 +20,5 @@ def hints_of(rubric: Rubric) -> Hints:
 
 
 def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
-    """Of the rubric in each prompt's row."""
+    """Return the hints of the rubric in each prompt's row, by the prompt's text."""
     return {text: hints_of(rubric) for text, rubric in run.one_by_prompt(rubric_of_row).items()}

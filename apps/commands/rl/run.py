@@ -145,7 +145,7 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
 
 
 def without_limit(reward: str) -> str:
-    """A reward's text without its limit of cost, which may be raised for a run that goes on.
+    """Return a reward's text without its limit of cost, which may be raised when resuming.
 
     >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1e-3, model=M)")
     ('judge(model=M, score=points)', 'judge(model=M)')
@@ -190,14 +190,14 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
 
 
 def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPrompts | None:
-    """Which prompts come next, if not the file's in a shuffled order."""
+    """Return the curriculum that chooses the next prompts; None without one."""
     if config.curriculum is None or config.category is None:
         return None
     return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
 
 
 def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
-    """Who writes the answers, if not the trainer by itself."""
+    """Return the source of completions; None if the trainer generates them itself."""
     if config.rollouts:
         return build("policy.rollouts", config.rollouts, seed=arguments.seed)
     if config.exchange:

@@ -25,7 +25,7 @@ from .settings import RubricsConfig
 
 
 def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]:
-    """A rubric for every case of two answers by a generator; with --judge, verdicts under them as an evaluation."""
+    """Generate a rubric for every case of two responses; with --judge also evaluate verdicts under them."""
     started, roles = time.time(), cast(config, chats)
     suite = CaseFile(config.objective, config.on_bad_row)
     cases, notes = suite.cases(config.data)
@@ -61,7 +61,7 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
 
 
 def _generated(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Rejected]:
-    """By case; the slots are the case's own, which nothing in the request ties to who is right."""
+    """Generate a rubric for each case; the responses keep the case's order, which does not depend on which is right."""
     shown = [Sides(case.prompt, case.answers[0], case.answers[1], preferred="A") for case in cases]
     return dict(zip([case.id for case in cases], generate(writer, shown), strict=True))
 

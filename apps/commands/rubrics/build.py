@@ -30,7 +30,7 @@ LATER = (
 
 
 def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]:
-    """Profile, synthesise and filter; what is dropped is listed with its reason, the rest is there to learn from."""
+    """Profile, synthesise and filter rubrics; list the dropped pairs with reasons, and write training records."""
     started, roles = time.time(), cast(config, chats)
     bar = Bar(config.most_rules, config.overlap, config.alike)
     pairs, rows = collect_files(config.data, parse_pair, config.on_bad_row, unique_ids=True)
@@ -76,7 +76,7 @@ def made(
 
 
 def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, Any]:
-    """Kept rubrics, and numbers of dropped ones by reason."""
+    """Return the numbers of kept rubrics, and of dropped ones by reason."""
     good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
     reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
     rules = sum(len(accepted.rubric.rules) for accepted in good)
@@ -89,7 +89,7 @@ def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, 
 
 
 def write_built(work: Path, outcomes: dict[str, FilteredRubric | Rejected], facts: dict[str, Any]) -> None:
-    """Rubrics by pair, what was dropped and why, and both in a report."""
+    """Write the rubrics by pair, the dropped pairs with their reasons, and a report."""
     good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, FilteredRubric)}
     write_rows(
         work / RUBRICS, [rubric_row(name, accepted.rubric, **_pair_facts(accepted)) for name, accepted in good.items()]

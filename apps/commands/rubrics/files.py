@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 def open_rubric(source: str) -> Rubric | RubricSource:
-    """What a judge goes by: the same rubric for all cases, or each case's own."""
+    """Open the same rubric for all cases, or a rubric of each case."""
     path = find_rubric(source)
     rubrics_read = read_rubrics(path)
     return ByCase(rubrics_read, path.stem) if path.suffix == ".jsonl" else rubrics_read[path.stem]
 
 
 def find_rubric(source: str) -> Path:
-    """A file, or the name of one that comes with the package."""
+    """Return the path of a file, or of a rubric of the package by its name."""
     path, ours = Path(source), [file.stem for file in sorted(OURS.glob("*.toml"))]
     if source in ours:
         return OURS / f"{source}.toml"
@@ -50,7 +50,7 @@ def _check_ending(path: Path) -> None:
 
 
 def read_rubrics(path: Path) -> dict[str, Rubric]:
-    """Every rubric of a file by its case, or under the file's own name; a DataError names the place that is wrong."""
+    """Load the rubrics of a file by case, or its only one by the file's name; a `DataError` names the wrong row."""
     if path.suffix == ".jsonl":
         return _by_case(path, rubric_of_row)
     try:
@@ -61,7 +61,7 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
-    """Ours in a column `rubric`, or HealthBench's list of criteria with points in `rubrics`."""
+    """Parse a rubric from the column `rubric`, or HealthBench's list of criteria with points in `rubrics`."""
     return healthbench(values) if "rubrics" in values else from_values(column(values, "rubric"))
 
 
@@ -87,7 +87,7 @@ def _entry(values: Mapping[str, Any]) -> RubricEntry:
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
-    """Load rubrics by the text of the prompt."""
+    """Return a source that finds rubrics by the text of the prompt."""
 
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]
@@ -97,7 +97,7 @@ def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
 
 
 def open_levels(source: str) -> Levels | LevelsSource:
-    """What each level of a scale is like, in BiGGen Bench's words: the same for all cases, or each case's own."""
+    """Open the descriptions of score levels, as BiGGen Bench has them: one for all cases, or one for each."""
     path = Path(source)
     if not path.is_file():
         raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
@@ -140,12 +140,12 @@ def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
 
 
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
-    """The line of a `.jsonl` file that `read_rubrics` reads back."""
+    """Return a row of a `.jsonl` file that `read_rubrics` reads back."""
     return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}
 
 
 def read_checklist(source: str) -> list[Question]:
-    """`[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
+    """Load `[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
     try:
         values = toml_values(Path(source).read_text(encoding="utf-8"))["questions"]
         return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]

@@ -82,7 +82,7 @@ def _record(values: Any) -> Record:
 
 
 def lint_files(files: Sequence[str]) -> dict[str, Any]:
-    """What makes rubrics doubtful, a line each; a file that is no rubric fails the check."""
+    """Log a line for each doubtful item of the rubrics; a file that is not a rubric fails the check."""
     findings, errors, rubrics = 0, 0, 0
     for path in map(find_rubric, files):
         try:

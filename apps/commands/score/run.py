@@ -80,7 +80,7 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
 
 
 def token_lengths(model: Any, examples: Sequence[Example]) -> list[int]:
-    """Tokens of each conversation before truncation; empty where nothing the model reads is truncated."""
+    """Return the tokens of each conversation before truncation; empty if the model truncates nothing."""
     if model.contract.max_length is None:
         return []
     if hasattr(model, "lengths"):
@@ -90,7 +90,7 @@ def token_lengths(model: Any, examples: Sequence[Example]) -> list[int]:
 
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
-    """Of a model with several members: how far they lie apart on each completion, their standard deviation."""
+    """Return the standard deviation of the members' rewards for each completion; empty without members."""
     if not hasattr(model, "spread"):
         return {}
     spread = deviation(model.spread(examples))

@@ -15,7 +15,7 @@ from .several_settings import SeveralConfig
 
 
 def make_ensemble(config: TrainConfig, several: SeveralConfig, output: str) -> dict[str, Any]:
-    """Open the members, each checked by its golden scores; the ensemble's own are of the first one's conversations."""
+    """Open the members, check their golden scores, and save the ensemble with golden scores of its own."""
     if config.data or config.eval_data:
         raise UsageError(
             "an ensemble is made of reward models that are trained already; leave --data and --eval_data out"
@@ -35,7 +35,7 @@ def make_ensemble(config: TrainConfig, several: SeveralConfig, output: str) -> d
 
 
 def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> dict[str, Any]:
-    """Weigh trained stages, the first one first, by what each adds to those before on the pairs of --data."""
+    """Fit the weights of trained stages in order on the pairs of --data."""
     started, recipe = time.time(), {"kind": config.kind, "members": several.members, "data": config.data}
     recipe |= {"objective": config.objective, "data_sha256": {name: data_hash(name) for name in config.data}}
     with run_folder(output, recipe, overwrite=config.overwrite) as work:
@@ -56,7 +56,7 @@ def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> di
 
 
 def _open(several: SeveralConfig, **options: Any) -> EnsembleRewardModel:
-    """Mean and mean - λ std are a pessimism of λ, as before there were rules: contracts stay the same."""
+    """Open the ensemble; mean and mean - λ std are passed as a pessimism of λ, so that contracts stay the same."""
     rule, source = several.rule(), ",".join(several.members)
     if rule.name in ("mean", "mean_std"):
         return ensemble(source, pessimism=rule.arguments.get("weight", 0.0), **options)

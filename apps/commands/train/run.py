@@ -184,7 +184,7 @@ def _recipe(
 
 
 def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
-    """`harmless=pairs.jsonl` as the objective that the file is labelled for, and the file."""
+    """Split `harmless=pairs.jsonl` into the objective that the file is labelled for, and the file."""
     name, sign, path = text.partition("=")
     return (name, path) if sign and name in guide.objectives else (None, text)
 
@@ -192,7 +192,7 @@ def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
 def _load(
     sources: list[str], config: TrainConfig, guide: GuideConfig, steps: ProcessConfig
 ) -> tuple[Judged, RowReport]:
-    """What all sources say; pairs of a file for one objective carry its label under the objective's name.
+    """Load all sources; pairs of a file for one objective are labelled under the objective's name.
 
     Bad rows are in the report whatever --on_bad_row says, so that those of all files are refused together.
     Rated answers are read too where several objectives are to be learnt by a scalar model.
@@ -233,7 +233,7 @@ def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig
 
 
 def _first_block(config: TrainConfig) -> tuple[Judged, RowReport]:
-    """What can be checked and shown before training, of the pairs that come first."""
+    """Return the first block of pairs, which is checked and shown before training."""
     stream = PairStream(config.data, list, block=config.stream_block, on_bad_row=config.on_bad_row)
     pairs, _ = stream.read(StreamPosition())
     return Judged(pairs, []), stream.report

@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
 
 
 def shown(data: Judged) -> list[Example]:
-    """A conversation of every pair, chosen and rejected in turn, or else the rated answers."""
+    """Return a conversation of every pair, chosen and rejected in turn, or else the rated responses."""
     return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
         answer.example for answer in data.completions
     ]
@@ -64,7 +64,7 @@ def prepare_scalar(
     data: Judged,
     held: Judged,
 ) -> Prepared:
-    """One objective, or several of which each learns from the pairs and the answers that speak of it."""
+    """Prepare a model of one objective, or of several that each learn from the rows labelled for them."""
     outputs = (*names, OVERALL) if several.weights else tuple(names)
     log_costs("--weights", _checked(several.weights, names) or {})
     if several.weights in (LEARNED, POSITIVE):
@@ -111,7 +111,7 @@ def finish_scalar(
     held: Judged,
     seed: int,
 ) -> tuple[Any, dict[str, Any]]:
-    """What is made of a trained model: an overall reward, or heads; and what to tell of it."""
+    """Add an overall reward or heads to a trained model, and return it with its facts."""
     model, facts = prepared.model, dict(prepared.facts)
     if modules := getattr(prepared.task, "modules", None):
         terms = zip(names, modules.values(), strict=True)
@@ -267,7 +267,7 @@ def _encode(
 def _encode_several(
     model: ScalarRewardModel, data: Judged, names: list[str], config: TrainConfig, name: str
 ) -> Encoding:
-    """Pairs and rated answers in one account, which counts both as pairs."""
+    """Encode pairs and rated responses; both are counted as pairs."""
     parts = []
     labelled = any(name in pair.wins for pair in data.pairs for name in names)
     if data.pairs and (labelled or not data.completions):

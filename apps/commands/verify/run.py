@@ -17,7 +17,7 @@ from .settings import VerifyConfig
 
 
 def run_verify(config: VerifyConfig) -> dict[str, Any]:
-    """Add every table up again from the per-item scores, or hash a model's files; a difference fails the check."""
+    """Recompute every table from the per-item scores, or hash a model's files; a difference fails the check."""
     if (files := check_files(Path(config.run), read_all=True)) is not None:
         return {"run": config.run, "verified": True, "files": files}
     run = open_finished(config.run)
@@ -57,7 +57,7 @@ def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
 
 
 def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | None:
-    """The first place where two JSON values differ."""
+    """Return the path of the first difference of two JSON values; None if they are equal."""
     if isinstance(computed, dict) and isinstance(stored, dict):
         differences = ((name, computed.get(name), stored.get(name)) for name in {**computed, **stored})
     elif isinstance(computed, list) and isinstance(stored, list) and len(computed) == len(stored):

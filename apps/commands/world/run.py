@@ -15,7 +15,7 @@ VALIDATION = 400
 
 
 def write_world(config: WorldConfig) -> dict[str, Any]:
-    """Preference files `train`, `valid` and `test`, and a start policy in `policy`."""
+    """Write the preference files `train`, `valid` and `test`, and a start policy in `policy`."""
     started = time.time()
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         write_rows(work / "train.jsonl", map(pair_row, pairs(config.pairs, config.seed, "train")))

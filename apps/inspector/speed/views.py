@@ -37,7 +37,7 @@ Table = Iterator[dict[str, Any]]
 
 
 def write_run(folder: Path, cases: int, seed: int = 0) -> None:
-    """A run whose texts, scores and right answers are drawn at random."""
+    """Write a run with random texts, scores and right answers."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     _write(folder / ITEMS, _items(cases, random))
@@ -106,7 +106,7 @@ def _name(number: int) -> str:
 
 
 def views(folder: Path, cases: int) -> dict[str, Callable[[], Any]]:
-    """What a reader does, in an order in which later views find what earlier ones left in memory."""
+    """Return the views to measure in order; later ones find the caches of earlier ones."""
 
     def shown(filter: Filter, order: str = "items", at: int = 0) -> Callable[[], Any]:
         def view() -> Any:

@@ -149,7 +149,7 @@ def _tex(state: StateInline, silent: bool) -> bool:
 
 
 def _keep_addresses(state: Any) -> None:
-    """The end of a link gets its address: it is shown behind the text."""
+    """Store the address of a link at its end, where it is shown behind the text."""
     for block in state.tokens:
         opened: list[Token] = []
         for token in block.children or ():

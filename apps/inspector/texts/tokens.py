@@ -31,12 +31,12 @@ class Scale(NamedTuple):
     limit: float
 
     def share(self, value: float) -> float:
-        """How far a value is from the centre, in [-1, 1]; NaN stays NaN."""
+        """Return the distance of a value from the centre, in [-1, 1]; NaN stays NaN."""
         return float(np.clip((value - self.centre) / self.limit, -1, 1))
 
 
 def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 0.95) -> Scale:
-    """One scale for several answers: the full colour is where that share of the values lie within; NaN does not count.
+    """Return a common scale of several rows, whose limit is a quantile of the distances; NaN is ignored.
 
     >>> scale_of([np.array([-1.0, 2.0]), np.array([np.nan, 4.0])], quantile=1.0)
     Scale(centre=0.0, limit=4.0)
@@ -58,7 +58,7 @@ class Shade(NamedTuple):
 
 
 def shades(values: Sequence[float], scale: Scale) -> list[Shade]:
-    """Diverging: above the centre one colour, below it the other."""
+    """Return diverging shades: one colour above the centre, another below it."""
     shares = map(scale.share, values)
     return [Shade(UP if share > 0 else DOWN, abs(share)) for share in shares]
 
@@ -77,12 +77,12 @@ def _span(text: str, shade: Shade, title: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """A line end alone would have no place for its colour."""
+    """Return the text as HTML; a line end alone is shown as a sign, which can be coloured."""
     return shown(text) if text.strip() else shown(text.replace("\n", "↵\n"))
 
 
 def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
-    """What the colours mean: both ends with their values and words."""
+    """Return the legend of a scale: both ends with their values and words."""
     ends = [number(scale.centre + side * scale.limit) for side in (-1, 1)]
     return (
         f'<div class="legend"><span>{shown(low)} {ends[0]}</span><span class="ramp"></span>'
@@ -92,7 +92,7 @@ def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
 
 
 def swatches_html(names: Sequence[str]) -> str:
-    """Names beside their colours of the palette."""
+    """Return names beside their colours of the palette."""
     return " ".join(
         f'<span><span class="swatch" style="background:{PALETTE[index % len(PALETTE)]}"></span> {shown(name)}</span>'
         for index, name in enumerate(names)

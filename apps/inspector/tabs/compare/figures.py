@@ -17,14 +17,14 @@ from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
 def names(first: Side, second: Side) -> tuple[str, str]:
-    """What both are called: the scorers, with their runs where they have one name."""
+    """Return the names of both scorers, preceded by their runs if they are equal."""
     if first.scorer != second.scorer:
         return first.scorer, second.scorer
     return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"
 
 
 def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: Side) -> str:
-    """A row for every outcome at the first, a column for every outcome at the second; more cases, more colour."""
+    """Return the table of outcomes: rows by the first scorer, columns by the second; more colour for more cases."""
     total, called = sum(counts.values()), names(first, second)
     same = sum(number for (was, now), number in counts.items() if was == now)
     head = "".join(f'<th scope="col">{pill(now)}</th>' for now in OUTCOMES)
@@ -55,7 +55,7 @@ def _cell(count: int, total: int, same: bool, address: str) -> str:
 
 
 def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
-    """A row for every case, which leads to the case in the judgments of either run."""
+    """Return a row for every case, with links to its judgments in both runs."""
     if not lines:
         return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
     columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
@@ -76,12 +76,12 @@ def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
 
 
 def _link(side: Side, case: str, outcome: str) -> str:
-    """To the case among the run's judgments."""
+    """Return a link to the case in the judgments of a run."""
     return linked(cases_query(side.id, side.scorer, item=case), pill(outcome))
 
 
 def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
-    """Both margins of every case, which a click opens; on the dashed lines a side is undecided."""
+    """Draw both margins of every case; a click opens the case, and the dashed lines are margins of 0."""
     groups = {
         "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
         "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
@@ -110,14 +110,14 @@ def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
 
 
 def drawn_note(shown_points: int, total: int) -> str:
-    """What the scatter leaves out."""
+    """Return a sentence on how many cases are drawn."""
     if shown_points == total:
         return f"{total:,} cases have a margin on both sides."
     return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {SEED}."
 
 
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
-    """The verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
+    """Return verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
     exact, subsets = comparison.discordant, comparison.subsets
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
@@ -141,7 +141,7 @@ def _filter(area: str) -> dict[str, str]:
 
 
 def no_statistics_html(why: str) -> str:
-    """In place of the table."""
+    """Return the reason why there are no statistics."""
     return f'{STYLE}<div class="rl"><p class="faint">No statistics: {shown(why)}</p></div>'
 
 
@@ -151,7 +151,7 @@ def _heads(comparison: Comparison) -> str:
 
 
 def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:
-    """Bold where the difference is significant, after the adjustment where there is one."""
+    """Return a row of the statistics; a significant difference is bold."""
     *shares, gap, p = change_texts(change)
     gap = f"<b>{gap}</b>" if change.significant else gap
     mine = ' class="mine"' if name == OVERALL else ""

@@ -87,12 +87,12 @@ def _files(first: Path, second: Path) -> dict[str, Path]:
 
 
 def _stamps(first: Side, second: Side) -> list[tuple]:
-    """What changes when a file of either run does: whatever is kept of them is kept under it."""
+    """Return a stamp of the files of both runs, which is part of the key of cached results."""
     return [stamp(side.folder, (ITEMS, SCORES, SUMMARY)) for side in (first, second)]
 
 
 def check(first: Side, second: Side) -> int:
-    """How many cases both runs have; other suites, no common case or a changed one are reported in a sentence."""
+    """Return the number of common cases; raise an error for different suites, no common case or a changed case."""
     headings = [read_heading(side.folder) for side in (first, second)]
     for side, heading in zip((first, second), headings, strict=True):
         if side.scorer not in heading.scorers:
@@ -110,7 +110,7 @@ def check(first: Side, second: Side) -> int:
 
 @lru_cache(maxsize=16)
 def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
-    """How many cases both runs have, and the first that is not the same in them; by any scorer."""
+    """Return the number of common cases, and the first one that differs between the runs."""
     files = _files(first, second)
     ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)
     changed = query(_CHANGED, files) if first != second else []
@@ -118,7 +118,7 @@ def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None
 
 
 def agreement(first: Side, second: Side) -> Mapping[tuple[str, str], int]:
-    """(Outcome at the first, at the second) -> how many cases, for all pairs of outcomes."""
+    """Return (outcome of the first, outcome of the second) -> number of cases."""
     return _agreement(first, second, *_stamps(first, second))
 
 
@@ -130,7 +130,7 @@ def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str,
 
 
 def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int = 20) -> list[Flip]:
-    """Cases with another outcome, the largest change of margin first; `kind` is one of `FLIPS`, or of `CELLS`."""
+    """Return cases whose outcome changed, the largest change of margin first; `kind` is one of `KINDS`."""
     if kind not in KINDS:
         raise UsageError(f"no flips '{kind}'; there is {', '.join(FLIPS)}")
     was, now = CELLS.get(kind, ("", ""))
@@ -149,7 +149,7 @@ def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int
 
 
 def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
-    """How many `flips` there are, by the agreement."""
+    """Return the number of `flips`, from the counts of `agreement`."""
     if kind in CELLS:
         return counts[CELLS[kind]]
     takes = {
@@ -161,7 +161,7 @@ def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
 
 
 def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> tuple[list[Point], int]:
-    """Cases with two margins, `most` of them drawn by the seed if there are more, and how many there are."""
+    """Return at most `most` cases with two margins, drawn by the seed, and the number of all."""
     total = sum(number for pair, number in agreement(first, second).items() if "abstained" not in pair)
     drawn = f"""SELECT "case", first, second FROM ({_BOTH}) WHERE first IS NOT NULL AND second IS NOT NULL
                 ORDER BY md5($seed || "case"), place LIMIT $most"""
@@ -169,7 +169,7 @@ def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> t
 
 
 def statistics(first: Side, second: Side) -> Comparison:
-    """The paired comparison of `rewardlab compare`, computed once for the files as they are."""
+    """Return the paired comparison of `rewardlab compare`; it is cached until a file changes."""
     cases = check(first, second)
     if cases > MOST:
         raise UsageError(

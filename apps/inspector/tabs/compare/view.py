@@ -36,7 +36,7 @@ Values = list[Any]
 
 
 def tab(site: Site) -> None:
-    """Both runs and scorers, what they agree on, and the cases that flipped."""
+    """Build the tab: both runs and scorers, their agreement, margins, flips and statistics."""
     with gr.Row():
         first = chooser(site, JUDGED, label="First run", scale=3, min_width=200)
         scorer = filled_list("First scorer", scale=2, min_width=160)
@@ -83,7 +83,7 @@ def tab(site: Site) -> None:
 
 
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
-    """Updates of the four lists, and what is chosen in them: what was asked for, where it is there."""
+    """Return updates of the four lists, and their values: the requested ones if they exist."""
     run = pick(site, asked[0], JUDGED)
     names, scorer = scorers(site, run, asked[1])
     with_ = pick(site, asked[2] or _partner(site, run), JUDGED)
@@ -122,12 +122,12 @@ def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
 
 
 def _empty() -> Values:
-    """In place of everything behind the note."""
+    """Return the outputs that follow a note."""
     return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
 
 
 def _present(site: Site, asked: Any, kind: str = "all") -> Values:
-    """Agreement, margins, the wait for the statistics, and the first page of flips."""
+    """Return agreement, margins, a placeholder of the statistics, and the first page of flips."""
     first, second = _sides(site, asked)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
@@ -144,7 +144,7 @@ def _present(site: Site, asked: Any, kind: str = "all") -> Values:
 
 
 def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str], int], kind: str, page: int) -> Values:
-    """The page's number, the kinds with their counts, the place, and the flips there."""
+    """Return the page number, the kinds with their counts, the range of the page, and its flips."""
     number = views.count_flips(counts, kind)
     page = max(0, min(page, (number - 1) // SIZE))
     lines = views.flips(first, second, kind, page, SIZE)
@@ -159,7 +159,7 @@ def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str]
 
 
 def _turn(site: Site, step: int | None) -> Any:
-    """An event's function: another kind of flips, or the page before or after."""
+    """Return an event's function that shows another kind of flips, or the page before or after."""
 
     def turn(page: int, kind: str, *asked: Any) -> Values:
         first, second = _sides(site, asked)
@@ -170,7 +170,7 @@ def _turn(site: Site, step: int | None) -> Any:
 
 
 def _statistics(site: Site, asked: Any) -> str:
-    """The table, or in its place why there is none; where nothing is compared the note has told it already."""
+    """Return the table, or the reason why there is none; empty if the note already states it."""
     try:
         first, second = _sides(site, asked)
         views.check(first, second)

@@ -31,7 +31,7 @@ def case_html(item: Item, *, diff: bool = False, raw: bool = True, blind: bool =
 
 
 def _texts(item: Item, diff: bool, raw: bool) -> tuple[list[str], str]:
-    """Each response as HTML, and a sentence on what was not compared."""
+    """Return each response as HTML, and a note on words that were not compared."""
     texts = [completion_html(answer, rendered=not raw) for answer in item.answers]
     if not (diff and item.pair):
         return texts, ""
@@ -103,7 +103,7 @@ def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool)
 
 
 def _rank(scores: Sequence[float], index: int) -> str:
-    """Whether a response has the highest score, alone or with others."""
+    """Return a mark if a response has the highest score, alone or tied."""
     if not scores or scores[index] < max(scores):
         return ""
     ties = sum(score == scores[index] for score in scores) > 1

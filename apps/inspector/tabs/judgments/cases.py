@@ -15,7 +15,7 @@ from .queries import Run, Scorer
 
 
 class Verdict(NamedTuple):
-    """What one scorer made of a case: scores in the order of the answers, or why there are none."""
+    """Judgment of a case by one scorer: scores in the order of the responses, or the reason for abstaining."""
 
     scorer: Scorer
     outcome: str
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """Everything about one case, seen through `scorer`; `best` holds the places of the right answers."""
+    """A case with the judgments of all scorers; `best` holds the indices of the right responses."""
 
     scorer: str
     case: str
@@ -41,7 +41,7 @@ class Item:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the chosen scorer made of it."""
+        """Judgment of the chosen scorer."""
         return next((verdict for verdict in self.verdicts if verdict.scorer.name == self.scorer), None)
 
     @property
@@ -58,7 +58,7 @@ class Item:
 
 
 def item(run: Run, scorer: str, case: str) -> Item:
-    """Everything about one case: the texts, which answer is right, and what every scorer made of it."""
+    """Load a case: its texts, the right responses, and the judgment of every scorer."""
     tables = index(run.folder)
     case_row = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
     if not case_row:
@@ -67,7 +67,7 @@ def item(run: Run, scorer: str, case: str) -> Item:
 
 
 def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
-    """The cases at these rows of the table of items."""
+    """Load the cases at these rows of the table of items."""
     tables = index(run.folder)
     texts = tables.rows(ITEM_TABLE, ITEM_COLUMNS, rows)
     judged = _judged(tables, run, {texts[row][0]: row for row in rows})
@@ -94,7 +94,7 @@ def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple
 
 
 def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
-    """Case -> scorer -> outcome, margin, scores and the reason for having none.
+    """Return case -> scorer -> outcome, margin, scores and the reason for abstaining.
 
     `write_scores` puts each scorer's cases in the order of the items: looked up there first, else the table is read.
     """
@@ -112,7 +112,7 @@ def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[st
 
 
 def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
-    """The prompt's messages and the answers; the prompt as plain text where its messages cannot be read."""
+    """Return the prompt's messages and the responses; an unreadable prompt is plain text."""
     try:
         return conversations(messages, answers)
     except (ValueError, KeyError, TypeError, RecursionError):

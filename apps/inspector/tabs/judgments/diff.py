@@ -27,7 +27,7 @@ class Diff(NamedTuple):
 
 
 def word_diff(first: str, second: str) -> Diff:
-    """The longest common stretches of words, and what stands between them; blanks at a word's end do not count.
+    """Compare two texts word by word; white space is ignored.
 
     >>> word_diff("an old oak", "an oak").first
     [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]
@@ -49,7 +49,7 @@ def word_diff(first: str, second: str) -> Diff:
 
 
 def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[Piece]:
-    """The words in turns that are only here and common; what was not compared counts as common: it is not marked."""
+    """Return alternating pieces; words that were not compared count as common, so they are not marked."""
     pieces, end = [], 0
     for start, size in common:
         pieces += [Piece("".join(words[end:start]), False), Piece("".join(words[start : start + size]), True)]
@@ -64,7 +64,7 @@ def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[
 
 
 def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
-    """The text with what only this answer says marked as `kind`: `ins` or `del`; cut where it is endless."""
+    """Return the text with the words of this response alone marked as `kind`, `ins` or `del`; cut at `longest`."""
     html, remaining = [], longest
     for piece in pieces:
         text = shown(piece.text, max(remaining, 0))

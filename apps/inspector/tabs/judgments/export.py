@@ -62,7 +62,7 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
 
 
 def _items(run: Run, filter: Filter) -> Iterator[Item]:
-    """In parts, because a million texts may not fit into memory."""
+    """Yield the cases in parts, because a million texts may not fit into memory."""
     rows = indices(run, filter)
     for start in range(0, len(rows), ROWS):
         yield from items(run, filter.scorer, rows[start : start + ROWS])
@@ -124,7 +124,7 @@ def _write_pairs(path: Path, pairs: Iterator[PreferencePair]) -> int:
 
 
 def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
-    """Spreadsheets take a text that begins like a formula for one: such a cell gets an apostrophe before it."""
+    """Write CSV; a cell that begins like a formula of a spreadsheet is preceded by an apostrophe."""
     count = 0
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         table = csv.DictWriter(file, list(COLUMNS))

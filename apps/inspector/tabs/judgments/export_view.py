@@ -19,7 +19,7 @@ Selected = Callable[..., tuple[Run, Filter, Filter]]
 
 
 def section(inputs: list[Any], selected: Selected) -> None:
-    """A file is written when it is asked for, and is in Gradio's own cache, from where the browser takes it."""
+    """Build the section; the file is written on request to Gradio's cache, from which the browser loads it."""
     with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
         format = gr.Dropdown(list(FORMATS.items()), value="jsonl", label="Format", min_width=160)
@@ -35,7 +35,7 @@ def section(inputs: list[Any], selected: Selected) -> None:
 
 
 def _written(run: Run, filter: Filter, format: str, labels: str, file: gr.DownloadButton) -> gr.DownloadButton:
-    """The button that fetches it, with the number of rows."""
+    """Write the file, and return the button that downloads it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{run.suite if run.suite.isidentifier() else 'judgments'}.{format}"
         rows = export(run, filter, format, path, annotations.read(run.folder), labels)

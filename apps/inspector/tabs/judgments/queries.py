@@ -126,7 +126,7 @@ def _intervals(folder: Path) -> dict[str, dict[str, Interval]]:
 
 
 def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> None:
-    """A damaged file is found here and not at the first click."""
+    """Raise a `DataError` for a damaged table when the run is opened."""
     tables.query(f"SELECT {ITEM_COLUMNS} FROM {ITEM_TABLE} LIMIT 0")
     tables.query(f"SELECT {SCORE_COLUMNS} FROM {SCORE_TABLE} LIMIT 0")
     judged = {name for (name,) in tables.query(f"SELECT DISTINCT scorer FROM {SCORE_TABLE}")}
@@ -138,7 +138,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 
 
 def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
-    """A query for what passes: place, margin, outcome, line, and the gap if it is asked for."""
+    """Return a query for the matching cases: place, margin, outcome, line, and the gap on request."""
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
     if filter.subset is not None:
         conditions.append("place IN (SELECT place FROM cases WHERE list_contains($subset::VARCHAR[], subset))")
@@ -161,7 +161,7 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
 
 
 def _ordered(tables: Index, filter: Filter, order: str) -> tuple[str, str]:
-    """The query of what passes with what the order needs, and the order."""
+    """Return the query of the matching cases with the columns of the order, and the order."""
     if order not in ORDERS:
         raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
     return _matching(tables, filter, gaps=order == "gap"), ORDERS[order]
@@ -188,7 +188,7 @@ def sections(run: Run) -> dict[str, list[str]]:
 
 
 def outcomes(run: Run, filter: Filter) -> dict[str, int]:
-    """How many cases each outcome has (and `all`) under the filter, whatever outcome the filter itself asks for."""
+    """Return the number of matching cases by outcome and of `all`, regardless of the outcome of the filter."""
     tables = index(run.folder)
     text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
     counts = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
@@ -228,12 +228,12 @@ def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
 
 
 def _beginning(prompt: str) -> str:
-    """One line; that the first turn is the user's goes without saying."""
+    """Return the beginning of a prompt on one line, without the role of the first turn."""
     return " ".join(prompt.removeprefix("user: ").split())[:80]
 
 
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
-    """Where a case stands among those that pass, from 0; None if it does not pass."""
+    """Return the position of a case among the matching ones, from 0; None if it does not match."""
     tables = index(run.folder)
     matching, by = _ordered(tables, filter, order)
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
@@ -252,7 +252,7 @@ def margin_scale(run: Run, scorer: str) -> float:
 
 
 def indices(run: Run, filter: Filter) -> list[int]:
-    """The rows of the table of items that pass, in its order."""
+    """Return the matching rows of the table of items, in order."""
     tables = index(run.folder)
     return [
         row_number

@@ -85,7 +85,7 @@ def _connect(
 
 
 def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
-    """Everything for the run, the filters and the case that an address asks for; what does not exist is reported."""
+    """Return the outputs for the run, filters and case of an address; missing ones are reported."""
     asked = _asked(site, query)
     names, chosen = scorers(site, asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
@@ -110,7 +110,7 @@ def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
 
 
 def _asked(site: Site, query: dict[str, str]) -> Asked:
-    """What an address asks for; without a word on outcomes a case is looked for among all of them."""
+    """Return the controls that an address sets; with a case and no outcome, all outcomes are shown."""
     name = query.get("run") or None
     run = pick(site, name, JUDGED)
     if name and run != name:
@@ -119,7 +119,7 @@ def _asked(site: Site, query: dict[str, str]) -> Asked:
 
 
 def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> int:
-    """Where the case of an address is; one that the filter hides, or that does not exist, is reported."""
+    """Return the position of the case of an address; one that is hidden or missing is reported."""
     if not case:
         return 0
     position = views.position(run, filter_of(run, asked, marks.get(str(asked.run), [])), case, order=asked.order)
@@ -129,7 +129,7 @@ def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> i
 
 
 def _answer(site: Site) -> Callable[..., list[Any]]:
-    """An event's function: from the controls to what the page shows."""
+    """Return an event's function from the controls to the values of `Shown`."""
 
     def answer(marks: Marks, *values: Any) -> list[Any]:
         asked = asked_from(dict(zip(Asked._fields, values, strict=True)))
@@ -145,7 +145,7 @@ def _answer(site: Site) -> Callable[..., list[Any]]:
 
 
 def _retyped(site: Site) -> Callable[..., list[Any]]:
-    """What a reader typed is a new filter; what an address filled in was shown with the rest."""
+    """Return an event's function for text fields, which ignores values that an address filled in."""
     answer = _answer(site)
 
     def retyped(typed: list[str], marks: Marks, *values: Any) -> list[Any]:
@@ -157,7 +157,7 @@ def _retyped(site: Site) -> Callable[..., list[Any]]:
 
 
 def _grown(site: Site) -> Callable[..., list[Any]]:
-    """A run that is being written is read again, at the same case, and under its new name once it is finished."""
+    """Return an event's function that reloads an unfinished run at the same case, also after it is renamed."""
 
     def grown(*values: Any) -> list[Any]:
         asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
@@ -175,7 +175,7 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
 
 
 def _unchosen(opened: list[Any]) -> list[Any]:
-    """What `_open` returns, without the values of the controls: the reader may have changed them meanwhile."""
+    """Return the outputs of `_open` without the values of the controls, which the reader may have changed."""
     scorer, subset, *values, report, _typed, outcome, cases, timer = opened
     lists = [gr.Dropdown(scorer.choices), gr.Dropdown(subset.choices)]
     unchanged = [gr.skip() for _ in values]
@@ -183,12 +183,12 @@ def _unchosen(opened: list[Any]) -> list[Any]:
 
 
 def _marked(marks: Marks, event: gr.EventData) -> Marks:
-    """The bookmarks of one run, as the list has them."""
+    """Return the bookmarks with those of one run replaced by the list's."""
     return marks | {str(event.run): [str(case) for case in event.cases]}
 
 
 def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
-    """The run, what passes its filter, and what has a bookmark."""
+    """Return the run, its filter, and the filter for bookmarked cases."""
     controls, marks = Asked(*asked[:-1]), asked[-1]
     if not controls.run:
         raise nothing_yet(site, JUDGED)
@@ -219,7 +219,7 @@ def _show(
 
 
 def _nothing(site: Site, asked: Asked, sentence: str) -> list[Any]:
-    """A sentence in place of the case."""
+    """Return the values of `Shown` with a note in place of the case."""
     growing = site.root.growing(asked.run)
     note = note_html(f"{BEING_WRITTEN if growing else ''}{sentence}")
     value = {"query": asked._asdict(), "total": 0, "error": note}

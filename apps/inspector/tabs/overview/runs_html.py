@@ -104,7 +104,7 @@ def _bar(share: float | None) -> str:
 
 
 def _age(changed: float) -> str:
-    """How long ago a run was last written to: one that was cut off is recognised by it."""
+    """Return how long ago a run was last written to, by which one that was cut off is recognised."""
     seconds = max(0.0, time.time() - changed)
     if not changed:
         return "running or cut off"

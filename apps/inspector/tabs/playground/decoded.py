@@ -35,7 +35,7 @@ class Answers(NamedTuple):
 
 
 def read_answers(path: Path) -> Answers:
-    """All rows, or those of the beginning of a large file; a last line that is not whole is being written."""
+    """Load the rows of a file, or the first ones of a large file; an incomplete last line is left out."""
     return _read(path, stamp(path.parent, [path.name]))
 
 
@@ -80,12 +80,12 @@ def _check_row(row: Mapping[str, Any]) -> None:
 
 
 def guides_of(row: Mapping[str, Any]) -> list[str]:
-    """The guides whose log-probabilities a row holds."""
+    """Return the guides whose log-probabilities a row holds."""
     return [name for name, value in row.items() if name not in OTHERS and isinstance(value, list)]
 
 
 def decoded_completion(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> ShownCompletion:
-    """A row of `read_answers` as an answer; guides by objective count w α_i.
+    """Return a row of `read_answers` as a completion; the weight of a guide by objective is w α_i.
 
     A file of an older version holds neither w, which is `weight` then, nor the texts of tokens, which a tokenizer
     gives; tokens go by their ids where it is another than they were decoded with.
@@ -108,7 +108,7 @@ def _curve(values: Sequence[float | None]) -> np.ndarray:
 
 
 def _texts(tokenizer: Any, ids: Sequence[int], answer: str) -> list[str]:
-    """The texts of the tokens if they spell the answer, which may end at a stop string before them."""
+    """Return the texts of the tokens if they spell the completion; empty for another tokenizer."""
     if tokenizer is None or not ids or max(ids) >= len(tokenizer):
         return []
     spelt = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

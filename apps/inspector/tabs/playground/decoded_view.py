@@ -29,7 +29,7 @@ class Shown(NamedTuple):
 
 
 def part(site: Site, files: gr.Tab) -> None:
-    """A file, a prompt of it, and its answers; read when it is shown."""
+    """Build the part: a file, one of its prompts, and the completions."""
     with gr.Row():
         run = chooser(site, ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")
@@ -82,7 +82,7 @@ def _prompts(site: Site, run: str | None, preferred: str | None) -> Any:
 
 
 def _show(site: Site, run: str | None, id: str | None, weight: float | None, chosen: Sequence[str | None]) -> list[Any]:
-    """What the file has on one prompt; the colour and the axes stay where the file has them."""
+    """Return the completions of a prompt; colour and axes are kept if the file has them."""
     if not run:
         return _nothing(str(nothing_yet(site, ANSWERS)))
     try:
@@ -109,7 +109,7 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
 def _decoded_completions(
     site: Site, rows: Sequence[Mapping[str, Any]], weight: float | None
 ) -> list[guided.ShownCompletion]:
-    """A file of an older version holds neither the weight nor texts of tokens; only then they come from elsewhere."""
+    """Return completions; for older files the weight is the given one, and the tokenizer that of the base model."""
     drawable = all("pieces" in row and "weight" in row for row in rows)
     other = 1.0 if drawable else number(weight, "the guidance weight")
     if abs(other) > LARGEST_WEIGHT:
@@ -119,7 +119,7 @@ def _decoded_completions(
 
 
 def _nothing(sentence: str) -> list[Any]:
-    """A sentence in place of the answers."""
+    """Return the outputs with a note in place of the completions."""
     return [
         note_html(sentence) if sentence else "",
         "",
@@ -131,7 +131,7 @@ def _nothing(sentence: str) -> list[Any]:
 
 
 def _figure(answers: Sequence[guided.ShownCompletion], chosen: Sequence[str | None]) -> list[Any]:
-    """The figure and its axes, of two answers or more."""
+    """Return the figure and its axes; both are hidden for a single completion."""
     if len(answers) < 2:
         return [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
     measured = views.measures(answers, {})

@@ -57,7 +57,7 @@ class ShownCompletion:
 
 
 def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
-    """An answer of `policy.decoding.guided`."""
+    """Return a completion of `policy.decoding.guided` for the page."""
     return ShownCompletion(
         title,
         answer.text,
@@ -76,19 +76,19 @@ def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[s
 
 
 def colours_of(answers: Sequence[ShownCompletion]) -> list[str]:
-    """What tokens can be coloured by."""
+    """Return the choices for the colour of tokens."""
     parts = _parted(answers)
     return [*([WHO] if parts else []), ALL, *parts, "KL", "entropy"]
 
 
 def _parted(answers: Sequence[ShownCompletion]) -> list[str]:
-    """The guides that have a part of some push, in the engine's order, so that each keeps its colour."""
+    """Return the guides with a part of some push, in the engine's order, so that each keeps its colour."""
     guide_names = {name for answer in answers for name in answer.by_guide}
     return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in guide_names]
 
 
 def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
-    """Answers side by side, one scale for all of them."""
+    """Return completions side by side, coloured on a common scale."""
     if colour == WHO:
         boxes, legend = _who(answers)
     else:
@@ -105,7 +105,7 @@ def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
 
 
 def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
-    """Every token in the colour of the guide that pushed it up most, as strong as its push."""
+    """Colour every token by the guide with the largest push, with the strength of its push."""
     names = _parted(answers)
     parts = [_stacked(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
@@ -123,7 +123,7 @@ def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
 
 
 def _stacked(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
-    """[G, T]; 0 for a guide that was not read."""
+    """Return the pushes of the guides [G, T]; 0 for a guide that was not read."""
     return np.stack([answer.by_guide.get(name, np.zeros(len(answer.base))) for name in names])
 
 
@@ -137,7 +137,7 @@ def _box(answer: ShownCompletion, colours: Sequence[Shade]) -> str:
 
 
 def _titles(answer: ShownCompletion) -> list[str]:
-    """The numbers of every token, in nats."""
+    """Return the numbers of every token as tooltips, in nats."""
     parts = answer.by_guide
     rows = []
     for index, push in enumerate(answer.push):
@@ -149,7 +149,7 @@ def _titles(answer: ShownCompletion) -> list[str]:
 
 
 def streaming_html(titles: Sequence[str], texts: Sequence[str]) -> str:
-    """Answers while they are written."""
+    """Return completions that are still being decoded."""
     boxes = "".join(
         f'<div class="box guided"><div class="head">{shown(title)}</div><div class="body">'
         f'<div class="text">{shown(text)}<span class="faint"> …</span></div></div></div>'

@@ -22,7 +22,7 @@ BASE = "log p under the base (nats per token)"
 
 
 class Setting(NamedTuple):
-    """How one answer is to be decoded."""
+    """Sampling settings of one completion."""
 
     shares: tuple[tuple[str, float], ...]
     """Of the objectives; they sum to 1. Empty for a guide that follows no preference."""
@@ -33,12 +33,12 @@ class Setting(NamedTuple):
 
     @property
     def label(self) -> str:
-        """For a heading, with numbers as short as they can be told apart."""
+        """Heading of the completion."""
         shares = [f"{name} {share:.2f}" for name, share in self.shares]
         return " · ".join([*shares, f"w {self.weight:g}", f"T {self.temperature:g}", f"seed {self.seed}"])
 
     def request(self, prompt: str) -> Any:
-        """What `policy.decoding.guided` is asked for."""
+        """Return the request for `policy.decoding.guided`."""
         from .....policy.decoding.requests import Request
 
         if not prompt.strip():
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
 
 
 def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, float], ...]:
-    """Sliders as shares that sum to 1; all at 0 is an even share.
+    """Return the values of sliders as shares that sum to 1; equal shares if all are 0.
 
     >>> normalised(["helpful", "harmless"], [3.0, 1.0]), normalised(["helpful", "harmless"], [0.0, 0.0])
     ((('helpful', 0.75), ('harmless', 0.25)), (('helpful', 0.5), ('harmless', 0.5)))
@@ -65,9 +65,9 @@ def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, f
 
 
 def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
-    """The setting at `steps` even points: of the weight from `low` to `high`, or between two objectives "a → b".
+    """Return the setting at `steps` even points of the weight, or between two objectives "a → b".
 
-    Between two objectives only their common share is dealt out anew, from the first's end to the second's.
+    Between two objectives their common share goes from the first to the second; other shares stay.
     """
     if not 2 <= steps <= MOST_SWEPT:
         raise UsageError(f"a sweep has 2 to {MOST_SWEPT} steps, got {steps}")
@@ -83,12 +83,12 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
 
 
 def axes_of(names: Sequence[str]) -> list[str]:
-    """What may be swept."""
+    """Return the choices of a sweep."""
     return [*(f"{first} → {second}" for first, second in combinations(names, 2)), WEIGHT]
 
 
 def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
-    """Both objectives of one of `axes_of`."""
+    """Return the two objectives of one of `axes_of`."""
     for first, second in combinations(names, 2):
         if over == f"{first} → {second}":
             return first, second
@@ -96,13 +96,13 @@ def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
-    """w α_i of guides by objective, or w of a single guide."""
+    """Return w α_i for guides by objective, or w for a single guide."""
     shares = dict(setting.shares)
     return {name: setting.weight * shares.get(name, 1.0 if len(guides) == 1 else 0.0) for name in guides}
 
 
 def settings_html(settings: Sequence[Setting]) -> str:
-    """The settings that are kept for one batch."""
+    """Return the settings of the next batch as HTML."""
     pills = " ".join(f'<span class="pill">{shown(setting.label)}</span>' for setting in settings)
     return f'{html.STYLE}{tokens.STYLE}<div class="rl"><div class="legend">To be decoded together: {pills}</div></div>'
 
@@ -111,7 +111,7 @@ def settings_html(settings: Sequence[Setting]) -> str:
 
 
 def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """What can stand on an axis: rewards by reward models, then what base and guides say of the answers.
+    """Return the measures for the axes: rewards of reward models, then log-probabilities of base and guides.
 
     The base's mean log-probability of a token, in nats; a guide's Σ_t log π_guide(y_t), in nats, which is its reward
     up to the factor β. NaN where a guide was not read.
@@ -125,7 +125,7 @@ def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[
 
 
 def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
-    """Two rewards where there are two, else the base's against a guide's or a reward model's."""
+    """Return the initial axes: two rewards, else the base's measure against a guide's or a reward."""
     names = [*measured]
     if rewards >= 2:
         return names[0], names[1]
@@ -133,7 +133,7 @@ def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
 
 
 def sweep_figure(titles: Sequence[str], measured: Mapping[str, Sequence[float]], x: str, y: str) -> go.Figure:
-    """One point a setting, in the order of the sweep; points that no other beats on both axes are full."""
+    """Draw one point per setting, in the order of the sweep; non-dominated points are filled."""
     across, up = (np.array(measured.get(name, []), float) for name in (x, y))
     if len(across) != len(titles) or len(up) != len(titles):
         raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes of the list")

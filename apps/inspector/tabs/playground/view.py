@@ -47,7 +47,7 @@ class Shown(NamedTuple):
 
 
 def tab(site: Site) -> None:
-    """Decode here, or look at what was decoded before."""
+    """Build the tab: decoding, and files of decoded completions."""
     with gr.Tabs(elem_id="playgrounds") as tabs:
         with gr.Tab("Decode", id="decode"):
             if site.models.decodes:
@@ -60,7 +60,7 @@ def tab(site: Site) -> None:
 
 
 def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
-    """The files, where the address names one: `?tab=playground&run=ID`."""
+    """Select the files if the address names one: `?tab=playground&run=ID`."""
     return [gr.Tabs(selected="files") if query.get("run") else gr.Tabs()]
 
 
@@ -122,7 +122,7 @@ def _decode(site: Site) -> None:
 
 
 def _numbers() -> list[Any]:
-    """Weight, temperature, seed, longest answer."""
+    """Build the controls: weight, temperature, seed and maximum length."""
     with gr.Row():
         return [
             gr.Slider(-4, 10, value=1, step=0.1, label="Guidance weight", min_width=200),
@@ -133,7 +133,7 @@ def _numbers() -> list[Any]:
 
 
 def _sweep(names: Sequence[str]) -> list[Any]:
-    """Over what, steps, the weight's range, the button."""
+    """Build the controls of a sweep: its axis, steps, the range of the weight, and the button."""
     axes = views.axes_of(names)
     with gr.Accordion("Sweep", open=False), gr.Row(elem_classes="bar"):
         return [
@@ -194,7 +194,7 @@ def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting
 
 
 class Asks:
-    """What each visitor asked last: a newer press of a button, or `cancel`, ends what is being decoded for them.
+    """Latest request of each visitor: a newer one, or `cancel`, ends the decoding of the earlier one.
 
     Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep. What
     `begin` says is kept on the server: a page may ask for what follows before it was told.
@@ -204,27 +204,27 @@ class Asks:
         self._last: dict[str, int] = {}
 
     def begin(self, request: gr.Request) -> str:
-        """The visitor and the number of this press."""
+        """Return the visitor and the number of this request."""
         number = self._last[visitor] = self._last.get(visitor := str(request.session_hash), 0) + 1
         return f"{visitor} {number}"
 
     def ended(self, asked: str) -> Callable[[], bool]:
-        """Whether a press was followed by another, or its visitor has left."""
+        """Return a function that tells whether a newer request followed, or the visitor has left."""
         visitor, _, number = asked.partition(" ")
         return lambda: str(self._last.get(visitor)) != number
 
     def end(self, decoded: Decoded | None, request: gr.Request) -> Any:
-        """What is finished stays."""
+        """End the decoding; finished completions stay."""
         self.begin(request)
         return gr.skip() if decoded else note_html(CANCELLED)
 
     def forget(self, request: gr.Request) -> None:
-        """Of a visitor who has left."""
+        """Remove the request of a visitor who has left."""
         self._last.pop(str(request.session_hash), None)
 
 
 def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
-    """The page while answers are written, and when all are there or the page is closed."""
+    """Yield the page while completions are decoded, and at the end."""
     requests = [setting.request(prompt) for setting in settings]
     titles, written = [setting.label for setting in settings], [""] * len(settings)
     started = looked = time.monotonic()
@@ -257,7 +257,7 @@ def _answers(some: Sequence[Any]) -> str:
 
 
 def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
-    """`policy.decoding.guided.stream`, closed with this generator, so that a visitor who leaves frees the engine."""
+    """Yield the pieces of `policy.decoding.guided.stream`, and close it if a visitor leaves."""
     from .....policy.decoding.guided import stream
 
     pieces = stream(engine, requests)
@@ -273,7 +273,7 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
 
 
 def _finished(decoded: Decoded) -> list[Any]:
-    """The coloured answers.
+    """Return the coloured completions.
 
     The figure of several, for which the reward models have to be asked, is an event of its own: of two states of one
     event in quick succession Gradio 6.31 may give the page the second one's components for both.
@@ -286,7 +286,7 @@ def _finished(decoded: Decoded) -> list[Any]:
 
 
 def _measured(site: Site, decoded: Decoded) -> list[Any]:
-    """What was measured of several answers, the sentences of models that cannot say, the figure and its axes."""
+    """Return the measures of several completions, notes on models that failed, the figure and its axes."""
     rewards, refused = _rewards(site, decoded.prompt, decoded.answers)
     measured = views.measures(decoded.answers, rewards)
     x, y = views.first_axes(measured, len(rewards))
@@ -300,7 +300,7 @@ def _measured(site: Site, decoded: Decoded) -> list[Any]:
 def _rewards(
     site: Site, prompt: str, answers: Sequence[guided.ShownCompletion]
 ) -> tuple[dict[str, list[float]], list[str]]:
-    """What every reward model of the start makes of the answers, and sentences of those that cannot say."""
+    """Return the rewards of the completions by every reward model, and notes on models that failed."""
     rewards_by_model: dict[str, list[float]] = {}
     refused = []
     for name in site.models.names:

@@ -18,7 +18,7 @@ BINS = 10
 
 
 def matrix_html(matrix: np.ndarray) -> str:
-    """Rows: the style of the right response. Columns: the style of the wrong one. More colour: better than chance."""
+    """Return the style matrix: rows are styles of the right response, columns those of the wrong one."""
     head = header_row(["", *(f"wrong: {name}" for name in rm_bench.STYLES)])
     rows = "".join(
         f'<tr><th scope="row">right: {name}</th>{"".join(map(share_html, line))}</tr>'
@@ -35,7 +35,7 @@ def matrix_html(matrix: np.ndarray) -> str:
 
 
 def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
-    """Accuracy against the confidence that margins claim; on the diagonal claims hold, the area is the number of cases.
+    """Draw accuracy against the claimed confidence; the area of a point is its number of cases.
 
     A point opens the wrong cases with a claim up to the end of its bin, the highest claim first.
     `benchmarks.statistics.cluster_bootstrap.reliability` has the formula and its source.
@@ -81,7 +81,7 @@ def largest_margin(confidence: float) -> str:
 
 
 def calibration_html(margins: np.ndarray) -> str:
-    """The expected calibration error, and what it is over."""
+    """Return the expected calibration error and its number of cases."""
     if not len(margins):
         return f'{STYLE}<div class="rl"><p class="faint">This scorer judged no case.</p></div>'
     error = about("calibration error", "Expected calibration error")
@@ -92,7 +92,7 @@ def calibration_html(margins: np.ndarray) -> str:
 
 
 def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
-    """Mean score by length with its standard error; the area is the number of responses. A point opens its cases."""
+    """Draw the mean score by length with its standard error; the area of a point is its number of responses."""
     x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
     figure = go.Figure(
         go.Scatter(
@@ -139,7 +139,7 @@ def length_ticks(low: float, high: float) -> list[int]:
 
 
 def length_html(row: Row, lengths: Lengths) -> str:
-    """The slope over all answers, and within pairs where the report has it."""
+    """Return the slope over all responses, and within pairs if the report has it."""
     style = row.style
     pairs = style.get("pairs", 0)
     within = (

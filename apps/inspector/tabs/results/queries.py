@@ -41,7 +41,7 @@ def style_matrix(folder: Path, suite: str, scorer: str) -> np.ndarray | None:
 
 
 def margins_of(folder: Path, scorer: str) -> np.ndarray:
-    """Of every judged case."""
+    """Return the margins of a scorer on the cases that it judged."""
     text = f"SELECT margin FROM {table('scores')} WHERE scorer = $scorer AND margin IS NOT NULL"
     return np.array([margin for (margin,) in query(text, _files(folder), {"scorer": scorer})], float)
 
@@ -68,7 +68,7 @@ class Lengths(NamedTuple):
 
 
 def lengths_of(folder: Path, scorer: str) -> Lengths:
-    """Every judged answer by log2 of its characters, in bins of half a doubling, and the least-squares slope.
+    """Bin judged responses by log2 of their characters, in half doublings, and fit the least-squares slope.
 
     Answers to all prompts are pooled, so that a slope may come from the prompts; within pairs the report's
     `length_slope` tells it.
@@ -103,7 +103,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def row_of(report: Report, scorer: str) -> Row:
-    """A scorer's row."""
+    """Return the row of a scorer."""
     matching = next((row for row in report.rows if row.scorer == scorer), None)
     if matching is None:
         raise UsageError(f"this run has no scorer '{scorer}'; choose one of the list")

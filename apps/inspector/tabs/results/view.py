@@ -31,7 +31,7 @@ Values = list[Any]
 
 
 def tab(site: Site) -> None:
-    """One run, and one of its scorers for what is shown of a single one."""
+    """Build the tab: a run, and one of its scorers."""
     with gr.Row():
         run = chooser(site, JUDGED, scale=3)
         scorer = filled_list("Scorer", scale=2)
@@ -72,14 +72,14 @@ def tab(site: Site) -> None:
 
 
 def _open(site: Site, run: str | None, scorer: str | None) -> Values:
-    """The lists, and everything about the run and the scorer."""
+    """Return the lists, and the outputs for the run and the scorer."""
     run = pick(site, run, JUDGED)
     names, chosen = scorers(site, run, scorer)
     return [run_list(site, run, JUDGED), gr.Dropdown(names, value=chosen), *noted(_present, _empty)(site, run, chosen)]
 
 
 def _empty() -> Values:
-    """In place of everything behind the note."""
+    """Return the outputs that follow a note."""
     return ["", "", "", "", "", gr.Plot(visible=False), "", gr.Plot(visible=False), ""]
 
 
@@ -97,7 +97,7 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
 
 
 def _of_scorer(site: Site, run: str, scorer: str) -> Values:
-    """Areas, styles, calibration and length of one scorer."""
+    """Return areas, styles, calibration and length of a scorer."""
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
     row = queries.row_of(report, scorer)

@@ -29,7 +29,7 @@ class Figures(NamedTuple):
 
 
 def read_text(folder: Path) -> str:
-    """Of `report.md`."""
+    """Return the text of `report.md`; a long one is cut."""
     try:
         text = (folder / REPORT).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -39,7 +39,7 @@ def read_text(folder: Path) -> str:
 
 
 def read_figures(folder: Path) -> Figures:
-    """The PNG files of a folder by name, as long as they are not too large; links are no files."""
+    """Load the PNG files of a folder by name; large files and links are left out."""
     figures: dict[str, str] = {}
     left_out, total_size = [], 0
     for path in sorted(folder.glob("*.png")):
@@ -59,7 +59,7 @@ def read_figures(folder: Path) -> Figures:
 
 
 def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
-    """A report whose HTML is text, and whose images are those of `figures`; others are named, never fetched.
+    """Return a report with escaped HTML, whose images are those of `figures`; others are named, never fetched.
 
     >>> safe_markdown("a <b> `x<y` ![all](all.png) ![it](http://x/y.png)", {"all.png": "data:image/png;base64,AA=="})
     'a &lt;b> `x<y` ![all](data:image/png;base64,AA==) *[it]*'
@@ -69,7 +69,7 @@ def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """What is in code, and what does not.
+    """Yield parts of the text, and whether each is code.
 
     A page may end code elsewhere than we do. So only what can be read in one way is code: plain fences without other
     marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.
@@ -93,7 +93,7 @@ def _spans(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _outside(text: str, figures: Mapping[str, str]) -> str:
-    """The addresses of figures hold no `![`, `<` or bracket, so that nothing of them is changed again."""
+    """Escape text outside of code; addresses of figures have no `![`, `<` or bracket, so they stay as they are."""
     known, last = [], 0
     for match in IMAGE.finditer(text):
         known += [_inert(text[last : match.start()]), _image(match[1], figures.get(match[2], ""))]
@@ -110,7 +110,7 @@ def _image(name: str, address: str) -> str:
 
 
 def figures_html(text: str, figures: Figures) -> str:
-    """The figures that the text does not show, and what is left out."""
+    """Return the figures that the text does not show, and notes on those left out."""
     mentioned = {match[2] for match in IMAGE.finditer(text)}
     images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
     notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)

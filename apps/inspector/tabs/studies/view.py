@@ -14,7 +14,7 @@ Values = list[Any]
 
 
 def tab(site: Site) -> None:
-    """One study."""
+    """Build the tab: a study and its report."""
     study = chooser(site, STUDY, label="Study")
     note = gr.HTML(elem_id="studies-note", apply_default_css=False, visible=False)
     text = gr.Markdown(latex_delimiters=[], elem_id="study")

@@ -36,11 +36,11 @@ class Sources(NamedTuple):
     weights: Mapping[str, float]
 
     def watches(self, component: str) -> bool:
-        """Whether a component is only logged; one of several objectives is called SOURCE.OBJECTIVE."""
+        """Return whether a component is only logged; one of several objectives is called SOURCE.OBJECTIVE."""
         return not self._of(component, self.trained) and self._of(component, self.watched)
 
     def weight(self, component: str) -> float:
-        """w of a component in the reward that is trained on: as given, else 1 for what is trained on, else 0."""
+        """Return the weight of a component: the given one, else 1 if it is trained on, else 0."""
         return self.weights.get(component, float(not self.trained or self._of(component, self.trained)))
 
     @staticmethod
@@ -49,7 +49,7 @@ class Sources(NamedTuple):
 
 
 def read_sources(folder: Path) -> Sources:
-    """From `config.yaml`; a run without one names none, and all its rewards count."""
+    """Load the reward sources from `config.yaml`; without it there are none, and all rewards count."""
     try:
         settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
         trained, watched = (
@@ -99,7 +99,7 @@ def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], lis
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:
-    """The mean of each value and the window - 1 before it.
+    """Return the mean of each value and the window - 1 before it.
 
     >>> smoothed([1.0, 3.0, 5.0, 7.0], 2)
     [1.0, 2.0, 4.0, 6.0]
@@ -188,7 +188,7 @@ def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
 
 
 def _every(number: int) -> int:
-    """Which points of many are drawn."""
+    """Return the stride at which many points are drawn."""
     return max(1, -(-number // MOST_POINTS))
 
 
@@ -206,7 +206,7 @@ def _trace(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash:
 
 
 def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
-    """The mean plus and minus its standard error; steps without an error interrupt the band."""
+    """Draw the mean plus and minus its standard error; steps without an error interrupt the band."""
     ends: list[tuple[float | None, float | None]] = []
     for piece in (list(rows) for known, rows in groupby(rows, lambda row: error in row) if known):
         ends += [(row["step"], row[column] + sign * row[error]) for sign in (1, -1) for row in piece[::sign]]
@@ -225,7 +225,7 @@ def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
 
 
 def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
-    """The panel's columns against how far the policy has moved: where proxy and gold part, the reward is hacked."""
+    """Draw the panel's columns over the KL; where proxy and gold diverge, the reward is hacked."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
@@ -236,7 +236,7 @@ def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
 
 
 def columns(steps: Steps) -> list[str]:
-    """Everything that was logged, for a figure of one's own."""
+    """Return all logged columns but the step."""
     return sorted({name for row in steps for name in row} - {"step"})
 
 
@@ -252,7 +252,7 @@ def reward_columns(steps: Steps, sources: Sources) -> dict[str, list[str]]:
 
 
 def reward_panels(name: str, steps: Steps) -> dict[str, Panel]:
-    """Of R2M its versions, ω, and how often its pairs agree with labels from outside; of a judge requests and cost."""
+    """Return panels of R2M (versions, ω, accuracy on labelled pairs) or of a judge (requests, cost, abstentions)."""
     all_panels = {
         "versions": Panel("Versions", "updates so far", _lines_of(name, head_version="head", policy_version="policy")),
         "omega": Panel("ω, by which the text's own reward counts", "share", _lines_of(name, omega="ω")),
@@ -286,7 +286,7 @@ def _metric_html(name: str, values: Sequence[float]) -> str:
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:
-    """Where the run stands, and its rewards with their weights; `damaged` are the lines that are left out."""
+    """Return the progress of the run, and its rewards with weights; `damaged` are lines that are left out."""
     named = ", ".join(f"{line:,}" for line in damaged[:5]) + (" …" if len(damaged) > 5 else "")
     lines = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'}"
     left_out = f' <span class="wrong">{lines} of {STEPS} left out: {named}.</span>' if damaged else ""

@@ -50,18 +50,18 @@ class Rollout(NamedTuple):
 
 
 def steps_of(folder: Path) -> list[int]:
-    """The steps whose answers were kept."""
+    """Return the steps whose completions are stored."""
     numbers = map(_number, (folder / ROLLOUTS).glob("step-*.parquet"))
     return sorted(number for number in numbers if number is not None)
 
 
 def nearest(steps: Sequence[int], target: float) -> int:
-    """The kept step that is closest, the earlier of two."""
+    """Return the closest stored step, the earlier of two."""
     return min(steps, key=lambda step: (abs(step - target), step))
 
 
 def number_of(folder: Path, step: int) -> int:
-    """How many answers were kept of a step; none at all is a `DataError`."""
+    """Return the number of stored completions of a step; raise a `DataError` if there are none."""
     rows = _file(folder, step).metadata.num_rows
     if not rows:
         raise DataError(f"the file of step {step} holds no completion; {WAY_OUT}")
@@ -69,7 +69,7 @@ def number_of(folder: Path, step: int) -> int:
 
 
 def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout]:
-    """A number of completions from position `start`; without what is of tokens but the advantages."""
+    """Load `size` completions from position `start`; of token values only the advantages are read."""
     file = _file(folder, step)
     left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
     rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
@@ -77,7 +77,7 @@ def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout
 
 
 def read_answer(folder: Path, step: int, index: int) -> Rollout:
-    """One answer with everything that was kept of it."""
+    """Load a completion with all stored values."""
     file = _file(folder, step)
     rows = _slice(file, index, 1, file.schema_arrow.names)
     if not rows:
@@ -149,7 +149,7 @@ def _array(values: Sequence[float | None] | None) -> np.ndarray:
 
 
 def total(rollout: Rollout, sources: Sources, stage: str | None = None) -> float | None:
-    """Σ_k w_k r_k after a stage, by default the last; None where a component of a weight other than 0 is missing."""
+    """Return Σ_k w_k r_k after a stage, by default the last; None if a component with a weight is missing."""
     if not rollout.rewards:
         return None
     rewards = rollout.rewards[stage or [*rollout.rewards][-1]]
@@ -160,20 +160,20 @@ def total(rollout: Rollout, sources: Sources, stage: str | None = None) -> float
 
 
 def advantage(rollout: Rollout) -> float | None:
-    """Of the last stage, mean over the answer's tokens."""
+    """Return the mean advantage of the last stage over the tokens; None if there is none."""
     last = [*rollout.advantages.values()][-1:] or [np.empty(0)]
     known = last[0][~np.isnan(last[0])]
     return float(known.mean()) if len(known) else None
 
 
 def headers(rollouts: Sequence[Rollout]) -> list[str]:
-    """Of the table's columns."""
+    """Return the heads of the table's columns."""
     components = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
     return ["prompt", "completion", *components, "trained on", "advantage", "finished"]
 
 
 def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
-    """The completions as the table shows them: rewards after the last transform, the advantage's mean over tokens."""
+    """Return the rows of the table: rewards after the last transform, and the mean advantage over tokens."""
     columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
     texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
     return [
@@ -204,7 +204,7 @@ def _missing(value: float | None, decimals: int | None = None) -> str:
 
 
 def answer_html(rollout: Rollout, sources: Sources) -> str:
-    """Prompt and answer in full, and the rewards after every stage."""
+    """Return prompt and completion in full, and the rewards after every stage."""
     finished = "finished" if rollout.finished else "cut off at the longest length"
     versions = ", ".join(f"{name} {_version(value)}" for name, value in rollout.versions.items())
     return (
@@ -248,7 +248,7 @@ def _weight(sources: Sources, name: str) -> str:
 
 
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
-    """What the tokens can be coloured by, the last advantage first; one number for all of them is repeated."""
+    """Return the values by which tokens can be coloured, the last advantage first; a single value is repeated."""
     T = len(rollout.tokens)
     series_ = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
     known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
@@ -264,7 +264,7 @@ def _spread(values: np.ndarray, number: int) -> np.ndarray:
 
 
 def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
-    """The answer's tokens coloured by one of `token_series`; every token's numbers are in its title."""
+    """Return the tokens coloured by one of `token_series`; the tooltips have the numbers of every token."""
     every = token_series(rollout)
     values = every[by][:MOST_TOKENS]
     scale = scale_of([values])
@@ -279,7 +279,7 @@ def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
 
 
 def no_tokens_html() -> str:
-    """In place of the strip."""
+    """Return a note for a completion without stored tokens."""
     return f'{STYLE}<div class="rl"><p class="faint">The tokens of this completion were not stored.</p></div>'
 
 
@@ -290,7 +290,7 @@ def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str
 
 
 def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
-    """The text of each token by the run's own tokenizer, or its id where the run holds none yet."""
+    """Return the text of each token by the run's tokenizer, or its id if the run has none yet."""
     saved = [path for parent in (folder / CHECKPOINTS, folder) for path in sorted(parent.glob("checkpoint-*"))]
     homes = [folder / "policy", *saved]
     home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)

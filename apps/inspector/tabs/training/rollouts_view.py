@@ -20,7 +20,7 @@ Values = list[Any]
 
 
 class Section(NamedTuple):
-    """The components that a step's answers fill, and the events after which another answer is shown."""
+    """The components for the completions of a step, and the events that show another completion."""
 
     note: gr.HTML
     step: gr.Slider
@@ -36,12 +36,12 @@ class Section(NamedTuple):
 
     @property
     def outputs(self) -> Values:
-        """In the order in which `present` fills them."""
+        """The components in the order of the values of `present`."""
         return [*self[:-1]]
 
 
 def section(site: Site, run: gr.Dropdown) -> Section:
-    """Each event moves to a step and to the place of an answer in it."""
+    """Build the section; each event moves to a step and to the index of a completion."""
     made, turns = _components()
     asked = [run, made.step, made.position, made.colour]
 
@@ -64,7 +64,7 @@ def section(site: Site, run: gr.Dropdown) -> Section:
 
 
 def _components() -> tuple[Section, list[gr.Button]]:
-    """In their order on the page, and the buttons that turn pages and answers."""
+    """Build the components in their order on the page, and the buttons for pages and completions."""
     note = gr.HTML(elem_id="rollouts-note", apply_default_css=False, visible=False)
     step = gr.Slider(0, 1, value=0, step=1, label="Completions of step (0: before the first update)", visible=False)
     table = gr.Dataframe([], type="array", interactive=False, buttons=[], elem_id="rollouts", wrap=False)
@@ -94,7 +94,7 @@ def _components() -> tuple[Section, list[gr.Button]]:
 
 
 def slider(steps: Sequence[int], step: float) -> gr.Slider:
-    """Over the steps that were kept, at the nearest."""
+    """Return a slider over the stored steps, at the nearest one."""
     if not steps:
         return gr.Slider(visible=False)
     apart = gcd(*(later - steps[0] for later in steps)) or 1
@@ -108,14 +108,14 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 
 
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
-    """Everything of the section; without a run nothing, which is reported above."""
+    """Return the values of the section; empty without a run, which is reported above."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
     return noted(_present, _nothing)(site, run, step, index, colour)
 
 
 def _nothing() -> Values:
-    """In place of everything behind the note."""
+    """Return the outputs that follow a note."""
     return [
         gr.Slider(visible=False),
         0,
@@ -155,7 +155,7 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
 
 
 def _widths(columns: int) -> list[str]:
-    """All of the table's width: numbers as they need, at most half of it; a prompt gets a third of the rest."""
+    """Return the widths of the columns: numbers take at most half; prompts a third of the rest."""
     numbers = columns - TEXT_COLUMNS
     each = min(NUMBER_WIDTH, 50 // max(1, numbers))
     rest = 100 - each * numbers
@@ -163,7 +163,7 @@ def _widths(columns: int) -> list[str]:
 
 
 def _tokens(folder: Any, chosen: views.Rollout, colour: str | None) -> Values:
-    """The list of what tokens can be coloured by, and the strip."""
+    """Return the choices for the colour of tokens, and the coloured tokens."""
     names = [*views.token_series(chosen)]
     if not names:
         return [gr.Dropdown(visible=False), views.no_tokens_html()]

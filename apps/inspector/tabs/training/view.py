@@ -34,7 +34,7 @@ Values = list[Any]
 
 
 class TrainingComponents(NamedTuple):
-    """What the log fills."""
+    """The components for the metrics of the log."""
 
     note: gr.HTML
     progress: gr.HTML
@@ -49,13 +49,13 @@ class TrainingComponents(NamedTuple):
 
     @property
     def outputs(self) -> Values:
-        """In the order in which `_refresh` fills them."""
+        """The components in the order of the values of `_refresh`."""
         first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.figure]
         return [*first, self.reward, *self.reward_figures, self.status, self.timer]
 
 
 def tab(site: Site) -> None:
-    """A run that grows is looked at every few seconds; the reader's step and answer stay."""
+    """Build the tab; an unfinished run is read again every few seconds, and step and completion stay."""
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
@@ -132,13 +132,13 @@ def _id(name: str) -> str:
 
 
 def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:
-    """Step and answer as the address names them; what is no number is the first."""
+    """Return step and completion of an address; values that are not numbers become 0."""
     step, answer = (query.get(name, "") for name in ("step", "answer"))
     return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
 
 
 def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
-    """What changes when there is something new to tell."""
+    """Return a stamp of the run, which changes when there is something new to show."""
     try:
         entry = site.root.entry(run, TRAINED)
         return run, stamp(entry.path, [STEPS]), len(steps_of(entry.path)), entry.growing
@@ -154,12 +154,12 @@ def _stored_steps(site: Site, run: str | None) -> list[int]:
 
 
 def _refresh(site: Site, run: str | None, window: float | None, column: str | None, reward: str | None) -> Values:
-    """Everything that the log fills."""
+    """Return the values of all components of the log."""
     return noted(_present, _nothing)(site, run, int(window or 1), column, reward)
 
 
 def _nothing() -> Values:
-    """In place of everything behind the note."""
+    """Return the outputs that follow a note."""
     hidden = [_plot(None) for _ in range(len(PANELS) + 1)]
     return ["", *hidden, gr.Dropdown([]), _plot(None), *_no_reward_metrics(), gr.skip()]
 
@@ -192,7 +192,7 @@ def _plot(figure: Any) -> Any:
 
 
 def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
-    """The list of all columns, and the figure of the chosen one, or of the first of `OTHERS`."""
+    """Return the list of all columns, and the figure of the chosen one, or of the first of `OTHERS`."""
     names = views.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), None)
     panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
@@ -200,7 +200,7 @@ def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
 
 
 def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
-    """The list of rewards that log metrics, the figures of the chosen one, and its columns."""
+    """Return the list of rewards that log metrics, the figures of the chosen one, and its columns."""
     columns_ = views.reward_columns(steps, sources)
     if not columns_:
         return _no_reward_metrics()

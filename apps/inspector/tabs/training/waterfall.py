@@ -23,7 +23,7 @@ class Bar(NamedTuple):
 
 
 def waterfall(rollout: Rollout, sources: Sources) -> list[Bar]:
-    """From each component's w_k r_k to the advantage that is trained on, mean over tokens.
+    """Return the bars from each component's w_k r_k to the advantage, which is a mean over tokens.
 
     Σ of the relative bars before a total is that total. Empty for an answer without a reward, which is not learnt from.
     """
@@ -35,7 +35,7 @@ def waterfall(rollout: Rollout, sources: Sources) -> list[Bar]:
 
 
 def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
-    """Components as the sources gave them, then every component's change by every transform."""
+    """Yield the components of the sources, then the change of every component by every transform."""
     (_, first), *transforms = rollout.rewards.items()
     for name, value in first.items():
         if weight := sources.weight(name):
@@ -64,7 +64,7 @@ def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
 
 
 def waterfall_figure(bars: list[Bar]) -> go.Figure:
-    """Bars from top to bottom; what adds and what takes away have the ends of the diverging scale."""
+    """Draw the bars from top to bottom, in one colour for increases and one for decreases."""
     positions = [*range(len(bars))]
     figure = go.Figure(
         go.Waterfall(
@@ -92,7 +92,7 @@ def waterfall_figure(bars: list[Bar]) -> go.Figure:
 
 
 def _range(bars: list[Bar]) -> list[float]:
-    """From the lowest to the highest sum, with room for the numbers beside the bars."""
+    """Return the range of the sums, with room for the numbers beside the bars."""
     sums, so_far = [0.0], 0.0
     for bar in bars:
         so_far = bar.value if bar.kind == TOTAL else so_far + bar.value
@@ -106,7 +106,7 @@ def _signed(bar: Bar) -> str:
 
 
 def waterfall_html() -> str:
-    """What the bars mean."""
+    """Return a text on the meaning of the bars."""
     return (
         f'{STYLE}<div class="rl"><p class="faint">Each component with its weight, what each transform changes, and '
         "the reward that they add up to. The estimator brings it to the advantage: its baseline, its scale, and the KL "
@@ -115,7 +115,7 @@ def waterfall_html() -> str:
 
 
 def no_waterfall_html() -> str:
-    """For an answer without a reward."""
+    """Return a note for a completion without a reward."""
     return (
         f'{STYLE}<div class="rl"><p class="faint">A reward of this completion is missing, so its advantage is 0 and '
         "the policy does not learn from it.</p></div>"

@@ -55,7 +55,7 @@ class Annotation:
 
 
 def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool = False) -> Annotation:
-    """A reader's verdict of what is shown, now."""
+    """Return a reader's annotation of a case, with the current time."""
     return Annotation(
         case=item.case,
         verdict=verdict,
@@ -70,12 +70,12 @@ def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool 
 
 
 def texts_of(item: Item) -> str:
-    """Names what a reader reads, and which answer is marked."""
+    """Return a hash of the texts that a reader sees, and of the marked response."""
     return content_hash(json.dumps([item.messages, item.answers, item.best]))
 
 
 def file_of(run: Path) -> Path:
-    """`annotations/NAME.jsonl` beside the run; of a run inside others, beside the outermost of them."""
+    """Return `annotations/NAME.jsonl` beside the run, or beside the outermost run that contains it."""
     folder, inside = _paths(run)
     return folder / inside
 
@@ -87,7 +87,7 @@ def _paths(run: Path) -> tuple[Path, Path]:
 
 
 def add(run: Path, annotation: Annotation) -> None:
-    """Append a line, forced to the disk, under a lock; what was cut off before keeps a line of its own."""
+    """Append an annotation under a lock and flush it to disk; an incomplete last line is ended first."""
     path = file_of(run)
     line = json.dumps(asdict(annotation), ensure_ascii=False) + "\n"
     _refuse_links(*_paths(run))
@@ -116,7 +116,7 @@ def _ends_well(file: BinaryIO) -> bool:
 
 
 def read(run: Path) -> list[Annotation]:
-    """All there is of a run, in the order they were made; a line that cannot be read is left out."""
+    """Load the annotations of a run in order; an unreadable line is left out."""
     try:
         lines = file_of(run).read_bytes().splitlines()
     except OSError:
@@ -134,7 +134,7 @@ def _parsed(line: bytes) -> Annotation | None:
 
 
 def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
-    """Those of a case whose texts are still the same, the newest first."""
+    """Return the annotations of a case with the same texts, the newest first."""
     texts = texts_of(item)
     return [
         annotation for annotation in reversed(annotations) if annotation.case == item.case and annotation.texts == texts

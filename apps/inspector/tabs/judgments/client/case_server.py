@@ -60,7 +60,7 @@ def _answering(function: Callable[[Request], Response]) -> Callable[[Request], R
 
 
 def _view(site: Site, request: Request) -> View:
-    """In blind mode nothing depends on scores: all outcomes, in the order of the data."""
+    """Return the view of a request; in blind mode it depends on no score: all outcomes, in the order of the data."""
     asked, blind = asked_from(request["query"]), bool(request.get("blind"))
     if blind:
         asked = asked._replace(outcome="all", margin="", order="items", only=[*{*asked.only} - {"baseline"}])
@@ -85,7 +85,7 @@ def _rows(view: View, start: int, size: int) -> Response:
 
 
 def _case(view: View, request: Request) -> Response:
-    """The case at a position, or of a name."""
+    """Return the case at the position, or of the name, in a request."""
     name = request.get("case")
     if name is None:
         position = _position(request["position"])
@@ -101,7 +101,7 @@ def _case(view: View, request: Request) -> Response:
 
 
 def _annotation(view: View, shown: Item, request: Request) -> Response:
-    """The question about a case, what readers answered, and how far this reader is."""
+    """Return the question about a case, its annotations, and the progress of this reader."""
     known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
     question, options = choices(shown, blind=view.blind)
     own_annotations = [annotation for annotation in annotations.of(shown, known) if annotation.who == reader]
@@ -116,7 +116,7 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
 
 
 def _annotate(view: View, request: Request) -> Response:
-    """Store a reader's verdict; in blind mode the answer names the better response."""
+    """Store a reader's verdict, which in blind mode is the index of the better response."""
     shown = item(view.run, view.filter.scorer, str(request["case"]))
     verdict, reader = str(request["verdict"]), str(request.get("reader") or "")
     if verdict.isdecimal():

@@ -24,7 +24,7 @@ def row_html(line: Line, scale: float, *, blind: bool = False) -> str:
 
 
 def _bar(margin: float | None, scale: float) -> str:
-    """A bar from the middle, to the right where the margin is positive, and the margin."""
+    """Return a bar that starts in the middle and ends at the margin, and the margin."""
     if margin is None:
         return ""
     share = min(abs(margin) / scale, 1.0) * 50 if scale > 0 else 0.0

@@ -45,7 +45,7 @@ class Grounds(NamedTuple):
     cost: float
 
     def values(self, answers: int) -> list[dict[str, float]]:
-        """Each answer's value by criterion."""
+        """Return the values of each response by criterion."""
         return [
             {criterion.name: criterion.value for criterion in self.criteria if criterion.answer == index}
             for index in range(answers)
@@ -53,7 +53,7 @@ class Grounds(NamedTuple):
 
 
 def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
-    """What `rewardlab judge` kept of a judgment; None for a scorer that is no judge, or in a run without judges."""
+    """Load what a judgment rests on; None for a scorer that is no judge, or in a run without judges."""
     path = folder / JUDGMENTS
     if not path.is_file():
         return None
@@ -93,7 +93,7 @@ class Quotation(NamedTuple):
 
 
 def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
-    """Every place where the evidence of a criterion stands; spaces, letter case and quotation marks do not count."""
+    """Return every match of the evidence of a criterion, regardless of spaces, letter case and quotation marks."""
     quotations_ = []
     for criterion in criteria:
         words = [re.escape(word) for word in criterion.evidence.strip(" \"'“”‘’«»\n").split()]
@@ -103,7 +103,7 @@ def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
 
 
 def marked(answer: str, criteria: Sequence[Criterion]) -> str:
-    """The answer as HTML with its quoted evidence marked; where quotations overlap, a mark names all of them."""
+    """Return a response as HTML with its quoted evidence marked; a mark names all overlapping quotations."""
     text, rest = answer[:LONGEST], answer[LONGEST:]
     quoted = quotations(text, criteria)
     cuts = sorted({0, len(text), *(edge for quotation in quoted for edge in (quotation.start, quotation.end))})
@@ -136,7 +136,7 @@ def _colour(value: float) -> str:
 
 
 def grounds_html(grounds_: Grounds, answers: Sequence[str]) -> str:
-    """Criteria, the answers with the evidence marked, the reasoning, every reply, and what they cost."""
+    """Return criteria, responses with marked evidence, reasoning, replies and their cost as HTML."""
     parts = [_replies_html(grounds_, answers), _reasoning_html(grounds_), _cost_html(grounds_)]
     if grounds_.criteria:
         parts = [_criteria_html(grounds_, len(answers)), _answers_html(grounds_, answers), *parts]
@@ -159,7 +159,7 @@ def _criteria_html(grounds_: Grounds, answers: int) -> str:
 
 
 def _verdict(criterion: Criterion | None, marks: bool) -> str:
-    """A mark with its evidence; a number where values are scores on scales of their own."""
+    """Return the cell of a criterion: a mark with its evidence, or a number for scores on other scales."""
     if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
     if criterion.name == ROUTED:
@@ -194,7 +194,7 @@ def _reasoning_html(grounds_: Grounds) -> str:
 
 
 def _replies_html(grounds_: Grounds, answers: Sequence[str]) -> str:
-    """Replies beside each other: of a comparison in both orders these are the two orders."""
+    """Return the replies side by side, such as those to the two orders of a comparison."""
     boxes = "".join(
         _box(_request(index, _at(grounds_.orders, index), raw, answers), shown(raw), "reply")
         for index, raw in enumerate(grounds_.raw)
@@ -208,7 +208,7 @@ def _at(orders: Sequence[tuple[int, ...]], index: int) -> tuple[int, ...]:
 
 
 def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
-    """Which answers the request showed, in which order, and what its reply says."""
+    """Return the responses that a request showed, in order, and the verdict of its reply."""
     names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = said_of(raw, order, answers)
@@ -216,7 +216,7 @@ def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Seque
 
 
 def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
-    """What a reply says of two answers, in the answers' own numbers; empty where it was shown one answer, or more.
+    """Return the verdict of a reply on two responses, by their numbers in the case; empty for other requests.
 
     >>> said_of("Winner: A", (1, 0), ["first", "second"])
     'response 2 is better'
@@ -232,7 +232,7 @@ def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
 
 
 def _flips(grounds_: Grounds, answers: Sequence[str]) -> str:
-    """A sentence where the reply to a turned order says something else."""
+    """Return a sentence if the verdict depends on the order of the responses."""
     verdicts_by_pair: dict[Any, set[str]] = {}
     for raw, order in zip(grounds_.raw, grounds_.orders, strict=False):
         if len(order) == len(LABELS):

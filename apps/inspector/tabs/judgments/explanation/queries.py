@@ -67,7 +67,7 @@ class Explanation(NamedTuple):
 
 
 def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[str]) -> Explanation:
-    """By token where the reward is a sum over tokens, else by leaving out one sentence after the other."""
+    """Explain rewards by token if they are sums over tokens, else by leaving out one sentence at a time."""
     examples = [Example(prompt, answer) for answer in answers]
     rewards = model.rate(examples)
     if hasattr(model, "logprobs"):
@@ -82,7 +82,7 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
 
 
 def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards, ...]:
-    """r_t = β log π_r(y_t | x, y_<t), or β (log π - log π_ref) for an implicit reward: what the reward adds up from."""
+    """Compute r_t = β log π_r(y_t | x, y_<t), or β (log π - log π_ref) for an implicit reward."""
     read = [reading.logprobs(examples) for reading in _readings(model)]
     encoder = model.encoder
     rewards = []
@@ -95,7 +95,7 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
 
 
 def _readings(model: Any) -> list[Any]:
-    """The model for each of its rewards; one that follows a preference is read with all weight on one objective."""
+    """Return the model for each reward; one that follows a preference gets all weight on one objective."""
     adapter = getattr(model, "adapter", None)
     if adapter is None or not adapter.settings.follows_preference or model.preference is not None:
         return [model]
@@ -104,7 +104,7 @@ def _readings(model: Any) -> list[Any]:
 
 
 def adds_up(explanation: Explanation) -> float:
-    """The largest |Σ_t r_t - reward| over answers and objectives."""
+    """Return the largest |Σ_t r_t - reward| over responses and objectives."""
     sums = np.stack([part.values.sum(1) for part in explanation.parts])
     return float(np.abs(sums - explanation.rewards).max())
 
@@ -113,7 +113,7 @@ def adds_up(explanation: Explanation) -> float:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text, each with the space behind it; they add up to the text.
+    """Split a text into sentences and lines with their trailing space; together they are the text.
 
     >>> sentences("One, e.g. 1.5. Two!\\n\\nThree")
     ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']
@@ -124,7 +124,7 @@ def sentences(text: str) -> list[str]:
 
 
 def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -> SentenceEffects:
-    """Leave one out: r(x, y without s) - r(x, y), for the first sentences of an answer, in one batch.
+    """Compute r(x, y without s) - r(x, y) for the first sentences s of a response, in one batch.
 
     A single sentence cannot be left out, since nothing of the answer would remain.
     """
@@ -140,7 +140,7 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
 
 
 def _without(parts: Sequence[str], index: int) -> str:
-    """The answer ends without a space where it did so before."""
+    """Return the text without one part; it ends without a space if it did so before."""
     rest = "".join((*parts[:index], *parts[index + 1 :]))
     return rest if parts[-1] != parts[-1].rstrip() else rest.rstrip()
 
@@ -149,7 +149,7 @@ def _without(parts: Sequence[str], index: int) -> str:
 
 
 def contracts_of(folder: Path) -> dict[str, str]:
-    """The contract of every scorer of a run, as its manifest states them; empty where it does not."""
+    """Load the contract of every scorer from the manifest of a run; empty if it states none."""
     try:
         contracts = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
         return {str(name): str(contract) for name, contract in contracts.items()}
@@ -163,7 +163,7 @@ def recorded(
     scores: Mapping[str, Sequence[float]],
     objective: str | None = None,
 ) -> str:
-    """A sentence on whether the run's scores are these rewards: of the scorers under the same contract.
+    """Return a sentence on whether these rewards are the scores of a scorer with the same contract.
 
     The run's score is the reward for its `objective`, or the mean over all objectives.
     """
@@ -183,7 +183,7 @@ def recorded(
 
 
 def explanation_html(explanation: Explanation, objective: int, *, centred: bool = False, recorded: str = "") -> str:
-    """The answers side by side, coloured by what one objective's reward rests on; `recorded` is a sentence on it."""
+    """Return the responses side by side, coloured by their parts' effect on one objective's reward."""
     rows = [part.values[objective] for part in explanation.parts]
     scale = scale_of(rows, _mean(rows) if centred else 0.0)
     boxes = "".join(
@@ -246,7 +246,7 @@ def _untried(part: SentenceEffects) -> str:
 
 
 def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
-    """The running sum of the tokens' rewards, a line per answer."""
+    """Draw the cumulative sum of the tokens' rewards, one line per response."""
     figure = go.Figure()
     for index, part in enumerate(explanation.parts):
         sums = part.values[objective].cumsum()
@@ -256,7 +256,7 @@ def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
 
 
 def objectives_figure(explanation: Explanation) -> go.Figure:
-    """Every objective's reward as bars, one colour per answer."""
+    """Draw the rewards of all objectives as bars, one colour per response."""
     figure = go.Figure()
     names = [*map(figures.plain, explanation.objectives)]
     for index, rewards in enumerate(explanation.rewards):

@@ -18,7 +18,7 @@ from ...metrics import header_row
 
 
 class Source(NamedTuple):
-    """The rubric that an item was judged by, or a sentence on why it is not here."""
+    """The rubric of a case, or a note on why it is not available."""
 
     rubric: Rubric | None
     score: str
@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For the editor."""
+        """The rubric as TOML."""
         return to_toml(self.rubric) if self.rubric else ""
 
 
@@ -44,7 +44,7 @@ class Rescored(NamedTuple):
 
 
 def source_of(folder: Path, root: Path, case: str) -> Source:
-    """The rubric of a run's item: the run's own for the case, one that comes with the package, or a file below root.
+    """Find the rubric of a case: the run's own, one of the package, or a file below the root folder.
 
     A path in a run's settings is what its author wrote there, so nothing outside the root is opened for it.
     """
@@ -86,7 +86,7 @@ def _allowed(name: str, root: Path) -> Path | None:
 
 
 def parse_rubric(text: str) -> Rubric:
-    """TOML, or JSON by itself or in a fenced block; a UsageError has the sentence on what is wrong."""
+    """Parse TOML, or JSON alone or in a fenced block; raise a `UsageError` for anything else."""
     try:
         return parse(text) if text.lstrip().startswith(("{", "```")) else from_toml(text)
     except ValueError as error:
@@ -94,7 +94,7 @@ def parse_rubric(text: str) -> Rubric:
 
 
 def formula(name: str) -> RubricScore:
-    """A score by its name."""
+    """Return a score function by its name."""
     if name not in SCORES:
         raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
     formula_ = getattr(rubric_score, name)
@@ -108,7 +108,7 @@ def rescore(
     recorded: Sequence[float],
     score: str,
 ) -> list[Rescored]:
-    """Every answer under the edited rubric, from the verdicts that were given; removed rules no longer count."""
+    """Score every response under the edited rubric from the stored verdicts; removed rules do not count."""
     return [
         Rescored(
             recorded[index] if recorded else None,
@@ -130,7 +130,7 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 
 
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
-    """A sentence on each criterion that no verdict was given on: a new one, or one that now says something else."""
+    """Return a sentence on each criterion without a verdict: a new one, or one whose text was changed."""
     known = {name for marks in values for name in marks}
     before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
@@ -147,7 +147,7 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
 
 
 def _meaning(item: Rule | Principle) -> tuple[str, ...]:
-    """What a judge was asked; weights and vetoes are arithmetic."""
+    """Return the text that a judge was shown; weights and vetoes are not part of it."""
     return (item.type, item.criterion, item.test) if isinstance(item, Rule) else (item.description,)
 
 
@@ -155,7 +155,7 @@ def _meaning(item: Rule | Principle) -> tuple[str, ...]:
 
 
 def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequence[str]) -> str:
-    """Scores before and after, who is best before and after, and what is to be said of it."""
+    """Return scores and best responses before and after the edit, and notes, as HTML."""
     heads = ("", "in the run", "same rubric", "edited rubric")
     body = "".join(
         f'<tr><th scope="row">Response&nbsp;{index + 1}</th>{"".join(f"<td>{_cell(value)}</td>" for value in row)}</tr>'
@@ -177,7 +177,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 
 def _change(rows: Sequence[Rescored]) -> str:
-    """Whether another answer is best now."""
+    """Return a sentence on the best response before and after."""
     before, after = (_best([getattr(row, name) for row in rows]) for name in ("recorded", "edited"))
     if after is None:
         return "Not every response has a score now."

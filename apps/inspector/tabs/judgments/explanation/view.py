@@ -28,7 +28,7 @@ Chosen = tuple[str, str, str]
 
 
 class Section(NamedTuple):
-    """What stands below an item, and how another item gets there."""
+    """The components below a case, and the function that updates them."""
 
     components: list[Any]
     update: Callable[[str | None, str | None, str | None], list[Any]]
@@ -46,12 +46,12 @@ class Asked(NamedTuple):
     objectives: gr.Plot
 
     def nothing(self) -> list[Any]:
-        """For an item that was not explained yet."""
+        """Return the values for a case that is not explained yet."""
         return [None, gr.Dropdown(visible=False), gr.Radio(visible=False), "", *[gr.Plot(visible=False)] * 2]
 
 
 def section(site: Site) -> Section:
-    """The components, in the page that is being built."""
+    """Build the components in the current page."""
     chosen = gr.State()
     judged = gr.HTML(elem_id="grounds", apply_default_css=False)
     rubric = _rubric(site, chosen)
@@ -68,7 +68,7 @@ def section(site: Site) -> Section:
 
 
 def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
-    """The folder of the chosen run, and the item."""
+    """Return the folder of the chosen run, and the case."""
     if chosen is None:
         raise UsageError("no item is chosen; choose one in the table")
     run, scorer, case = chosen
@@ -104,7 +104,7 @@ def _on_click(
 
 
 def _rubric(site: Site, chosen: gr.State) -> list[Any]:
-    """The editor: group, formula, text, a sentence on where the text is from, and the new scores."""
+    """Build the editor of a rubric: group, note, text, score function and new scores."""
     with gr.Accordion("Rubric: edit it, and score the stored verdicts again", open=False, visible=False) as group:
         status_html = gr.HTML(apply_default_css=False)
         text = gr.Textbox(lines=10, max_lines=30, label="Rubric (TOML or JSON)", elem_id="rubric")
@@ -125,7 +125,7 @@ def _no_rubric() -> list[Any]:
 
 
 def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
-    """What the judge kept, and the rubric where there are verdicts on one."""
+    """Return what the judgment rests on, and the rubric if there are verdicts on criteria."""
     grounds_ = grounds(folder, scorer, case)
     if grounds_ is None:
         return ["", *_no_rubric()]
@@ -153,7 +153,7 @@ def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
 
 
 def _model(site: Site, chosen: gr.State) -> Asked:
-    """A model's explanation of the item, when it is asked for."""
+    """Build the explanation of the case by a model, which is computed on request."""
     names = site.models.names
     if not names:
         gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
@@ -173,7 +173,7 @@ def _model(site: Site, chosen: gr.State) -> Asked:
 
 
 def _similar(site: Site, chosen: gr.State) -> gr.HTML:
-    """The cases of the run with the most similar prompts, when they are asked for."""
+    """Build the table of similar cases, which is computed on request."""
     with gr.Row(elem_classes="bar"):
         find = button("Find similar cases")
     table = gr.HTML(elem_id="similar", apply_default_css=False)
@@ -208,7 +208,7 @@ def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]
 
 
 def _read_at(model: RewardModel, preference: Any) -> RewardModel:
-    """At the preference that the run read its models at, where this one follows any."""
+    """Return the model at the preference of the run, if it follows one."""
     from ......rm.data.preference_vectors import parse_preference
 
     adapter = getattr(model, "adapter", None)
