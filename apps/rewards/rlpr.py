@@ -16,12 +16,7 @@ from ._run import RunFacts
 
 
 def rlpr(
-    *,
-    run: RunFacts,
-    reference: str = "reference",
-    tags: Sequence[str] = TAGS,
-    form: float = 0.1,
-    together: int = 16,
+    *, run: RunFacts, reference: str = "reference", tags: Sequence[str] = TAGS, form: float = 0.1, together: int = 16
 ) -> RewardFunction:
     """(1 - w) clip(p(y* | x, z) - p(y* | x), 0, 1) + w 1[the tags are in order]           RLPR: arXiv:2506.18254
 

@@ -32,9 +32,7 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-RENAMED = {
-    "train": {"rank": "lora_r", "dropout": "lora_dropout", "targets": "lora_target_modules"},
-}
+RENAMED = {"train": {"rank": "lora_r", "dropout": "lora_dropout", "targets": "lora_target_modules"}}
 """Verb -> earlier names of settings, which are still accepted, and the current names."""
 REMOVED = {("train", "factor"): "give --lora_alpha, which is the factor times the rank (--lora_r plus --shared_rank)"}
 """(verb, setting) -> what replaces it."""

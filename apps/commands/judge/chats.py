@@ -169,11 +169,7 @@ def dry_run_chats(names: Mapping[str, str]) -> dict[str, Scripted]:
 
 
 def tell_estimate(
-    chats: Mapping[str, Scripted],
-    config: ChatConfig,
-    names: Mapping[str, str],
-    tokenizer: str = "",
-    total: str = MOST,
+    chats: Mapping[str, Scripted], config: ChatConfig, names: Mapping[str, str], tokenizer: str = "", total: str = MOST
 ) -> dict[str, Any]:
     """Log and return the estimated cost of each model, and of all under the name `total`.
 

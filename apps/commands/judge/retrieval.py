@@ -31,13 +31,11 @@ class RetrievalConfig:
         default="",
     )
     examples_from: list[str] = setting(
-        "Files as for --data, or run folders; only oracle shows near-duplicates of the case.",
-        default_factory=list,
+        "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", default_factory=list
     )
     shots: int = setting("Number of examples for each case.", default=3)
     rubrics_from: str = setting(
-        "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.",
-        default="",
+        "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.", default=""
     )
     retriever: str = setting("tfidf, bm25, or the folder of an encoder of rewardlab retriever.", default="tfidf")
     retriever_index: str = setting(

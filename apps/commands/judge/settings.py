@@ -46,8 +46,7 @@ class ChatConfig:
     prompt_price: float = setting("Price per million prompt tokens, for all models.", default=0.0)
     completion_price: float = setting("Price per million reply tokens, for all models.", default=0.0)
     max_cost: float | None = setting(
-        "Stop sending requests at this total cost; stored replies count with their original cost.",
-        default=None,
+        "Stop sending requests at this total cost; stored replies count with their original cost.", default=None
     )
     batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
     dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")

@@ -113,12 +113,7 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
     """Return the findings of unusable rows and of pairs, sorted by row."""
     benchmarks = _benchmarks(config.against)
     linted = lint(
-        read.pairs,
-        benchmarks=benchmarks,
-        first=read.first,
-        near=config.near,
-        alike=config.alike,
-        **_reading(config),
+        read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_reading(config)
     )
     similar = similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
     findings = [_moved(finding, read.pair_rows) for finding in [*linted.findings, *similar]]

@@ -66,10 +66,7 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
         tokens = all_or_none([server.tokens(example) for example in examples], model.encoder.truncated)
         return Scored(np.array(scores, float), tokens)
 
-    ids = {
-        "vLLM": lambda examples: by_ids(examples, use_activation=False),
-        "vLLM, as it activates": by_ids,
-    }
+    ids = {"vLLM": lambda examples: by_ids(examples, use_activation=False), "vLLM, as it activates": by_ids}
     return ids, {"vLLM, its template": by_messages}
 
 

@@ -26,21 +26,14 @@ class RlConfig:
         default_factory=list,
     )
     watch: list[str] = setting("Rewards in the same form that are only logged.", default_factory=list)
-    weight: list[str] = setting(
-        "Weights of rewards as NAME=number; 1 for the others.",
-        default_factory=list,
-    )
+    weight: list[str] = setting("Weights of rewards as NAME=number; 1 for the others.", default_factory=list)
     advantage: str = setting(
-        "Advantage estimator, such as gae(lam=0.95).",
-        group="Algorithm",
-        registry="policy.advantages",
-        default="grpo",
+        "Advantage estimator, such as gae(lam=0.95).", group="Algorithm", registry="policy.advantages", default="grpo"
     )
     loss: str = setting("Policy loss, such as ppo(epsilon=0.1).", registry="policy.losses", default="ppo")
     aggregation: str = setting("Aggregation of token losses.", registry="policy.aggregations", default="token_mean")
     reward_transform: list[str] = setting(
-        "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5).",
-        default_factory=list,
+        "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5).", default_factory=list
     )
     advantage_transform: list[str] = setting(
         "Transforms of advantages in order, such as entropy_mask.", default_factory=list
@@ -50,9 +43,7 @@ class RlConfig:
         "Replay of earlier completions; requires --num_iterations 2 or more.", registry="policy.replays", default=None
     )
     curriculum: str | None = setting(
-        "Choice of prompts by the learning signal of their category.",
-        registry="policy.curricula",
-        default=None,
+        "Choice of prompts by the learning signal of their category.", registry="policy.curricula", default=None
     )
     category: str | None = setting("Column with the category of each prompt.", default=None)
     kl: float = setting(
@@ -64,10 +55,7 @@ class RlConfig:
         choices=("k1", "k2", "k3", "forward"),
         default=None,
     )
-    kl_corrected: bool = setting(
-        "Multiply the KL in the loss by the token ratio.",
-        default=False,
-    )
+    kl_corrected: bool = setting("Multiply the KL in the loss by the token ratio.", default=False)
     entropy: float = setting("Coefficient of the policy's entropy.", default=0.0)
     critic: bool = setting("Train a critic; required by gae.", group="Critic", default=False)
     critic_learning_rate: float = setting("Learning rate of the critic.", default=1e-3)
@@ -88,22 +76,16 @@ class RlConfig:
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
     on_fault: Literal["stop", "skip"] = setting("What a missing or infinite reward does.", default="stop")
     rollout_server: str | None = setting(
-        "Address of a server that generates completions, such as vLLM; or a list.",
-        default=None,
+        "Address of a server that generates completions, such as vLLM; or a list.", default=None
     )
     scaffold: str | None = setting(
-        "Rubric hints in the prompt of some completions.",
-        registry="policy.scaffolds",
-        default=None,
+        "Rubric hints in the prompt of some completions.", registry="policy.scaffolds", default=None
     )
     rollouts: str | None = setting(
-        "Completions by search, as sage(r=2), or by vLLM in a process of its own, as vllm(every=8).",
-        default=None,
+        "Completions by search, as sage(r=2), or by vLLM in a process of its own, as vllm(every=8).", default=None
     )
     exchange: str | None = setting(
-        "Folder through which agents exchange completions.",
-        group="Several agents",
-        default=None,
+        "Folder through which agents exchange completions.", group="Several agents", default=None
     )
     agent: int = setting("Index of this run's agent, from 0.", default=0)
     agents: int = setting("Number of agents.", default=1)
@@ -121,11 +103,7 @@ class RlConfig:
     lora_alpha: int = setting("Scale of the adapters is alpha / r.", default=32)
     lora_dropout: float = setting("Dropout before the adapters; needs --disable_dropout False.", default=0.0)
     lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
-    processes: int = setting(
-        "Number of processes started by torchrun.",
-        group="Run",
-        default=1,
-    )
+    processes: int = setting("Number of processes started by torchrun.", group="Run", default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 

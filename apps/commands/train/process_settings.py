@@ -25,9 +25,7 @@ class ProcessConfig:
         default=None,
     )
     aggregate: str | None = setting(
-        "How the scores of the steps make the reward of a completion; by default min.",
-        choices=AGGREGATES,
-        default=None,
+        "How the scores of the steps make the reward of a completion; by default min.", choices=AGGREGATES, default=None
     )
     neutral: str = setting(
         "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True, default="1"

@@ -19,16 +19,7 @@ from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
 from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import (
-    CHECKPOINTS,
-    data_hash,
-    log,
-    log_rows,
-    training_recipe,
-    trust,
-    write_manifest,
-    write_rows,
-)
+from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, training_recipe, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
 from ...settings.fields import changed_settings
 from .ensembles import make_boosted, make_ensemble

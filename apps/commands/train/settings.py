@@ -24,12 +24,7 @@ class TrainConfig:
     eval_data: list[str] = setting(
         "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
     )
-    kind: str = setting(
-        "Kind of reward model.",
-        group="Model",
-        choices=KINDS,
-        default="scalar",
-    )
+    kind: str = setting("Kind of reward model.", group="Model", choices=KINDS, default="scalar")
     model: str | None = setting(
         "Backbone to start from: path or Hub id. By default, kind scalar trains a small model from scratch.",
         default=None,

@@ -137,7 +137,4 @@ def _figure(answers: Sequence[guided.ShownCompletion], chosen: Sequence[str | No
     measured = views.measures(answers, {})
     axes = [now if now in measured else first for now, first in zip(chosen, views.first_axes(measured, 0), strict=True)]
     figure = views.sweep_figure([answer.title for answer in answers], measured, str(axes[0]), str(axes[1]))
-    return [
-        gr.Plot(figure, visible=True),
-        *(gr.Dropdown([*measured], value=name, visible=True) for name in axes),
-    ]
+    return [gr.Plot(figure, visible=True), *(gr.Dropdown([*measured], value=name, visible=True) for name in axes)]

@@ -99,11 +99,7 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
         return gr.Slider(visible=False)
     apart = gcd(*(later - steps[0] for later in steps)) or 1
     return gr.Slider(
-        steps[0],
-        max(steps[-1], steps[0] + 1),
-        value=views.nearest(steps, step),
-        step=apart,
-        visible=len(steps) > 1,
+        steps[0], max(steps[-1], steps[0] + 1), value=views.nearest(steps, step), step=apart, visible=len(steps) > 1
     )
 
 

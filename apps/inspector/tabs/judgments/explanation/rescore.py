@@ -102,11 +102,7 @@ def formula(name: str) -> RubricScore:
 
 
 def rescore(
-    edited: Rubric,
-    judged: Rubric | None,
-    values: Sequence[Mapping[str, float]],
-    recorded: Sequence[float],
-    score: str,
+    edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]], recorded: Sequence[float], score: str
 ) -> list[Rescored]:
     """Score every response under the edited rubric from the stored verdicts; removed rules do not count."""
     return [
