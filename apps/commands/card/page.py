@@ -178,7 +178,7 @@ def _minus(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:
     value, low, high = areas[OVERALL]
     if not all(map(_finite, (value, low, high))):
         return f"{against}: not comparable"
-    real = "more than noise" if low > 0 or high < 0 else "no significant difference"
+    real = "significantly better" if low > 0 else "significantly worse" if high < 0 else "no significant difference"
     return f"{against}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
 
 
@@ -255,7 +255,7 @@ def _parity(folder: Path, contract: ScoringContract) -> str:
         [text(row["way"]), _number(row["largest"]), _number(row["tolerance"]), text(row["verdict"])]
         for row in results["ways"]
     ]
-    return "## Parity\n\nLargest difference of a score had in another way, in units of the reward.\n\n" + table(
+    return "## Parity\n\nLargest difference of a score computed in another way, in units of the reward.\n\n" + table(
         ["way", "largest", "allowed", ""], lines
     )
 

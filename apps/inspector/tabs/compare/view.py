@@ -1,4 +1,4 @@
-"""Two scorers beside each other: agreement, flips, margins, and whether the difference is more than noise."""
+"""Two scorers beside each other: agreement, flips, margins, and whether the difference is significant."""
 
 from collections.abc import Mapping
 from pathlib import Path
