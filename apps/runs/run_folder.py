@@ -31,9 +31,8 @@ from .lock import only_writer
 from .signals import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
-RESULTS: ContextVar[TextIO] = ContextVar(
-    "results"
-)  # where a verb writes its results, while sys.stdout is redirected to stderr
+RESULTS: ContextVar[TextIO] = ContextVar("results")
+"""Where a verb writes its results, while sys.stdout is redirected to stderr."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
@@ -134,7 +133,7 @@ def _unfinished(
         if not (keep and any(work.glob(keep))):
             shutil.rmtree(work)
         elif isinstance(error, Terminated):
-            error.goes_on()
+            error.mark_resumable()
         raise
 
 

@@ -22,31 +22,31 @@ class Terminated(KeyboardInterrupt):
         self.by = SIGNALS[signal.Signals(sign)]
         super().__init__(f"ended by {self.by}{advice}")
 
-    def goes_on(self) -> None:
+    def mark_resumable(self) -> None:
         """Change the message to say that the run was saved and can be resumed."""
         if "--resume" not in str(self):
             self.args = (f"ended by {self.by}; what was done is kept, go on with the same command and --resume",)
 
 
-class Asked:
+class StopRequest:
     """Record of whether a signal to end has arrived, and which."""
 
     def __init__(self):
-        self.so = False
+        self.arrived = False
         self.sign: int = signal.SIGTERM
 
-    def note(self, sign: int, *_: Any) -> None:
+    def record(self, sign: int, *_: Any) -> None:
         """Record the first signal; the next one ends the process immediately."""
-        self.so, self.sign = True, sign
-        _end_at_the_next()
+        self.arrived, self.sign = True, sign
+        _restore_handlers()
 
 
 def _raise(sign: int, *_: Any) -> None:
-    _end_at_the_next()
+    _restore_handlers()
     raise Terminated(sign=sign)
 
 
-def _end_at_the_next() -> None:
+def _restore_handlers() -> None:
     for sign in SIGNALS:
         signal.signal(sign, signal.SIG_DFL)
 

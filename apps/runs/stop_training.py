@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from .signals import Asked, Terminated, handled
+from .signals import StopRequest, Terminated, handled
 
 
 class StopWhenAsked(TrainerCallback):
@@ -15,34 +15,35 @@ class StopWhenAsked(TrainerCallback):
     A checkpoint of policy training does not hold partly used completions, so it is taken at the end of a cycle.
     """
 
-    def __init__(self, asked: Asked, every: int = 1):
-        self.asked, self.every, self.stopped = asked, every, False
+    def __init__(self, request: StopRequest, every: int):
+        self.request, self.every, self.stopped = request, every, False
 
     def on_step_end(self, args, state, control, **kwargs):
         """Request a checkpoint and the end of training; the finished step is counted, the next has not begun."""
-        if state.global_step % self.every == 0 and _anywhere(self.asked.so, args.device):
+        if state.global_step % self.every == 0 and _anywhere(self.request.arrived, args.device):
             control.should_save = control.should_training_stop = self.stopped = True
 
 
-def _anywhere(asked: bool, device: Any) -> bool:
+def _anywhere(arrived: bool, device: Any) -> bool:
+    """Return whether a signal has arrived in any process; a collective operation."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return asked
-    flag = torch.tensor([float(asked)], device=device)
+        return arrived
+    flag = torch.tensor([float(arrived)], device=device)
     torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
     return bool(flag.item())
 
 
 def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
     """Call `trainer.train`; on SIGTERM or Ctrl-C raise `Terminated` after the checkpoint of the step is saved."""
-    asked = Asked()
-    stop = StopWhenAsked(asked, every)
+    request = StopRequest()
+    stop = StopWhenAsked(request, every)
     trainer.add_callback(stop)
-    with handled(asked.note):
+    with handled(request.record):
         result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
         raise Terminated(
             f" at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is kept; go on with "
             "the same command and --resume",
-            asked.sign,
+            request.sign,
         )
     return result

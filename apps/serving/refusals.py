@@ -34,18 +34,12 @@ class Refused(Exception):
         Retry-After is whole seconds, at least 1; `retry_after` in the body is the figure behind it.
         """
         headers = {}
-        error_body = {
-            "message": self.sentence,
-            "type": KINDS.get(self.status, "error"),
-            "code": self.status,
-            **self.facts,
-        }
+        kind = KINDS.get(self.status, "error")
+        error_body = {"message": self.sentence, "type": kind, "code": self.status, **self.facts}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, math.ceil(self.retry_after)))
             error_body["retry_after"] = round(self.retry_after, 3)
-        body = json.dumps(
-            {"error": error_body, "contract": contract}
-        )  # ASCII, whatever characters the sentence repeats
+        body = json.dumps({"error": error_body, "contract": contract})  # ASCII, whatever the sentence repeats
         return Response(body, self.status, headers, media_type="application/json")

@@ -51,7 +51,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
             return _decode(config, unfinished)
         except Terminated as signal:
             if unfinished.exists():
-                signal.goes_on()
+                signal.mark_resumable()
             raise
 
 

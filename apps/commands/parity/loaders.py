@@ -1,4 +1,4 @@
-"""Other ways to a reward model's scores: as Transformers loads its folder, in a fresh process, by another folder."""
+"""Other ways to compute scores: plain Transformers or PEFT, a fresh process, another folder."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
     return sequences
 
 
-# ---- a stranger ----
+# ---- other libraries ----
 
 
 def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
@@ -88,9 +88,8 @@ def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
 
     def way(examples: Sequence[Example]) -> Scored:
         scores, tokens = [], []
-        size = (
-            1 if any(tools_of(example.prompt) for example in examples) else batch_size
-        )  # a call takes one set of tools
+        has_tools = any(tools_of(example.prompt) for example in examples)
+        size = 1 if has_tools else batch_size  # a call takes one set of tools
         try:
             for start in range(0, len(examples), size):
                 some = examples[start : start + size]
