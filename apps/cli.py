@@ -23,7 +23,7 @@ from .verbs import VERBS, Verb, named, split_verb
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 SHOWN = 300  # characters of the message of an unexpected error
-SERVERS = ("serve", "inspect")  # they end by themselves when a signal asks them to
+SERVERS = ("serve", "inspect")  # they handle signals themselves
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,11 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        print(terminal(f"rewardlab {name}: {_unforeseen(name, error)}"), file=sys.stderr)
+        print(terminal(f"rewardlab {name}: {_unexpected(name, error)}"), file=sys.stderr)
         return 1
 
 
-def _unforeseen(name: str, error: Exception) -> str:
+def _unexpected(name: str, error: Exception) -> str:
     """Return one sentence about an unexpected error, and write its traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
     sentence = f"{type(error).__name__}: {text[:SHOWN]}{'...' if len(text) > SHOWN else ''}"
@@ -90,11 +90,11 @@ def _overview() -> str:
 
 def _run(name: str, verb: Verb, words: list[str]) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
+    warnings.filterwarnings("ignore", category=FutureWarning)  # meant for developers of libraries
     if verb.config is None:
         return named(f".{verb.function}")(words)
     if "WORLD_SIZE" in os.environ:
-        named(".runs.processes:settle_devices")()
+        named(".runs.processes:assign_device")()
     settings = parse(name, verb, words)
     settings[0].validate()
     check_settings(settings)

@@ -33,7 +33,7 @@ def serve(config: InspectConfig) -> dict[str, Any]:
 
 def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> str:
     """Serve the page from a thread and return its address: nothing is shared, reported or fetched from elsewhere."""
-    port = free_port(host, port)  # Gradio itself would try for seconds and not say why
+    port = free_port(host, port)  # Gradio itself would try for seconds and give no reason
     _reach_directly("localhost", host)
     _, url, _ = page.launch(
         server_name=f"[{host}]" if ":" in host else host,

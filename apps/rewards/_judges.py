@@ -16,7 +16,7 @@ from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.types import Example, Labeller, Messages, prompt_text
-from ..commands.judge.chats import Asked, count_kept, open_chats, prices_of, short_names
+from ..commands.judge.chats import Asked, count_stored, open_chats, prices_of, short_names
 from ..commands.judge.kinds import Materials, open_judge
 from ..commands.judge.settings import ChatConfig
 from ..runs.run_folder import log
@@ -64,7 +64,7 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
 
 def _stored_judge(chat: Chat, folder: Path, prices: Prices) -> StoredReplies:
     store = _store(folder)
-    count_kept([chat], store)
+    count_stored([chat], store)
     return StoredReplies(chat, store, prices=prices)
 
 

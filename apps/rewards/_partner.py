@@ -1,4 +1,4 @@
-"""A reward source within another one: what it says of answers that another model than the policy wrote."""
+"""A reward source within another one, for completions of another model than the policy."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a solver gets with the policy's thought in its prompt, and what it gets without."""
+"""Rewards of a solver with the policy's thought in its prompt, and without it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ._run import RunFacts
 
 def ccpo(
     *, run: RunFacts, solver: str, reward: str, longest: int = 256, role: str = "", chat_template: str | None = None
-) -> "WithAndWithout":
+) -> "JointAndSoloRewards":
     """The policy is CCPO's thinker: R_joint and R_solo as components `joint` and `solo`   CCPO 2026, arXiv:2603.21563
 
     The language model `solver` (path or Hub id) answers every prompt twice: behind the policy's thought, and alone,
@@ -35,12 +35,12 @@ def ccpo(
         raise UsageError(f"ccpo: a completion has 1 token or more, got longest={longest}")
     device = str(language_model(run.policy).device)
     who = open_partner(solver, device=device, chat_template=chat_template, **run.loading)
-    return WithAndWithout(who, open_rate(reward, run), read_role(role), longest, run.seed)
+    return JointAndSoloRewards(who, open_rate(reward, run), read_role(role), longest, run.seed)
 
 
 @dataclass(frozen=True)
-class WithAndWithout:
-    """A reward of two components, by what a solver makes of the prompt with a thought and of the prompt alone."""
+class JointAndSoloRewards:
+    """Rewards of a solver's answers to the prompt with a thought, and to the prompt alone."""
 
     solver: DecodingModel
     rating: Rate

@@ -1,4 +1,4 @@
-"""A language model as a judge of the policy's answers, and as the one who labels pairs for a reward that learns."""
+"""A language model as a judge of completions, and as a labeller of pairs for rewards that learn."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the policy itself says of its answer, by one token behind it: the second reward of `--advantage laser`."""
+"""Log-probability of one token after the completion under the policy: the second reward of `--advantage laser`."""
 
 from collections.abc import Sequence
 from math import isnan

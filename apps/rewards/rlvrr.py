@@ -44,9 +44,9 @@ def rlvrr(
 
     known = run.by_prompt(required_content)
 
-    def worth(answer: str, reference_: _Required) -> float:
-        content_share = content(answer, reference_.references, reference_.points)
-        return content_weight * content_share + style_weight * style(answer, reference_.checks)
+    def worth(answer: str, required: _Required) -> float:
+        content_share = content(answer, required.references, required.points)
+        return content_weight * content_share + style_weight * style(answer, required.checks)
 
     def rate(examples: Sequence[Example]) -> list[float]:
         return [

@@ -57,7 +57,7 @@ def _named_in(folder: Path) -> list[str]:
         try:
             settings = from_json(path.read_text(encoding="utf-8")) if path.stat().st_size < MOST_BYTES else None
         except UNREADABLE:
-            continue  # whoever loads the model says what is wrong with it
+            continue  # loading the model reports the error
         for value in (settings.get(key) for key in NAMING) if isinstance(settings, dict) else ():
             named += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
     return [name for name in named if os.path.isdir(name)]

@@ -32,7 +32,7 @@ class Process(NamedTuple):
         return self.rank == 0
 
 
-def settle_devices() -> None:
+def assign_device() -> None:
     """Assign a GPU to each process started by torchrun; without GPUs, make accelerate train on CPUs."""
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         if torch.cuda.is_available():

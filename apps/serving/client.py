@@ -97,8 +97,8 @@ class ScoringClient:
 
         def reward(prompts: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float | None]:
             examples = [_example(*two) for two in zip(prompts, completions, strict=True)]
-            rewards_ = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
-            return [float(value) if np.isfinite(value) else None for value in rewards_]
+            rewards = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
+            return [float(value) if np.isfinite(value) else None for value in rewards]
 
         reward.__name__ = objective or "reward"
         return reward
@@ -125,7 +125,7 @@ class ScoringClient:
     def _posted(self, content: bytes) -> dict[str, Any]:
         until = time.monotonic() + self.patience
         while isinstance(response := self.once(content), Busy):
-            # longer than told, so that those who were refused together do not come back together
+            # longer than stated, so that clients that were refused together do not retry together
             delay = response.delay * random.uniform(1.0, 1.5)
             if time.monotonic() + delay > until:
                 raise UsageError(

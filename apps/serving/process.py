@@ -58,7 +58,7 @@ class DrainingServer(uvicorn.Server):
 
 def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
     """Return the application of a model, tested with one conversation, and its address."""
-    model.rate([PROBE])  # one that needs more than a conversation says so now
+    model.rate([PROBE])  # a model that cannot rate it fails at the start
     config = replace(config, port=free_port(config.host, config.port))
     return Site(model, config), address(config.host, config.port)
 

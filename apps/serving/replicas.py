@@ -67,9 +67,9 @@ class Replicas:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Rewards [N, K] in float64; NaN where the model has no finite score."""
-        return self.rate_and_tell(examples)[0]
+        return self.rate_with_truncation(examples)[0]
 
-    def rate_and_tell(self, examples: Sequence[Example]) -> tuple[np.ndarray, list[bool]]:
+    def rate_with_truncation(self, examples: Sequence[Example]) -> tuple[np.ndarray, list[bool]]:
         """Return the rewards of `rate`, and whether each conversation was truncated."""
         truncated = [False] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)

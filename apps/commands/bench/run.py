@@ -33,7 +33,7 @@ def run_bench(words: Sequence[str]) -> dict[str, Any]:
         raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, choices)}")
     try:
         code = _script(name).main(words[1:])
-    except SystemExit as ended:  # argparse has told what was wrong, or has shown its help
+    except SystemExit as ended:  # argparse has printed the error, or its help
         if ended.code:
             raise UsageError(f"see rewardlab bench {name} --help") from ended
         code = 0

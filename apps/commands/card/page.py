@@ -100,7 +100,7 @@ def _contract(contract: ScoringContract) -> str:
     if contract.max_length is not None:
         side = "end" if contract.truncation == "right" else "beginning"
         cut = f"what exceeds {contract.max_length} tokens loses its {side}"
-    lines = {
+    facts = {
         "hash": f"`{contract.hash()}`",
         "reads": cut,
         "template": f"`{contract.template}`" if contract.template else "none",
@@ -111,10 +111,10 @@ def _contract(contract: ScoringContract) -> str:
     if contract.latent_steps is not None:
         chosen = contract.latent_depth == "head"
         steps = f"0 to {contract.latent_steps}, as many as a head chooses" if chosen else contract.latent_steps
-        lines["latent steps"] = f"{steps}"
-    lines_ = [f"- {name}: {value}" for name, value in lines.items()]
+        facts["latent steps"] = str(steps)
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
     return "\n".join(
-        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *lines_]
+        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *lines]
     )
 
 

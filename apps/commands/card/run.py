@@ -1,4 +1,4 @@
-"""`rewardlab card`: a page about a reward model, with the figures of runs that were made with it and no others."""
+"""`rewardlab card`: a model card with the results of runs of this model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def run_card(config: CardConfig) -> dict[str, Any]:
     return {"card": str(path), "contract": contract.hash(), "runs": len(measured)}
 
 
-# ---- whose run is it ----
+# ---- runs of the model ----
 
 
 def measured_of(config: CardConfig, name: str) -> Measured:

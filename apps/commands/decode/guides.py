@@ -1,4 +1,4 @@
-"""What `--arm` names: a guide alone, or one for each objective; and the base that an adapter among them has."""
+"""Guides of `--arm`, a single one or one for each objective, and their base model."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`rewardlab judge --audit`: what a judge's verdicts follow beside the answers' worth."""
+"""`rewardlab judge --audit`: biases of a judge."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from ....rm.errors import UsageError, did_you_mean
 from ...runs.run_folder import log, log_report, write_json
 from .settings import JudgeConfig
 
-# ---- whose names ----
+# ---- names of authors ----
 
 
 def names_of(
@@ -95,8 +95,7 @@ def audit_judges(
     results = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]
     text = "\n".join(map(markdown, results))
     (folder / "audit.md").write_text(text, encoding="utf-8")
-    facts_: dict[str, Any] = {result.judge: facts(result) for result in results}
-    write_json(folder / "audit.json", facts_)
+    write_json(folder / "audit.json", {result.judge: facts(result) for result in results})
     log_report(text)
     return {result.judge: {trust.use: trust.answer for trust in trusts(result)} for result in results}
 

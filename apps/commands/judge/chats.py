@@ -78,7 +78,7 @@ def _open(name: str, config: ChatConfig, bills: list[Bill]) -> Chat:
 
 @dataclass
 class SharedBill(Bill):
-    """One model's bill, under a limit that counts what all together spend, and what they had spent before."""
+    """Bill of one model, whose limit counts the cost of all models and of stored replies."""
 
     shared: list[Bill] = field(default_factory=list)
     before: float = 0.0
@@ -92,7 +92,7 @@ class SharedBill(Bill):
         return f"the limit of cost {self.limit:g} is reached: {spent:.4g} spent"
 
 
-def count_kept(chats: Iterable[Chat], store: Store) -> None:
+def count_stored(chats: Iterable[Chat], store: Store) -> None:
     """Count the cost of the replies in a folder towards the chats' limit when a run is resumed."""
     for chat in chats:
         if isinstance(bill := getattr(chat, "bill", None), SharedBill):
@@ -103,7 +103,7 @@ def count_kept(chats: Iterable[Chat], store: Store) -> None:
 
 
 class Asked:
-    """A chat that counts what it was asked; requests without a reply end the run where `on_fault` is stop."""
+    """A chat that counts requests; with `on_fault` stop, requests without a reply end the run."""
 
     def __init__(self, chat: Chat, prices: Prices = FREE, on_fault: str = "abstain"):
         self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
@@ -145,7 +145,7 @@ def with_stored_replies(
     The folder is removed if no reply arrived and nothing was paid.
     """
     store = Store(folder / REPLIES)
-    count_kept(chats.values(), store)
+    count_stored(chats.values(), store)
     try:
         prices = {short: prices_of(name, config) for short, name in names.items()}
         yield {
@@ -168,7 +168,7 @@ def dry_run_chats(names: Mapping[str, str]) -> dict[str, Scripted]:
     return {short: dry_run_chat(name) for short, name in names.items()}
 
 
-def tell_estimate(
+def log_estimate(
     chats: Mapping[str, Scripted], config: ChatConfig, names: Mapping[str, str], tokenizer: str = "", total: str = MOST
 ) -> dict[str, Any]:
     """Log and return the estimated cost of each model, and of all under the name `total`.

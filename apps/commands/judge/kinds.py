@@ -32,7 +32,7 @@ KINDS = "judges.kinds"
 
 
 class Materials(NamedTuple):
-    """What a kind is given where it takes it."""
+    """Arguments for kinds of judges that have such parameters."""
 
     rubric: Rubric | RubricSource | None = None
     examples: ExampleSource | None = None

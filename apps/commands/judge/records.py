@@ -1,4 +1,4 @@
-"""What judges are asked about, and what is written of them beside the usual tables: coverage, bounds, cost, replies."""
+"""Cases for judges, and their accounts (coverage, bounds, cost) and the table of judgments."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from ...runs.tables import JUDGMENTS
 
 
 class CaseFile(Pairs):
-    """The suite `pairs`, which reads rows with `prompt`, `answers` and `best` too, and who wrote the answers."""
+    """The suite `pairs`, which also reads rows with `prompt`, `answers` and `best`, and the authors of responses."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, then those of preference pairs, and notes on what is left out."""
@@ -72,7 +72,7 @@ def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Cas
     return [cases[position] for position in indices], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
 
 
-# ---- what is said of a judge ----
+# ---- accounts ----
 
 
 class Account(NamedTuple):

@@ -1,4 +1,4 @@
-"""`rewardlab judge`: judges over cases, with every reply kept; the folder is that of `rewardlab eval` and more."""
+"""`rewardlab judge`: evaluate judges on cases; every reply is stored in the run folder."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, trust, write_manifest
 from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
-from .chats import REPLIES, dry_run_chats, open_chats, short_names, tell_estimate, with_stored_replies
+from .chats import REPLIES, dry_run_chats, log_estimate, open_chats, short_names, with_stored_replies
 from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
@@ -42,7 +42,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
     names, given = short_names(chats.names), materials(config, trust(chats), retrieval)
     imagined = dry_run_chats(names)
-    dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
+    dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # reports wrong settings first
     check_chance(config.chance, dry_run_judges)
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
@@ -55,7 +55,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         for judge in dry_run_judges:
             for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
                 judge(shown)
-        return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}
+        return {"cases": len(cases), **log_estimate(imagined, chats, names, config.tokenizer)}
     recipe = config.identity() | retrieval.identity() | chats.identity()
     recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config), *retrieval.files]}
     recipe["model_sha256"] = model_hashes(names.values())
@@ -71,8 +71,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
                 facts = evaluated(suite, cases, judges, work, notes, config)
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
-        facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": asdict(chats)}
-        write_manifest(work, data=sources, seed=config.seed, started=started, **facts_)
+        about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
+        write_manifest(work, data=sources, seed=config.seed, started=started, **about, **facts)
         settings = recipe | config.read_later()  # last of all: until here the run may be resumed with other ones
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}

@@ -116,10 +116,10 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
         read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_reading(config)
     )
     similar = similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
-    findings = [_moved(finding, read.pair_rows) for finding in [*linted.findings, *similar]]
-    findings_ = sorted([*read.unusable, *findings], key=lambda finding: finding.row)
-    signs = [leak._replace(rows=tuple(read.pair_rows[row] for row in leak.rows)) for leak in linted.leaks]
-    return Linted(tuple(findings_), tuple(signs), linted.shared)
+    of_pairs = [_moved(finding, read.pair_rows) for finding in [*linted.findings, *similar]]
+    findings = sorted([*read.unusable, *of_pairs], key=lambda finding: finding.row)
+    leaks = [leak._replace(rows=tuple(read.pair_rows[row] for row in leak.rows)) for leak in linted.leaks]
+    return Linted(tuple(findings), tuple(leaks), linted.shared)
 
 
 def _moved(finding: Finding, indices: Sequence[int]) -> Finding:

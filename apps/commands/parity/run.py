@@ -1,4 +1,4 @@
-"""`rewardlab parity`: score the golden conversations every way, tell what differs and why, fail where it may not."""
+"""`rewardlab parity`: score conversations in every way, and report differences and their causes."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The prompts of a policy's training: read, without those that do not fit, and what else their rows say."""
+"""The prompts of policy training and the other columns of their rows."""
 
 from itertools import compress
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ ASKED = ("prompt", "messages", "chosen", "rejected", PROMPT_VARIANTS)  # columns
 
 
 class Prompts(NamedTuple):
-    """Prompts to answer, what else their rows say, and the account of those that are not among them."""
+    """Prompts with the other columns of their rows, and counts of those that were dropped."""
 
     rows: list[PromptRow]
     report: RowReport

@@ -322,7 +322,7 @@ def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
     )
 
 
-# ---- the story of the steps ----
+# ---- metrics of the steps ----
 
 
 class WriteSteps(TrainerCallback):

@@ -15,7 +15,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.run_folder import log, write_manifest, write_rows
-from ..judge.chats import MOST, dry_run_chats, tell_estimate, with_stored_replies
+from ..judge.chats import MOST, dry_run_chats, log_estimate, with_stored_replies
 from ..judge.records import CaseFile
 from ..judge.run import judged, write_judged
 from ..judge.settings import ChatConfig
@@ -41,7 +41,7 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
             _as_judge(config, dry_run_chat(), imagined[roles.judge], roles)(pairs)
             log("each verdict's prompt is longer by its rubric, which is not counted")
         total = "cost_without_rubrics" if config.judge else MOST
-        return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}
+        return {"cases": len(pairs), **log_estimate(imagined, chats, roles.names, total=total)}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:

@@ -16,7 +16,7 @@ from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, dry_run_chats, tell_estimate, with_stored_replies
+from ..judge.chats import Asked, dry_run_chats, log_estimate, with_stored_replies
 from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
@@ -44,7 +44,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         imagined = dry_run_chats(roles.names)
         synthesise(imagined[roles.writer], [*shown.values()])
         log(LATER)
-        estimated = tell_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
+        estimated = log_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
         return {"pairs": len(shown), **estimated}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:

@@ -82,8 +82,8 @@ def read_collection(path: Path) -> list[RubricEntry]:
 
 
 def _entry(values: Mapping[str, Any]) -> RubricEntry:
-    prompt, rubric_ = prompt_text(row_prompt(values)), rubric_of_row(values)
-    return RubricEntry(stated_id(values) or content_hash([prompt, described(rubric_)]), prompt, rubric_)
+    prompt, rubric = prompt_text(row_prompt(values)), rubric_of_row(values)
+    return RubricEntry(stated_id(values) or content_hash([prompt, described(rubric)]), prompt, rubric)
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
@@ -92,7 +92,7 @@ def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]
 
-    source.__qualname__ = f"by prompt {content_hash({text: described(rubric_) for text, rubric_ in rubrics.items()})}"
+    source.__qualname__ = f"by prompt {content_hash({text: described(rubric) for text, rubric in rubrics.items()})}"
     return source
 
 

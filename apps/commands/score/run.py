@@ -55,7 +55,7 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
     examples = [row.example for row in placed]
     if isinstance(model, Replicas):
         try:
-            rewards, truncated = model.rate_and_tell(examples)
+            rewards, truncated = model.rate_with_truncation(examples)
         except TooLong as error:
             raise TooLong(f"{error}: with --on_long truncate", error.lengths, error.limit) from error
     else:

@@ -51,8 +51,8 @@ def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> di
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
         facts["contract"] = model.contract.hash()
         write_manifest(work, data=config.data, seed=None, started=started, **facts)
-    facts_ = {"members": len(stages), "pairs": len(pairs), "weights": model.weights, "losses": facts["losses"]}
-    return {"model": output, "kind": config.kind, "contract": model.contract.hash()} | facts_
+    summary = {"model": output, "kind": config.kind, "contract": model.contract.hash(), "members": len(stages)}
+    return summary | {"pairs": len(pairs), "weights": model.weights, "losses": facts["losses"]}
 
 
 def _open(several: SeveralConfig, **options: Any) -> EnsembleRewardModel:

@@ -115,16 +115,16 @@ def _keys_counted(page: Any) -> int:
 def _filter(page: Any, outcomes: list[str]) -> float:
     """Choose the next outcome; the outcomes come round."""
     outcomes.append(outcomes.pop(0))
-    return _until_the_place_changes(page, page.locator(f"#judgments-toolbar input[value={outcomes[0]}]").click)
+    return _until_position_changes(page, page.locator(f"#judgments-toolbar input[value={outcomes[0]}]").click)
 
 
 def _search(page: Any, texts: list[str]) -> float:
     """Type the next text, which was not searched before."""
     text = texts.pop(0)
-    return _until_the_place_changes(page, lambda: page.get_by_label("Search").fill(text))
+    return _until_position_changes(page, lambda: page.get_by_label("Search").fill(text))
 
 
-def _until_the_place_changes(page: Any, act: Callable[[], object]) -> float:
+def _until_position_changes(page: Any, act: Callable[[], object]) -> float:
     before = page.locator("#case-place").inner_text()
     start = time.perf_counter()
     act()

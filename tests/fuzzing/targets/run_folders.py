@@ -13,7 +13,7 @@ from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.client.rows_html import row_html
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
-from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds, grounds_html
+from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds_html, load_grounds
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, margin_scale, open_run, outcomes, subsets
 from rewardlab.apps.inspector.tabs.playground import decoded as answers
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, scores_html
@@ -124,7 +124,7 @@ def _verify(path: Path) -> None:
 
 
 def _grounds(path: Path) -> None:
-    found = grounds(path.parent, "small rubric", "c1")
+    found = load_grounds(path.parent, "small rubric", "c1")
     if found is not None:
         grounds_html(found, ("An oak is a tree.", "A newt"))
 

@@ -45,8 +45,8 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
 
 def compare_query(first: Side, second: Side, kind: str) -> str:
     """Return the address of a comparison that lists the cases of one kind."""
-    names_ = {"run": first.id, "scorer": first.scorer, "with": second.id, "other": second.scorer}
-    return "?" + urlencode({"tab": "compare", **names_, "flips": kind})
+    sides = {"run": first.id, "scorer": first.scorer, "with": second.id, "other": second.scorer}
+    return "?" + urlencode({"tab": "compare", **sides, "flips": kind})
 
 
 def _cell(count: int, total: int, same: bool, address: str) -> str:

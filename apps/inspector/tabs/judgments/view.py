@@ -76,7 +76,7 @@ def _connect(
     for control in controls:
         if control is not controls.run and not isinstance(control, gr.Textbox):
             control.input(_answer(site), [marks, *controls], list(shown), **options)
-    for control in texts:  # their `input` does not tell when they get empty
+    for control in texts:  # they have no `input` event when they become empty
         inputs, outputs = [typed, marks, *controls], [typed, *shown]
         control.change(_retyped(site), inputs, outputs, **options)
 

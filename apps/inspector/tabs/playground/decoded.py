@@ -67,7 +67,7 @@ def _row(line: bytes, location: str, *, complete: bool) -> dict[str, Any] | None
 
 def _check_row(row: Mapping[str, Any]) -> None:
     lists = [row["tokens"], row.get("pieces", row["tokens"]), *(_curve(row[name]) for name in CURVES)]
-    lengths = {len(list_) for list_ in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
+    lengths = {len(values) for values in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
     if len(lengths) > 1:
         raise ValueError(f"its lists have {sorted(lengths)} values")
     if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):

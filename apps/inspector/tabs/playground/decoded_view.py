@@ -76,7 +76,7 @@ def _read(site: Site, run: str) -> Answers:
 def _prompts(site: Site, run: str | None, preferred: str | None) -> Any:
     try:
         ids = [*_read(site, run).rows] if run else []
-    except (DataError, UsageError):  # told where the answers would stand
+    except (DataError, UsageError):  # `_show` reports it
         ids = []
     return gr.Dropdown(ids, value=preferred if preferred in ids else next(iter(ids), None))
 

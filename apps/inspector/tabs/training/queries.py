@@ -268,9 +268,9 @@ def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
     return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
 
 
-def reward_metrics_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
+def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
     """The first and the last value of every column that a reward logs."""
-    rows = "".join(_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in columns_)
+    rows = "".join(_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
     return (
         f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>'
         + with_csv(

@@ -250,13 +250,13 @@ def _weight(sources: Sources, name: str) -> str:
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
     """Return the values by which tokens can be coloured, the last advantage first; a single value is repeated."""
     T = len(rollout.tokens)
-    series_ = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
+    series = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
     known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
     if {"log π", "log base"} <= known.keys():
-        series_["log π - log base"] = known["log π"] - known["log base"]
+        series["log π - log base"] = known["log π"] - known["log base"]
     if "value" in known:
-        series_["value"] = known["value"]
-    return {name: values for name, values in series_.items() if len(values) == T}
+        series["value"] = known["value"]
+    return {name: values for name, values in series.items() if len(values) == T}
 
 
 def _spread(values: np.ndarray, number: int) -> np.ndarray:

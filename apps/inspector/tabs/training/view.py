@@ -201,15 +201,15 @@ def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
 
 def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
     """Return the list of rewards that log metrics, the figures of the chosen one, and its columns."""
-    columns_ = views.reward_columns(steps, sources)
-    if not columns_:
+    by_reward = views.reward_columns(steps, sources)
+    if not by_reward:
         return _no_reward_metrics()
-    name = name if name in columns_ else next(iter(columns_))
+    name = name if name in by_reward else next(iter(by_reward))
     panels = [*views.reward_panels(name, steps).values()]
     figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:REWARD_FIGURES]]
     figures += [_plot(None)] * (REWARD_FIGURES - len(figures))
     return [
-        gr.Dropdown([*columns_], value=name, visible=True),
+        gr.Dropdown([*by_reward], value=name, visible=True),
         *figures,
-        views.reward_metrics_html(name, columns_[name], steps),
+        views.reward_metrics_html(name, by_reward[name], steps),
     ]

@@ -74,7 +74,7 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
     return [f"{int(both.sum()):,} cases by two or more: {100 * equal:.0f} % of pairs equal{beyond}"]
 
 
-def said_html(item: Item, annotations: Sequence[Annotation]) -> str:
+def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
     """Return the annotations of a case, the newest first; those of other texts under its name are counted."""
     known = of(item, annotations)
     stale = sum(annotation.case == item.case for annotation in annotations) - len(known)

@@ -9,7 +9,7 @@ from ....components import Site
 from ....run_list import JUDGED
 from .. import queries as views
 from ..annotation import annotations
-from ..annotation.annotation_html import choices, progress, said_html
+from ..annotation.annotation_html import annotations_html, choices, progress
 from ..case_html import case_html
 from ..cases import Item, item
 from ..filters import Asked, asked_from, filter_of
@@ -110,7 +110,7 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
     return {
         "question": question,
         "choices": options,
-        "said": said_html(shown, visible),
+        "said": annotations_html(shown, visible),
         "progress": progress(annotations.current(view.run, known), reader, total),
     }
 

@@ -52,7 +52,7 @@ class Grounds(NamedTuple):
         ]
 
 
-def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
+def load_grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
     """Load what a judgment rests on; None for a scorer that is no judge, or in a run without judges."""
     path = folder / JUDGMENTS
     if not path.is_file():
@@ -94,12 +94,12 @@ class Quotation(NamedTuple):
 
 def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
     """Return every match of the evidence of a criterion, regardless of spaces, letter case and quotation marks."""
-    quotations_ = []
+    matches = []
     for criterion in criteria:
         words = [re.escape(word) for word in criterion.evidence.strip(" \"'“”‘’«»\n").split()]
         for match in re.finditer(r"\s+".join(words), answer, re.IGNORECASE) if words else ():
-            quotations_.append(Quotation(match.start(), match.end(), criterion))
-    return quotations_
+            matches.append(Quotation(match.start(), match.end(), criterion))
+    return matches
 
 
 def marked(answer: str, criteria: Sequence[Criterion]) -> str:
@@ -135,18 +135,18 @@ def _colour(value: float) -> str:
 # ---- what is shown ----
 
 
-def grounds_html(grounds_: Grounds, answers: Sequence[str]) -> str:
+def grounds_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return criteria, responses with marked evidence, reasoning, replies and their cost as HTML."""
-    parts = [_replies_html(grounds_, answers), _reasoning_html(grounds_), _cost_html(grounds_)]
-    if grounds_.criteria:
-        parts = [_criteria_html(grounds_, len(answers)), _answers_html(grounds_, answers), *parts]
+    parts = [_replies_html(grounds, answers), _reasoning_html(grounds), _cost_html(grounds)]
+    if grounds.criteria:
+        parts = [_criteria_html(grounds, len(answers)), _answers_html(grounds, answers), *parts]
     return f'{html.STYLE}{STYLE}<div class="rl">{"".join(parts)}</div>'
 
 
-def _criteria_html(grounds_: Grounds, answers: int) -> str:
-    names = dict.fromkeys(criterion.name for criterion in grounds_.criteria)
-    by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds_.criteria}
-    marks = any(criterion.evidence for criterion in grounds_.criteria if criterion.name != ROUTED)
+def _criteria_html(grounds: Grounds, answers: int) -> str:
+    names = dict.fromkeys(criterion.name for criterion in grounds.criteria)
+    by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds.criteria}
+    marks = any(criterion.evidence for criterion in grounds.criteria if criterion.name != ROUTED)
     head = "".join(f'<th scope="col">Response {index + 1}</th>' for index in range(answers))
     rows = "".join(
         f'<tr><th scope="row">{shown(name)}</th>'
@@ -171,11 +171,11 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
     return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_word(criterion.value)}</span>{quoted}</td>'
 
 
-def _answers_html(grounds_: Grounds, answers: Sequence[str]) -> str:
+def _answers_html(grounds: Grounds, answers: Sequence[str]) -> str:
     boxes = "".join(
         _box(
             f"Response {index + 1}",
-            marked(text, [criterion for criterion in grounds_.criteria if criterion.answer == index]),
+            marked(text, [criterion for criterion in grounds.criteria if criterion.answer == index]),
         )
         for index, text in enumerate(answers)
     )
@@ -189,17 +189,17 @@ def _box(head: str, text: str, kind: str = "") -> str:
     )
 
 
-def _reasoning_html(grounds_: Grounds) -> str:
-    return _box("Reasoning", shown(grounds_.reasoning)) if grounds_.reasoning else ""
+def _reasoning_html(grounds: Grounds) -> str:
+    return _box("Reasoning", shown(grounds.reasoning)) if grounds.reasoning else ""
 
 
-def _replies_html(grounds_: Grounds, answers: Sequence[str]) -> str:
+def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return the replies side by side, such as those to the two orders of a comparison."""
     boxes = "".join(
-        _box(_request(index, _at(grounds_.orders, index), raw, answers), shown(raw), "reply")
-        for index, raw in enumerate(grounds_.raw)
+        _box(_request(index, _at(grounds.orders, index), raw, answers), shown(raw), "reply")
+        for index, raw in enumerate(grounds.raw)
     )
-    turned = _flips(grounds_, answers)
+    turned = _flips(grounds, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
 
 
@@ -211,14 +211,14 @@ def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Seque
     """Return the responses that a request showed, in order, and the verdict of its reply."""
     names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
-    verdict = said_of(raw, order, answers)
+    verdict = reply_verdict(raw, order, answers)
     return head + (f'<span class="end">{shown(verdict)}</span>' if verdict else "")
 
 
-def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
+def reply_verdict(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
     """Return the verdict of a reply on two responses, by their numbers in the case; empty for other requests.
 
-    >>> said_of("Winner: A", (1, 0), ["first", "second"])
+    >>> reply_verdict("Winner: A", (1, 0), ["first", "second"])
     'response 2 is better'
     """
     if len(order) != len(LABELS) or not all(0 <= index < len(answers) for index in order):
@@ -231,20 +231,20 @@ def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
     return f"response {order[LABELS.index(verdict.choice)] + 1} is better"
 
 
-def _flips(grounds_: Grounds, answers: Sequence[str]) -> str:
+def _flips(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return a sentence if the verdict depends on the order of the responses."""
     verdicts_by_pair: dict[Any, set[str]] = {}
-    for raw, order in zip(grounds_.raw, grounds_.orders, strict=False):
+    for raw, order in zip(grounds.raw, grounds.orders, strict=False):
         if len(order) == len(LABELS):
-            verdicts_by_pair.setdefault(frozenset(order), set()).add(said_of(raw, order, answers))
-    if all(len(verdicts_) == 1 for verdicts_ in verdicts_by_pair.values()):
+            verdicts_by_pair.setdefault(frozenset(order), set()).add(reply_verdict(raw, order, answers))
+    if all(len(verdicts) == 1 for verdicts in verdicts_by_pair.values()):
         return ""
     return '<p class="wrong">The replies differ: the verdict follows the order of the responses.</p>'
 
 
-def _cost_html(grounds_: Grounds) -> str:
+def _cost_html(grounds: Grounds) -> str:
     return (
-        f'<div class="faint">{len(grounds_.raw)} requests, {grounds_.prompt_tokens:,} + '
-        f"{grounds_.completion_tokens:,} tokens, "
-        f"{number(grounds_.seconds)} seconds, cost {number(grounds_.cost)}.</div>"
+        f'<div class="faint">{len(grounds.raw)} requests, {grounds.prompt_tokens:,} + '
+        f"{grounds.completion_tokens:,} tokens, "
+        f"{number(grounds.seconds)} seconds, cost {number(grounds.cost)}.</div>"
     )

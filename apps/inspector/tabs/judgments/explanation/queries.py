@@ -100,10 +100,10 @@ def _readings(model: Any) -> list[Any]:
     if adapter is None or not adapter.settings.follows_preference or model.preference is not None:
         return [model]
     names = adapter.objectives
-    return [model.at({name: float(name == name_) for name in names}) for name_ in names]
+    return [model.at({name: float(name == objective) for name in names}) for objective in names]
 
 
-def adds_up(explanation: Explanation) -> float:
+def sum_error(explanation: Explanation) -> float:
     """Return the largest |Σ_t r_t - reward| over responses and objectives."""
     sums = np.stack([part.values.sum(1) for part in explanation.parts])
     return float(np.abs(sums - explanation.rewards).max())
@@ -194,7 +194,7 @@ def explanation_html(explanation: Explanation, objective: int, *, centred: bool 
     )
     return (
         f'{html.STYLE}{tokens.STYLE}<div class="rl">{_lead(explanation, scale)}'
-        f'<div class="faint">{shown(recorded)}</div><div class="answers">{boxes}</div></div>'
+        f'{_faint_html(recorded)}<div class="answers">{boxes}</div></div>'
     )
 
 
@@ -206,10 +206,10 @@ def _mean(rows: Sequence[np.ndarray]) -> float:
 
 def _lead(explanation: Explanation, scale: Scale) -> str:
     if not explanation.by_token:
-        return legend_html(scale, unit="reward", low="helps", high="hurts") + _recorded_html(
+        return legend_html(scale, unit="reward", low="helps", high="hurts") + _faint_html(
             "Colour of a sentence: the reward of the response without it minus the reward with it."
         )
-    off = adds_up(explanation)
+    off = sum_error(explanation)
     size = max(1.0, float(np.abs(explanation.rewards).max()))
     sums = (
         f"The tokens of each response add up to its reward (to {off:.1g})."
@@ -218,10 +218,10 @@ def _lead(explanation: Explanation, scale: Scale) -> str:
     )
     what = "log π - log π_ref" if explanation.kind == "implicit" else "log-probability"
     beta = f"Reward of a token: β times its {what} in nats, β = {number(explanation.beta)}. {sums}"
-    return legend_html(scale, unit="reward", low="", high="") + _recorded_html(beta)
+    return legend_html(scale, unit="reward", low="", high="") + _faint_html(beta)
 
 
-def _recorded_html(text: str) -> str:
+def _faint_html(text: str) -> str:
     return f'<div class="faint">{shown(text)}</div>'
 
 
@@ -230,7 +230,7 @@ def _part_html(part: TokenRewards | SentenceEffects, objective: int, scale: Scal
     if isinstance(part, TokenRewards):
         sums = values.cumsum()
         titles = [f"{value:+.4f}, sum {total:+.4f}" for value, total in zip(values, sums, strict=True)]
-        cut = _recorded_html(f"{part.cut:,} tokens at the beginning did not fit the model.") if part.cut else ""
+        cut = _faint_html(f"{part.cut:,} tokens at the beginning did not fit the model.") if part.cut else ""
         return cut + heat_html(part.pieces, shades(values, scale), titles)
     return heat_html(part.sentences, shades(values, scale), [*map(_effect, values)]) + _untried(part)
 
@@ -241,8 +241,8 @@ def _effect(value: float) -> str:
 
 def _untried(part: SentenceEffects) -> str:
     if len(part.sentences) == part.untried == 1:
-        return _recorded_html("One sentence: nothing would remain without it.")
-    return _recorded_html(f"{part.untried:,} sentences at the end were not tried.") if part.untried else ""
+        return _faint_html("One sentence: nothing would remain without it.")
+    return _faint_html(f"{part.untried:,} sentences at the end were not tried.") if part.untried else ""
 
 
 def sums_figure(explanation: Explanation, objective: int) -> go.Figure:

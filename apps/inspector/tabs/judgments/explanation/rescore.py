@@ -97,8 +97,8 @@ def formula(name: str) -> RubricScore:
     """Return a score function by its name."""
     if name not in SCORES:
         raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
-    formula_ = getattr(rubric_score, name)
-    return formula_() if name == "anchored" else formula_
+    score = getattr(rubric_score, name)
+    return score() if name == "anchored" else score
 
 
 def rescore(

@@ -17,7 +17,7 @@ from ....run_list import JUDGED
 from ..cases import Item, item
 from ..queries import open_run
 from . import queries as views
-from .criteria import grounds, grounds_html
+from .criteria import grounds_html, load_grounds
 from .rescore import SCORES, needs_judge, parse_rubric, rescore, rescored_html, source_of
 from .similar import similar_cases, similar_html
 
@@ -126,11 +126,11 @@ def _no_rubric() -> list[Any]:
 
 def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     """Return what the judgment rests on, and the rubric if there are verdicts on criteria."""
-    grounds_ = grounds(folder, scorer, case)
-    if grounds_ is None:
+    grounds = load_grounds(folder, scorer, case)
+    if grounds is None:
         return ["", *_no_rubric()]
-    shown = grounds_html(grounds_, item(open_run(folder), scorer, case).answers)
-    if not grounds_.criteria:
+    shown = grounds_html(grounds, item(open_run(folder), scorer, case).answers)
+    if not grounds.criteria:
         return [shown, *_no_rubric()]
     source = source_of(folder, root, case)
     note = note_html(source.note) if source.note else ""
@@ -139,10 +139,10 @@ def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
 
 def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
     folder, shown = _run_and_item(site, chosen)
-    grounds_ = grounds(folder, shown.scorer, shown.case)
-    if grounds_ is None:
+    grounds = load_grounds(folder, shown.scorer, shown.case)
+    if grounds is None:
         raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
-    edited, values = parse_rubric(text), grounds_.values(len(shown.answers))
+    edited, values = parse_rubric(text), grounds.values(len(shown.answers))
     judged = source_of(folder, site.root.folder, shown.case).rubric
     recorded = shown.verdict.scores if shown.verdict else ()
     rows = rescore(edited, judged, values, recorded, score)
@@ -222,9 +222,9 @@ def _redrawn(
 ) -> Sequence[Any]:
     if explained is None:
         raise UsageError("nothing is explained yet; press Explain")
-    explanation_, sentence = explained
+    explanation, sentence = explained
     index = objective or 0
     sums = gr.Plot(
-        views.sums_figure(explanation_, index) if explanation_.by_token else None, visible=explanation_.by_token
+        views.sums_figure(explanation, index) if explanation.by_token else None, visible=explanation.by_token
     )
-    return [views.explanation_html(explanation_, index, centred=bool(centre), recorded=sentence), sums]
+    return [views.explanation_html(explanation, index, centred=bool(centre), recorded=sentence), sums]

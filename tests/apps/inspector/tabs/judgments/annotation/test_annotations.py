@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.inspector.tabs.judgments.annotation.annotation_html import progress, said_html
+from rewardlab.apps.inspector.tabs.judgments.annotation.annotation_html import annotations_html, progress
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate, current, file_of, of, read
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of
@@ -46,20 +46,20 @@ def test_the_newest_stands_first_and_only_at_its_case(run):
     for who, case in (("Ada", "a2"), ("Bob", "a2"), ("Cy", "a3")):
         add(run, annotate(shown(run, case), "agree", who))
     assert [one.who for one in of(shown(run), read(run))] == ["Bob", "Ada"]
-    html = said_html(shown(run), read(run))
+    html = annotations_html(shown(run), read(run))
     assert html.index("Bob") < html.index("Ada") and "Cy" not in html
 
 
 def test_notes_are_escaped(run):
     add(run, annotate(shown(run), "tie", "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"))
-    html = said_html(shown(run), read(run))
+    html = annotations_html(shown(run), read(run))
     assert "<script" not in html and "<img" not in html and "&lt;script&gt;" in html
 
 
 def test_a_verdict_about_other_texts_is_not_shown_as_one_about_these(run):
     add(run, replace(annotate(shown(run), "agree", "Ada"), texts="0" * 16))
     assert of(shown(run), read(run)) == []
-    assert "1 of an earlier run with other texts" in said_html(shown(run), read(run))
+    assert "1 of an earlier run with other texts" in annotations_html(shown(run), read(run))
 
 
 def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(run):

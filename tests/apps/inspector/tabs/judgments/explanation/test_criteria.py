@@ -20,13 +20,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def values(folder):
-    found = views.grounds(folder, RUBRIC, "c1")
+    found = views.load_grounds(folder, RUBRIC, "c1")
     assert found is not None
     return found.values(2)
 
 
 def page_of(folder, scorer: str) -> str:
-    found = views.grounds(folder, scorer, "c1")
+    found = views.load_grounds(folder, scorer, "c1")
     assert found is not None
     return views.grounds_html(found, CASES[0].answers)
 
@@ -58,11 +58,11 @@ def test_the_choice_of_a_routing_judge_is_a_number_with_its_sentence_and_no_quot
 
 
 def test_nothing_is_kept_for_other_scorers_and_in_other_runs(folder, tmp_path):
-    assert views.grounds(folder, "shortest", "c1") is None
-    assert views.grounds(tmp_path, RUBRIC, "c1") is None
+    assert views.load_grounds(folder, "shortest", "c1") is None
+    assert views.load_grounds(tmp_path, RUBRIC, "c1") is None
     (tmp_path / "judgments.parquet").write_bytes(b"PAR1 half")
     with pytest.raises(DataError, match="run `rewardlab judge` again"):
-        views.grounds(tmp_path, RUBRIC, "c1")
+        views.load_grounds(tmp_path, RUBRIC, "c1")
 
 
 def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
@@ -107,9 +107,12 @@ def test_one_verdict_in_both_orders_is_no_flip():
     found = views.Grounds((), "", ("Winner: A", "Winner: B"), ((0, 1), (1, 0)), 1, 1, 0.0, 0.0)
     page = views.grounds_html(found, ("x", "y"))
     assert page.count("response 1 is better") == 2 and "follows the order" not in page
-    assert views.said_of("Winner: A", (0,), ["x"]) == "" and views.said_of("Winner: A", (0, 9), ["x", "y"]) == ""
-    assert views.said_of("tie", (0, 1), ["x", "y"]) == "a tie"
-    assert views.said_of("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
+    assert (
+        views.reply_verdict("Winner: A", (0,), ["x"]) == ""
+        and views.reply_verdict("Winner: A", (0, 9), ["x", "y"]) == ""
+    )
+    assert views.reply_verdict("tie", (0, 1), ["x", "y"]) == "a tie"
+    assert views.reply_verdict("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
 
 
 # ---- another rubric ----

@@ -43,7 +43,7 @@ def test_the_tokens_of_an_autoregressive_model_add_up_to_its_rewards(base):
     model = autoregressive(base, beta=0.5)
     found = why.explain("arm", model, ASKED, TWO)
     assert found.by_token and found.objectives == ("reward",) and found.beta == 0.5
-    assert why.adds_up(found) < 1e-4
+    assert why.sum_error(found) < 1e-4
     logprobs = model.logprobs([Example(ASKED, TWO[0])])[0]
     np.testing.assert_allclose(found.parts[0].values, 0.5 * logprobs[None])
     assert found.parts[0].pieces == ("bees", " about", " herbs", "</s>")
@@ -53,7 +53,7 @@ def test_a_model_that_follows_a_preference_is_read_at_each_objective(base):
     settings = AdapterSettings(kind="moslora", objectives=("helpful", "harmless"), embedding="random")
     found = why.explain("arm", autoregressive(base, beta=0.1, adapter=settings), ASKED, TWO)
     assert found.objectives == ("helpful", "harmless") and found.parts[1].values.shape[0] == 2
-    assert why.adds_up(found) < 1e-4
+    assert why.sum_error(found) < 1e-4
 
 
 def test_the_tokens_of_an_implicit_reward_are_log_ratios(base, tmp_path):
@@ -61,7 +61,7 @@ def test_the_tokens_of_an_implicit_reward_are_log_ratios(base, tmp_path):
     causal_lm(words, seed=7).save_pretrained(tmp_path / "policy")
     words.save_pretrained(tmp_path / "policy")
     found = why.explain("dpo", implicit(str(tmp_path / "policy"), reference=base, beta=0.3), ASKED, TWO)
-    assert why.adds_up(found) < 1e-4 and "log π - log π_ref in nats, β = 0.3" in why.explanation_html(found, 0)
+    assert why.sum_error(found) < 1e-4 and "log π - log π_ref in nats, β = 0.3" in why.explanation_html(found, 0)
     assert {*np.sign(np.concatenate([part.values[0] for part in found.parts]))} == {-1.0, 1.0}
 
 
@@ -69,7 +69,7 @@ def test_a_sum_that_is_not_the_reward_is_told():
     part = why.TokenRewards(("a", "b"), np.array([[1.0, 2.0]]), 3)
     found = why.Explanation("m", "k", "c", ("reward",), np.array([[3.5]]), (part,), 1.0)
     page = why.explanation_html(found, 0)
-    assert why.adds_up(found) == 0.5 and "do NOT add up to the reward: they are off by 0.5" in page
+    assert why.sum_error(found) == 0.5 and "do NOT add up to the reward: they are off by 0.5" in page
     assert "3 tokens at the beginning did not fit" in page and 'title="+2.0000, sum +3.0000"' in page
 
 
