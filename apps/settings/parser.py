@@ -77,8 +77,10 @@ class SettingsParser(TrlParser):
 
 
 def _check_kind(action: argparse.Action, value: Any) -> None:
-    """Raise a `UsageError` for an unconverted YAML value: a list for one value, a fraction for a whole number."""
+    """Raise a `UsageError` for a YAML value of another kind, or none of the choices, which argparse checks in flags."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):
         raise UsageError(f"--{action.dest} is a whole number, got {value}")
+    if action.choices and value is not None and not isinstance(value, list) and value not in action.choices:
+        raise UsageError(f"--{action.dest} is one of {', '.join(map(str, action.choices))}, got '{value}'")

@@ -181,6 +181,14 @@ def test_a_process_waits_for_the_others_only_if_its_verb_ended_without_an_error(
     assert main([*train, str(pairs)]) == 0 and left == [False, True]
 
 
+@pytest.mark.parametrize("verb", ["score", "parity", "eval", "train", "rubrics"])
+def test_a_yaml_value_is_one_of_the_choices(verb, tmp_path, capsys):
+    config = tmp_path / "x.yaml"
+    config.write_text("on_bad_row: keep\n")
+    assert main([verb, "--config", str(config)]) == 2
+    assert "--on_bad_row is one of refuse, skip, got 'keep'" in capsys.readouterr().err
+
+
 def test_a_yaml_file_with_an_unknown_setting_or_no_mapping(tmp_path, capsys):
     config = tmp_path / "x.yaml"
     for content, says in (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML")):

@@ -60,4 +60,3 @@ class EvalConfig:
             one_of("baselines", name, BASELINES)
         if len(self.baselines) > 1 and {"all", "none"} & {*self.baselines}:
             raise UsageError("--baselines all and none stand alone; name single ones, or one of the two")
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))

@@ -194,8 +194,6 @@ class JudgeConfig:
             raise UsageError(f"--{unread[0]} is for an audit; add --audit, or leave it out")
         if self.other_author and not self.names:
             raise UsageError("--other_author stands against a judge's own name; give that with --names MODEL=AUTHOR")
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        one_of("on_fault", self.on_fault, ("stop", "abstain"))
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the replies; a resumed run must have the same."""

@@ -90,8 +90,6 @@ class JudgeTrainConfig:
             given(name, getattr(self, name))
         one_of("stage", self.stage, STAGES)
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        one_of("on_fault", self.on_fault, ("stop", "abstain"))
         if self.stage == "sft" and self.no_verdict is not None:
             raise UsageError("--no_verdict is a reward, and --stage sft has none; leave one of them out")
         if self.stage == "rl" and self.teacher:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.retrieval.settings import GRANULARITIES, EncoderSettings
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import as_list, given, setting
 
 
 @dataclass
@@ -50,7 +50,6 @@ class RetrieverConfig:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("data", self.data)
         given("output", self.output)
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
         self.encoder_settings()
 
     def encoder_settings(self) -> EncoderSettings:

@@ -119,8 +119,6 @@ class RlConfig:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         for name in ("model", "data", "reward"):
             given(name, getattr(self, name))
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        one_of("on_fault", self.on_fault, ("stop", "skip"))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         one_of("kl_place", self.kl_place, ("loss", "token", "completion"))
         one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))

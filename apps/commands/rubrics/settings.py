@@ -83,10 +83,6 @@ class RubricsConfig:
             given("output", self.output)
         if self.does == "train":
             given("base", self.base)
-        one_of("learn", self.learn, ("generator", "judge"))
-        one_of("flip", self.flip, ("tie", "abstain"))
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        one_of("on_fault", self.on_fault, ("stop", "abstain"))
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the result."""

@@ -90,8 +90,6 @@ class TrainConfig:
             one_of("kind", self.kind, KINDS)
         if self.kind != "ensemble":
             given("data", self.data)
-        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...settings.fields import given, one_of, setting
+from ...settings.fields import given, setting
 
 
 @dataclass
@@ -20,4 +20,3 @@ class WorldConfig:
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("output", self.output)
-        one_of("architecture", self.architecture, ("qwen3", "llama"))
