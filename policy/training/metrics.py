@@ -1,7 +1,7 @@
 """Metrics of a training step: rewards, texts, ratios, entropy, KL, and quality of the critic."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -45,23 +45,21 @@ def step_metrics(
             yield f"critic/explained_variance_{name}", explained_variance(values, scored.total, seen.valid)
 
 
-class Means(NamedTuple):
-    """Means over a micro-batch's completions in all processes; the KL is to the reference policy, 0 without one."""
+def token_metrics(
+    loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any, *, compares: bool
+) -> Iterator[tuple[str, float]]:
+    """Yield names and means over the tokens of a micro-batch in all processes.
 
-    clipped: float
-    """Share of tokens whose ratio is clipped."""
-    ratio: float
-    entropy: float
-    """Nats per token."""
-    kl: float
-    """Nats per token."""
-
-
-def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
-    """Compute the means from the loss's sums per completion and the entropy at every token (0 outside completions)."""
+    They are the entropy (0 outside completions), in nats; and over the tokens that are trained on, if there are any,
+    the share whose ratio is clipped, the ratio, and if it `compares`, the KL to the reference policy in nats.
+    """
     facts = loss.sums[:, 1:].detach().sum(0)
     gap, clipped, live, ratio = accelerator.reduce(facts, reduction="sum").tolist()
     sums = torch.stack([entropy.detach().sum(), response.sum()])
     total, n_tokens = accelerator.reduce(sums, reduction="sum").tolist()
-    tokens = max(live, 1.0)
-    return Means(clipped / tokens, ratio / tokens, total / max(n_tokens, 1.0), gap / tokens)
+    yield "entropy", total / max(n_tokens, 1.0)
+    if live:
+        yield "clip_ratio/region_mean", clipped / live
+        yield "ratio", ratio / live
+        if compares:
+            yield "kl", gap / live

@@ -33,7 +33,7 @@ from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
-from .metrics import means
+from .metrics import token_metrics
 from .monitoring import log_ratio
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
 from .reference_policy import frozen_copy, read_reference
@@ -334,16 +334,14 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
         """Log means over the micro-batch's tokens."""
-        seen = means(loss, read.entropy, rows.response, self.accelerator)
-        for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
+        compares = self._compares
+        for name, value in token_metrics(loss, read.entropy, rows.response, self.accelerator, compares=compares):
             self._note(name, value)
-        if self._compares:
-            self._note("kl", seen.kl)
-            if not self._annotates and "compared" not in inputs:
-                self._log_ratios.append(log_ratio(read.logprob.detach(), inputs["base"], rows.response))
-                inputs["compared"] = True  # not again if the piece is repeated for lack of memory
-                if not self.model.training:
-                    self._watch_kl()
+        if compares and not self._annotates and "compared" not in inputs:
+            self._log_ratios.append(log_ratio(read.logprob.detach(), inputs["base"], rows.response))
+            inputs["compared"] = True  # not again if the piece is repeated for lack of memory
+            if not self.model.training:
+                self._watch_kl()
 
     def _watch_kl(self) -> None:
         """Log the mean KL of the completions that were compared since the last call; the KL budget limits it."""

@@ -181,7 +181,7 @@ def summary(run: Path) -> dict[str, Any]:
         "judge_requests": sum(row["judge/calls"] for row in steps),
         "kl_nats": ends("watch/kl"),
         "lags": [row["rollouts/lag"] for row in steps],
-        "ratios": [row["ratio"] for row in steps],
+        "ratios": [row.get("ratio") for row in steps],
         "starts_of_vllm": len(restarts),
         "seconds_of_a_start": restarts,
         "gold_of_every_step": [row["rewards/gold/mean"] for row in steps],

@@ -6,7 +6,7 @@ import pytest
 import torch
 from rewardlab.kernels.policy_loss import PolicyLoss
 from rewardlab.policy.composition.algorithm import Scored
-from rewardlab.policy.training.metrics import Means, means, step_metrics
+from rewardlab.policy.training.metrics import step_metrics, token_metrics
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
@@ -53,14 +53,23 @@ def test_the_critic_is_told_beside_the_mean_of_the_others():
     assert found["critic/explained_variance_of_others"] == pytest.approx(1 - 40 / 14)
 
 
+def means(sums, entropy, response, **changes) -> dict[str, float]:
+    loss = PolicyLoss(sums[:, 0].sum(), sums)
+    return dict(token_metrics(loss, entropy, response, Alone(), **{"compares": True} | changes))
+
+
 def test_means_are_over_tokens():
     sums = torch.tensor([[9.0, 1.0, 1.0, 3.0, 3.5], [9.0, 2.0, 0.0, 1.0, 0.1], [0.0, 0.0, 0.0, 0.0, 0.0]])
     response = torch.tensor([[True] * 3, [True, False, False], [False] * 3])
     entropy = torch.tensor([[1.0, 2.0, 0.5], [2.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    found = means(PolicyLoss(sums[:, 0].sum(), sums), entropy, response, Alone())
-    assert found == pytest.approx(Means(clipped=1 / 4, ratio=3.6 / 4, entropy=6 / 4, kl=3 / 4))
+    found = means(sums, entropy, response)
+    expected = {"entropy": 6 / 4, "clip_ratio/region_mean": 1 / 4, "ratio": 3.6 / 4, "kl": 3 / 4}
+    assert found == pytest.approx(expected)
+    assert means(sums, entropy, response, compares=False).keys() == expected.keys() - {"kl"}
 
 
-def test_means_of_no_tokens_are_0():
-    nothing = torch.zeros(2, 3)
-    assert means(PolicyLoss(nothing.sum(), torch.zeros(2, 5)), nothing, nothing.bool(), Alone()) == (0, 0, 0, 0)
+def test_without_a_token_that_is_trained_on_there_is_no_mean_over_such_tokens():
+    """Not 0, which would lower the mean over the micro-batches of a step."""
+    response = torch.tensor([[True, True], [True, False]])
+    assert means(torch.zeros(2, 5), response * 2.0, response) == {"entropy": 2.0}
+    assert means(torch.zeros(2, 5), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)) == {"entropy": 0.0}

@@ -406,8 +406,9 @@ def test_a_replay_trains_on_the_previous_batch_against_its_own_policy(train):
     assert logged(trainer, "skipped_steps") == [1.0]  # the first has nothing to look back to
     assert again.seen[0][1].rollout.logprobs is not None
     ratios = logged(trainer, "ratio")
-    assert ratios[1] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
-    assert ratios[2] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
+    assert len(ratios) == 5  # none of the skipped step
+    assert ratios[0] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
+    assert ratios[1] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
     with pytest.raises(UsageError, match="num_iterations of 2 or more"):
         train(replay=again)
 
