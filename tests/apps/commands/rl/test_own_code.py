@@ -1,6 +1,7 @@
 """Own rewards and formulas as plain functions of a file, in `rewardlab rl`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,9 @@ def working_folder(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     (folder / "mine.py").write_text(OWN)
     monkeypatch.chdir(folder)
+    others = {path for path in sys.path if (Path(path) / "mine.py").exists()}  # working folders of earlier tests
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in others])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
     return folder
 
 
