@@ -112,7 +112,7 @@ def _look(path: Path) -> None:
 
 def _report(path: Path) -> None:
     text, figures = read_text(path.parent), read_figures(path.parent)
-    safe_markdown(text, figures.found)
+    safe_markdown(text, figures.addresses)
     figures_html(text, figures)
 
 
