@@ -127,7 +127,7 @@ def _empty() -> Values:
 
 
 def _present(site: Site, asked: Any, kind: str = "all") -> Values:
-    """Return agreement, margins, a placeholder of the statistics, and the first page of flips."""
+    """Return agreement, margins, grey bars until the statistics are computed, and the first page of flips."""
     first, second = _sides(site, asked)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
