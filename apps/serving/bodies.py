@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...rm.errors import DataError
+from ...rm.readings import Reading
 from ...rm.types import Example, completion_turns
 
 EACH = 256
@@ -52,9 +53,9 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
     return head + b'"conversations":[' + b",".join(rows) + b"]}"
 
 
-def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
-    """Return whether each conversation was truncated."""
-    return [bool(result.get("truncated")) for result in answer["results"]]
+def readings_of(answer: Mapping[str, Any]) -> list[Reading]:
+    """Return what the server's model read of each conversation."""
+    return [Reading(bool(result.get("truncated")), str(result.get("omitted") or "")) for result in answer["results"]]
 
 
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:

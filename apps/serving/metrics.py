@@ -1,8 +1,11 @@
 """Prometheus metrics: requests, items, tokens, the queue, batches and latency, without any request text."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from .request_queue import Batch, RequestQueue
+from .requests import Item
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ITEMS = tuple(2.0**power for power in range(11))
@@ -19,6 +22,8 @@ class Metrics:
         self.latency = Histogram("request_seconds", "From arrival to answer.", ["route"], buckets=SECONDS, **here)
         self.items = Counter("items", "Conversations scored.", **here)
         self.tokens = Counter("tokens", "Tokens scored.", **here)
+        self.truncated = Counter("truncated", "Conversations scored that were cut.", **here)
+        self.omitted = Counter("omitted", "Conversations scored of which the chat template left out text.", **here)
         self.busy = Counter("scoring_seconds", "Time that the model computed.", **here)
         self.batch_items = Histogram("batch_items", "Conversations of a batch.", buckets=ITEMS, **here)
         self.batch_tokens = Histogram("batch_tokens", "Tokens of a batch.", buckets=TOKENS, **here)
@@ -38,6 +43,12 @@ class Metrics:
         self.busy.inc(batch.seconds)
         self.batch_items.observe(batch.items)
         self.batch_tokens.observe(batch.tokens)
+
+    def partial(self, items: Iterable[Item]) -> None:
+        """Record the scored conversations that the model did not read in full."""
+        for item in items:
+            self.truncated.inc(bool(item.truncated))
+            self.omitted.inc(bool(item.omitted))
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Record an answered request."""

@@ -13,9 +13,10 @@ import numpy as np
 
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
+from ...rm.readings import Rated, Reading
 from ...rm.types import Example
 from ..commands.serve.settings import TOKEN
-from .bodies import EACH, body, requests, rewards_of, row, truncated_of
+from .bodies import EACH, body, readings_of, requests, rewards_of, row
 from .client import Busy, ScoringClient
 
 
@@ -67,11 +68,11 @@ class Replicas:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Rewards [N, K] in float64; NaN where the model has no finite score."""
-        return self.rate_with_truncation(examples)[0]
+        return self.rated(examples).rewards
 
-    def rate_with_truncation(self, examples: Sequence[Example]) -> tuple[np.ndarray, list[bool]]:
-        """Return the rewards of `rate`, and whether each conversation was truncated."""
-        truncated = [False] * len(examples)
+    def rated(self, examples: Sequence[Example]) -> Rated:
+        """Return the rewards of `rate`, and what the servers' model read of each conversation."""
+        readings = [Reading(truncated=False)] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(index, example) for index, example in enumerate(examples)]
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
@@ -79,8 +80,8 @@ class Replicas:
 
         def asked(indices: list[int]) -> np.ndarray:
             answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
-            for index, cut in zip(indices, truncated_of(answer), strict=True):
-                truncated[index] = cut
+            for index, reading in zip(indices, readings_of(answer), strict=True):
+                readings[index] = reading
             return rewards_of(answer, self.contract.objectives)
 
         if parts:
@@ -90,7 +91,7 @@ class Replicas:
                     rewards[indices] = values
             finally:
                 pool.shutdown(cancel_futures=True)
-        return rewards, truncated
+        return Rated(rewards, readings)
 
     # ---- one request ----
 

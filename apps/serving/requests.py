@@ -9,6 +9,7 @@ from ...rm.backbones.tokenization import Encoded, Encoder
 from ...rm.data.conversation_split import as_completion
 from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
+from ...rm.readings import encoders_of
 from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
 from ..commands.serve.settings import ServeConfig
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, Turn
@@ -27,13 +28,8 @@ class Item(NamedTuple):
     tokens: int | None = None
     """Tokens that the model reads, where they are known."""
     truncated: bool | None = None
-
-
-def encoders_of(model: Any) -> list[Encoder]:
-    """Return the encoder of a model, those of all members of an ensemble, or none."""
-    if isinstance(encoder := getattr(model, "encoder", None), Encoder):
-        return [encoder]
-    return [encoder for member in getattr(model, "members", ()) for encoder in encoders_of(member)]
+    omitted: str | None = None
+    """A text of the conversation that the chat template omits, if any."""
 
 
 def takes_tokens(model: Any) -> bool:
@@ -102,9 +98,9 @@ class Reader:
         read_lengths = [max(len(encoded.ids) for encoded in some) for some in readings]
         cut = [any(len(encoded.ids) < encoded.length for encoded in some) for some in readings]
         self._check_cut(lengths, cut, truncate)
-        items = [
-            Item(example, *facts) for example, *facts in zip(examples, read_lengths, read_lengths, cut, strict=True)
-        ]
+        omitted = [next((encoded.omitted[:SHOWN] for encoded in some if encoded.omitted), None) for some in readings]
+        facts = zip(examples, read_lengths, read_lengths, cut, omitted, strict=True)
+        items = [Item(*values) for values in facts]
         return self._within(items, lengths)
 
     def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:

@@ -121,7 +121,9 @@ class Site:
                 await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Refused(408, "the sender left")
-            return Scored(asked, items, waiting.result())
+            scored = Scored(asked, items, waiting.result())
+            self.metrics.partial(items)
+            return scored
         except TimeoutError:
             raise Refused(
                 504,
@@ -151,15 +153,17 @@ class Site:
     # ---- answers ----
 
     def score(self, scored: Scored) -> dict[str, Any]:
-        """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated"}]}`.
+        """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated", "omitted"}]}`.
 
-        A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer.
+        A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer. `omitted` is
+        a text that the model's chat template leaves out, or null.
         """
         results = [
             {
                 "scores": {name: _finite(value) for name, value in zip(self.objectives, rewards, strict=True)},
                 "tokens": item.tokens,
                 "truncated": item.truncated,
+                "omitted": item.omitted,
             }
             for item, rewards in zip(scored.items, scored.rewards.tolist(), strict=True)
         ]

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError
 from ..types import Example, Message, Messages, Steps, content_hash
-from .tokenization import Encoded, Encoder, right_padded, single_token_id
+from .tokenization import Encoded, Encoder, Rendered, right_padded, single_token_id
 
 COMPLETION = "completion"
 
@@ -22,6 +22,8 @@ class EncodedSteps(NamedTuple):
     length: int
     ends: tuple[int, ...]
     """Before truncation: a step with an end at `len(ids)` or later was cut off."""
+    omitted: str = ""
+    """A text of the prompt that the chat template omits, if any."""
 
 
 def split_steps(completion: str, separator: str) -> tuple[str, ...]:
@@ -60,19 +62,20 @@ class StepEncoder(Encoder):
         step_ids = dict(zip(distinct, self._ids(distinct), strict=True))
         keys = [content_hash(example.prompt) for example in examples]
         prompts = {key: example.prompt for key, example in zip(keys, examples, strict=True)}
-        heads = dict(zip(prompts, self._ids([*map(self.head, prompts.values())]), strict=True))
+        rendered = {key: self.head(prompt) for key, prompt in prompts.items()}
+        heads = dict(zip(prompts, self._ids([head.text for head in rendered.values()]), strict=True))
         return [
-            self._joined(self._begin(heads[key]), [step_ids[step] for step in some])
+            self._joined(self._begin(heads[key]), [step_ids[step] for step in some], rendered[key].omitted)
             for key, some in zip(keys, steps, strict=True)
         ]
 
-    def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return the token ids of `encode_steps`."""
-        return [Encoded(encoded.ids, encoded.length) for encoded in self.encode_steps(examples)]
+    def _encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
+        steps = self.encode_steps(examples)
+        return [Encoded(encoded.ids, encoded.length, encoded.omitted) for encoded in steps]
 
-    def head(self, prompt: Messages) -> str:
+    def head(self, prompt: Messages) -> Rendered:
         """Return the rendered text before a completion, which does not depend on it."""
-        before = self.render_turns(prompt, add_generation_prompt=True)
+        before, omitted = self.rendered(prompt, add_generation_prompt=True)
         text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
         start = text.find(COMPLETION, len(before))
         if not text.startswith(before) or start < 0:
@@ -80,14 +83,14 @@ class StepEncoder(Encoder):
                 f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
                 "renders no completion behind it; give one that does with --chat_template FILE"
             )
-        return text[:start]
+        return Rendered(text[:start], omitted)
 
-    def _joined(self, head: Sequence[int], steps: Sequence[Sequence[int]]) -> EncodedSteps:
+    def _joined(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:
         ids, ends = [*head], []
         for step in steps:
             ids += [*step, *self.end]
             ends.append(len(ids) - 1)
-        return EncodedSteps(self.truncated(ids), len(ids), tuple(ends))
+        return EncodedSteps(self.truncated(ids), len(ids), tuple(ends), omitted)
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import is_
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
@@ -14,14 +15,22 @@ from ..contract.scoring_contract import ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
-from .unrendered_parts import has_parts, left_out, lost, write_out
+from .unrendered_parts import Omission, has_parts, left_out, lost, omissions, omits_system, system_in_user, write_out
+
+
+class Rendered(NamedTuple):
+    """The text that a model reads of a conversation, and the first text of it that the chat template omits."""
+
+    text: str
+    omitted: str = ""
 
 
 class Encoded(NamedTuple):
-    """Token ids after truncation, and the number of tokens before it."""
+    """Token ids after truncation, the number of tokens before it, and a text that the chat template omits, if any."""
 
     ids: list[int]
     length: int
+    omitted: str = ""
 
 
 class EncodedCompletion(NamedTuple):
@@ -32,6 +41,8 @@ class EncodedCompletion(NamedTuple):
     start: int
     tool_results: tuple[range, ...] = ()
     """Index ranges of completion tokens that the assistant did not write: results of its tool calls."""
+    omitted: str = ""
+    """A text of the conversation that the chat template omits, if any."""
 
 
 class Batch(NamedTuple):
@@ -131,6 +142,7 @@ class Encoder:
         check_template(tokenizer.chat_template, tokenizer.name_or_path)
         self.tokenizer = tokenizer
         self.contract = contract
+        self._latest: tuple[list[Example], list[Encoded]] = ([], [])
         self._edges: list[Any] = [
             None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
         ]
@@ -145,15 +157,36 @@ class Encoder:
         return left_out(self._template)
 
     def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
-        """Render messages with the chat template; tools, calls and reasoning that it omits are written as text.
+        """Render messages as `rendered` does, without reporting what the chat template omits."""
+        return self.rendered(turns, **options).text
 
-        Raises `DataError` if a part is lost nevertheless. `options` are those of `apply_chat_template`.
+    def rendered(self, turns: Sequence[Message], **options: Any) -> Rendered:
+        """Render messages with the chat template; tools, calls, reasoning, system turns that it omits become text.
+
+        Reports other texts that it omits, such as reasoning within a content. Raises `DataError` if a tool, a call, a
+        result or the last message's reasoning is lost nevertheless. `options` are those of `apply_chat_template`.
         """
         plain, tools = list(turns), []
         if has_parts(turns):
             developer = "developer" in str(self.tokenizer.chat_template)
             plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
             self._check_whole(plain, tools)
+        text = self._rendered(plain, tools, turns, options)
+        omitted = omissions(plain, text)
+        if omits_system(plain, omitted):
+            plain = system_in_user(plain)
+            text = self._rendered(plain, tools, turns, options)
+            omitted = omissions(plain, text)
+        self._check_reasoning(turns, plain, omitted)
+        return Rendered(text, omitted[0].text if omitted else "")
+
+    def _rendered(
+        self,
+        plain: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        turns: Sequence[Message],
+        options: dict[str, Any],
+    ) -> str:
         try:
             text = self._template(plain, tools, **options)
             check_growth(text, turns)
@@ -173,21 +206,39 @@ class Encoder:
 
     def _check_whole(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> None:
         if part := lost(self._template, turns, tools):
-            raise DataError(
-                f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
-                f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
-                "--chat_template plain"
-            )
+            raise self._leaves_out(part, turns)
+
+    def _check_reasoning(self, turns: Sequence[Message], plain: Sequence[Message], omitted: list[Omission]) -> None:
+        reasoning = turns[-1].get("reasoning_content", "") if turns else ""
+        if any(omission.turn == len(plain) - 1 and omission.text in reasoning for omission in omitted):
+            raise self._leaves_out("reasoning", turns)
+
+    def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
+        return DataError(
+            f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
+            f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
+            "--chat_template plain"
+        )
 
     def encode(self, example: Example) -> Encoded:
         """Return the token ids of one example."""
         return self.encode_all([example])[0]
 
     def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return the token ids of many examples, each encoded independently."""
-        texts = [self.render(example) for example in examples]
+        """Return the token ids of many examples, each encoded independently.
+
+        The latest result is kept, because scoring asks for it again after `readings` of the same examples.
+        """
+        examples = [*examples]
+        if len(examples) != len(self._latest[0]) or not all(map(is_, examples, self._latest[0])):
+            self._latest = (examples, self._encode_all(examples))
+        return self._latest[1]
+
+    def _encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
+        rendered = [self.rendered(example.turns) for example in examples]
+        texts = [text for text, _ in rendered]
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
-        return [self._finish(ids) for ids in rows]
+        return [self._finish(ids, omitted) for ids, (_, omitted) in zip(rows, rendered, strict=True)]
 
     def encode_completion(self, example: Example) -> EncodedCompletion:
         """Return the ids of `encode` and the index of the completion's first token; the completion extends to the end.
@@ -195,7 +246,8 @@ class Encoder:
         It starts where the rendered prompt (with the generation prompt) ends; EOS and what the template writes after a
         completion belong to it. A token that spans the boundary belongs to the completion.
         """
-        text, prompt = self.render(example), self.render_turns(example.prompt, add_generation_prompt=True)
+        text, omitted = self.rendered(example.turns)
+        prompt = self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
@@ -205,7 +257,7 @@ class Encoder:
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
         sequence, *heads = map(self._begin, rows)
         shared, *cuts = (len(commonprefix([sequence, head])) for head in heads)
-        ids, length = self._finish(rows[0])
+        ids, length, _ = self._finish(rows[0])
         first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # left truncation keeps a leading BOS
 
         def moved(token_position: int) -> int:
@@ -213,7 +265,7 @@ class Encoder:
             return min(token_position, len(ids)) if right else max(token_position - (length - len(ids)), first_kept)
 
         spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
-        return EncodedCompletion(ids, length, moved(shared), spans)
+        return EncodedCompletion(ids, length, moved(shared), spans, omitted)
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
         """Return the prefixes of a rendered conversation that end before and after each run of tool results."""
@@ -252,9 +304,9 @@ class Encoder:
         ids = self._begin(ids)
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
-    def _finish(self, ids: list[int]) -> Encoded:
+    def _finish(self, ids: list[int], omitted: str = "") -> Encoded:
         finished = self.finished(ids)
-        return Encoded(self.truncated(finished), len(finished))
+        return Encoded(self.truncated(finished), len(finished), omitted)
 
     def truncated(self, ids: list[int]) -> list[int]:
         """Truncate ids as the contract requires; left truncation keeps a leading BOS."""

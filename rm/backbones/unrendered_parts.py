@@ -1,17 +1,26 @@
 """Write parts of a conversation that a chat template omits as text, so that the model reads them nevertheless.
 
 Templates of plain models know only roles and contents. Declared functions, tool calls, tool results and reasoning that
-such a template would silently drop are added to the contents, in the format of Hermes and Qwen models.
+such a template would silently drop are added to the contents, in the format of Hermes and Qwen models; a system turn is
+added to a user turn. What is rendered is compared with the contents themselves, since a template may drop any of them.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ..types import Message, message_text, tools_text
 
 Render = Callable[[Sequence[Message], Sequence[dict[str, Any]]], str]
 """Renders messages and declared functions with a chat template; may raise any exception."""
 TOOLS, CALLS, RESULTS, REASONING = "declared tools", "tool calls", "tool results", "reasoning"
+SYSTEM = ("system", "developer")
+"""Roles of turns that can be written into a user turn."""
+THOUGHT = re.compile(r"</?think>")
+"""Marks around reasoning in a content, in place of which templates may write their own."""
+CONTENTS = ("content", "reasoning_content")
+"""Fields of a message that are texts for the model."""
 ID = "zq1234567"
 """Id of a test call: Mistral's templates require nine letters and digits."""
 
@@ -153,3 +162,67 @@ def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
             markers |= {mark: CALLS} | ({value: CALLS} if given else {})
         marked["tool_calls"] = calls
     return marked, markers
+
+
+# ---- comparison of a rendered conversation with its contents ----
+
+
+class Omission(NamedTuple):
+    """A text that a rendered conversation does not have, and the index of its message."""
+
+    turn: int
+    text: str
+
+
+def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
+    """Return the contents and reasoning that a rendered conversation does not have; blanks do not count.
+
+    Longer texts are looked up first and an occurrence counts once, so that a text which occurs in another one has to be
+    there by itself. What is not there literally may be there with other marks around its reasoning, or as JSON.
+    """
+    texts: list[Any] = [(index, turn.get(key)) for index, turn in enumerate(turns) for key in CONTENTS]
+    stripped = [Omission(index, content.strip()) for index, content in texts if content and content.strip()]
+    if not _absent([[part.text] for part in stripped], text):
+        return []
+    parts = [Omission(turn, part) for turn, content in stripped for part in map(str.strip, THOUGHT.split(content))]
+    parts = [part for part in parts if part.text]
+    spellings = [[_without_blanks(form) for form in (part.text, _as_json(part.text))] for part in parts]
+    return [parts[index] for index in sorted(_absent(spellings, _without_blanks(text)))]
+
+
+def _absent(spellings: Sequence[Sequence[str]], text: str) -> list[int]:
+    """Return the indices of the texts, each in one or several spellings, that have no occurrence of their own."""
+    absent = []
+    for index in sorted(range(len(spellings)), key=lambda index: -len(spellings[index][0])):
+        spelling = next((spelling for spelling in spellings[index] if spelling in text), None)
+        if spelling is None:
+            absent.append(index)
+        else:
+            text = text.replace(spelling, "\0", 1)
+    return absent
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.split())
+
+
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def omits_system(turns: Sequence[Message], omitted: Iterable[Omission]) -> bool:
+    """Return whether a system turn is among what is omitted."""
+    return any(turns[omission.turn]["role"] in SYSTEM for omission in omitted)
+
+
+def system_in_user(turns: Sequence[Message]) -> list[Message]:
+    """Return the messages with every system turn joined to the user turn beside it, the one before if there are two."""
+    messages: list[Any] = []
+    for turn in turns:
+        roles = {messages[-1]["role"], turn["role"]} if messages else set()
+        if roles & {*SYSTEM} and roles <= {"user", *SYSTEM}:
+            before = messages.pop()
+            role = "user" if "user" in roles else before["role"]
+            turn = before | turn | {"role": role, "content": f"{before['content']}\n\n{turn['content']}"}
+        messages.append(turn)
+    return messages

@@ -17,10 +17,12 @@ UNUSABLE = "unusable"
 NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after truncation"
 TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
 TOO_LONG, MARKUP = "over-length", "template tokens in the text"
+OMITTED, SAME_WHEN_RENDERED = "text that the template leaves out", "identical as rendered"
 OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
 SIMILAR = "similar to a prompt of a benchmark"
 REASONS = (
-    NEAR_IDENTICAL, SAME_WHEN_CUT, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR
+    NEAR_IDENTICAL, SAME_WHEN_CUT, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR,
+    OMITTED, SAME_WHEN_RENDERED,
 )  # fmt: skip
 """Reasons of rows that can be read, and so can be kept."""
 TOKENS = re.compile(
@@ -135,14 +137,17 @@ def _resemblance(texts: Sequence[str], other: Sequence[str]) -> float:
 
 
 def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
-    """Yield conversations over the token limit, and pairs whose token ids are identical after truncation."""
+    """Yield conversations that a model does not read in full, and pairs of the same token ids for that reason."""
     encoded = encode([example for pair in pairs for example in pair.examples])
     for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
         longest = max(chosen.length, rejected.length)
         if max_length is not None and longest > max_length:
             yield Finding(row, TOO_LONG, f"{longest} tokens and the limit is {max_length}")
+        if omitted := chosen.omitted or rejected.omitted:
+            yield Finding(row, OMITTED, repr(omitted[:60]))
         if chosen.ids == rejected.ids:
-            yield Finding(row, SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
+            rendered = omitted and not (max_length is not None and longest > max_length)
+            yield Finding(row, SAME_WHEN_RENDERED if rendered else SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
 
 
 def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:

@@ -12,6 +12,11 @@ from ..errors import DataError
 from ..losses._pair_losses import OTHER
 from ..types import PreferencePair
 
+REMEDY = (
+    "give one that renders it with --chat_template FILE, or --chat_template plain, or leave such rows out with "
+    "rewardlab lint --model MODEL --fix FILE"
+)
+"""What to do about texts that a chat template omits."""
 OnLong = Literal["truncate", "skip", "refuse"]
 
 
@@ -39,8 +44,12 @@ class Encoding(NamedTuple):
     """Pairs dropped because truncation made both completions identical."""
     unlabelled: int
     """Pairs dropped because they have no label for the objective."""
+    omitted: int = 0
+    """Pairs of which the chat template omits a text."""
+    omitted_text: str = ""
+    """The first of these texts."""
 
-    def account(self) -> dict[str, int | None]:
+    def account(self) -> dict[str, int | str | None]:
         """Return the counts as a JSON object, for the manifest."""
         return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
 
@@ -86,7 +95,8 @@ def sift(
 ) -> Encoding:
     """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets.
 
-    No usable pair is a `DataError`, unless the pairs are a block of a stream, which may be empty.
+    No usable pair is a `DataError`, unless the pairs are a block of a stream, which may be empty; so is a pair whose
+    completions differ in a text that the chat template omits.
     """
     rows, over, identical, unlabelled = [], 0, 0, 0
     for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
@@ -101,6 +111,11 @@ def sift(
         if too_long and on_long == "skip":
             continue
         if chosen.ids == rejected.ids:
+            if not too_long and (omitted := chosen.omitted or rejected.omitted):
+                raise DataError(
+                    f"pair '{pair.id}': chosen and rejected are the same tokens, since the chat template leaves out "
+                    f"{omitted[:60]!r}; {REMEDY}"
+                )
             identical += 1
         elif np.isnan(wins := label(pair)).all():
             unlabelled += 1
@@ -112,7 +127,13 @@ def sift(
             f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
         )
     longest = max(max(encoded.length for encoded in both) for both in encoded)
-    return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled)
+    return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
+
+
+def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
+    """Return how many rows of encoded sequences lost a text to the chat template, and the first such text."""
+    texts = [text for row in encoded if (text := next((part.omitted for part in row if part.omitted), ""))]
+    return len(texts), texts[0] if texts else ""
 
 
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:

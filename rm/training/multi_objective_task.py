@@ -18,7 +18,7 @@ from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from ..losses.attribute_regression import attribute_regression
 from ..types import PreferencePair
-from .encoding import Encoding, OnLong, sift
+from .encoding import Encoding, OnLong, omitted_texts, sift
 
 NAN = float("nan")
 
@@ -69,7 +69,7 @@ def encode_scored(
     nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
     encoded = encoder.encode_all([completion.example for completion in completions])
     rows, over = [], 0
-    for completion, (ids, length) in zip(completions, encoded, strict=True):
+    for completion, (ids, length, _) in zip(completions, encoded, strict=True):
         too_long = limit is not None and length > limit
         over += too_long
         if too_long and on_long == "refuse":
@@ -80,9 +80,9 @@ def encode_scored(
         if not (too_long and on_long == "skip"):
             scores = tuple(completion.scores.get(name, NAN) for name in objectives)
             rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
-    return Encoding(
-        rows, len(completions), limit, max((encoded_row.length for encoded_row in encoded), default=0), over, 0, 0
-    )
+    longest = max((encoded_row.length for encoded_row in encoded), default=0)
+    omitted = omitted_texts([[encoded_row] for encoded_row in encoded])
+    return Encoding(rows, len(completions), limit, longest, over, 0, 0, *omitted)
 
 
 def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -15,7 +15,7 @@ from ..backbones.step_encoding import StepEncoder, token_outputs
 from ..backbones.tokenization import pad
 from ..data.solutions import Solution
 from ..errors import DataError
-from .encoding import Encoding, OnLong
+from .encoding import Encoding, OnLong, omitted_texts
 
 NAN = float("nan")
 
@@ -36,7 +36,7 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
     encoded = encoder.encode_steps([solution.example(encoder.separator) for solution in solutions])
     limit, over, unlabelled = encoder.contract.max_length, 0, 0
     rows = []
-    for solution, (ids, length, ends) in zip(solutions, encoded, strict=True):
+    for solution, (ids, length, ends, _) in zip(solutions, encoded, strict=True):
         too_long = length > len(ids)
         over += too_long
         if too_long and on_long == "refuse":
@@ -56,7 +56,8 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
             f"none of {len(solutions)} solutions is left to train on: {over} over {limit} tokens, {unlabelled} without "
             "a labelled step within them; raise --max_length"
         )
-    return Encoding(rows, len(solutions), limit, max(some.length for some in encoded), over, 0, unlabelled)
+    longest, omitted = max(some.length for some in encoded), omitted_texts([[some] for some in encoded])
+    return Encoding(rows, len(solutions), limit, longest, over, 0, unlabelled, *omitted)
 
 
 class ProcessTask:

@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.data.pairs import PlacedExample, load_placed_examples
-from ....rm.errors import UsageError
+from ....rm.errors import DataError, UsageError
 from ....rm.models.ensemble.combination import deviation
+from ....rm.readings import Rated, Reading, rated, readings
 from ....rm.types import Example
 from ...runs.processes import gathered_columns, process
 from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
 from ...serving.open_model import open_model
 from ...serving.replicas import Replicas, open_replicas
-from ...serving.requests import encoders_of
 from .settings import ScoreConfig
+
+OMITTED = "omitted"
+"""Column of what the chat template omits of each row, which is counted and not written."""
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
@@ -32,11 +35,14 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     columns_here = _columns(model, placed[here.rank :: here.world], config)
     columns = gathered_columns(columns_here, len(placed), here)
     summary = {"scores": config.output, "rows": len(placed), "dropped": len(rows.dropped)}
-    summary |= {"truncated": sum(columns["truncated"]), "contract": model.contract.hash()}
+    omitted = [text for text in columns.pop(OMITTED) if text]
+    summary |= {"truncated": sum(columns["truncated"]), "omitted": len(omitted), "contract": model.contract.hash()}
     if not here.leads:
         return summary | {"rank": here.rank}
     if summary["truncated"]:
         log(f"data: {summary['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
+    if omitted:
+        log(f"data: the chat template leaves out text of {len(omitted)} of {len(placed)} rows: {omitted[0][:60]!r}")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return summary
 
@@ -53,40 +59,51 @@ def _open_model(config: ScoreConfig) -> Any:
 
 def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -> dict[str, list[Any]]:
     examples = [row.example for row in placed]
-    if isinstance(model, Replicas):
-        try:
-            rewards, truncated = model.rate_with_truncation(examples)
-        except TooLong as error:
-            raise TooLong(f"{error}: with --on_long truncate", error.lengths, error.limit) from error
-    else:
-        lengths = token_lengths(model, examples)
-        truncated = [length > model.contract.max_length for length in lengths] if lengths else [False] * len(examples)
-        if any(truncated) and config.on_long == "refuse":
-            first = placed[truncated.index(True)]
-            raise TooLong(
-                f"{sum(truncated)} of {len(placed)} conversations are longer than the {model.contract.max_length} "
-                f"tokens that the model reads, the first in {first.file}, row {first.row}; shorten them, or have them "
-                "cut with --on_long truncate",
-                lengths,
-                model.contract.max_length,
-            )
-        rewards = model.rate(examples)
+    try:
+        if config.on_long == "refuse" and not isinstance(model, Replicas):
+            _refuse_long(placed, readings(model, examples), model.contract.max_length)
+        scored = rated(model, examples)
+    except TooLong as error:
+        remedy = "" if "--on_long" in str(error) else ": with --on_long truncate"
+        raise TooLong(f"{error}{remedy}", error.lengths, error.limit) from error
+    _refuse_alike(placed, scored)
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
-    columns["truncated"] = truncated
+    columns["truncated"] = [reading.truncated for reading in scored.readings]
+    columns[OMITTED] = [reading.omitted for reading in scored.readings]
     taken = {*columns, "spread"}
     names = [f"reward_{name}" if name in taken else name for name in model.contract.objectives]
-    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(names)}
+    columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
     return columns | _spread_columns(model, examples)
 
 
-def token_lengths(model: Any, examples: Sequence[Example]) -> list[int]:
-    """Return the tokens of each conversation before truncation; empty if the model truncates nothing."""
-    if model.contract.max_length is None:
-        return []
-    if hasattr(model, "lengths"):
-        return model.lengths(examples)
-    readings = [[encoded.length for encoded in encoder.encode_all(examples)] for encoder in encoders_of(model)]
-    return [max(several) for several in zip(*readings, strict=True)]
+def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit: int | None) -> None:
+    """Raise an error that names the first conversation that would be truncated."""
+    long = [index for index, reading in enumerate(read) if reading.truncated]
+    if long:
+        first = placed[long[0]]
+        raise TooLong(
+            f"{len(long)} of {len(placed)} conversations are longer than the {limit} tokens that the model reads, the "
+            f"first in {first.file}, row {first.row}; shorten them, or have them cut with --on_long truncate",
+            [reading.length for reading in read],
+            limit,
+        )
+
+
+def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
+    """Raise an error if two different conversations are the same tokens, since the chat template omits a text."""
+    omitted = [index for index, reading in enumerate(scored.readings) if reading.omitted and not reading.truncated]
+    rows: dict[Any, list[int]] = {}
+    for index, reading in enumerate(scored.readings) if omitted else ():
+        rows.setdefault(reading.ids or tuple(scored.rewards[index]), []).append(index)
+    for index in omitted:
+        reading, row = scored.readings[index], placed[index]
+        for other in rows[reading.ids or tuple(scored.rewards[index])]:
+            if placed[other].example != row.example:
+                raise DataError(
+                    f"{row.file}, row {row.row} is the same tokens as {placed[other].file}, row {placed[other].row}, "
+                    f"since the model's chat template leaves out {reading.omitted[:60]!r}; leave one of the rows out, "
+                    "or use a model with a template that renders it"
+                )
 
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:

@@ -281,16 +281,20 @@ def _encode_several(
         sum(part.pairs for part in parts),
         parts[0].limit,
         max(part.longest for part in parts),
-        *(sum(getattr(part, count) for part in parts) for count in ("over_length", "identical", "unlabelled")),
+        *(sum(getattr(part, name) for part in parts) for name in ("over_length", "identical", "unlabelled", "omitted")),
+        next((part.omitted_text for part in parts if part.omitted), ""),
     )
 
 
 def log_encoding(name: str, encoding: Encoding, config: TrainConfig, what: str = "pairs") -> Encoding:
-    """Log the numbers of truncated and dropped rows."""
+    """Log the numbers of truncated and dropped rows, and of those that lost a text to the chat template."""
     if encoding.over_length:
         verb = "truncated" if config.on_long == "truncate" else "left out"
         log(f"{name}: {encoding.over_length} of {encoding.pairs} {what} exceed {encoding.limit} tokens and were {verb}")
     if encoding.identical or encoding.unlabelled:
         equal, unlabelled = encoding.identical, encoding.unlabelled
         log(f"{name}: {equal} {what} identical after truncation, {unlabelled} unlabelled, left out")
+    if encoding.omitted:
+        text = encoding.omitted_text[:60]
+        log(f"{name}: the chat template leaves out text of {encoding.omitted} of {encoding.pairs} {what}: {text!r}")
     return encoding

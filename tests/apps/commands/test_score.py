@@ -11,6 +11,7 @@ from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import write
+from tests.rm.backbones.test_omitted_texts import NO_THOUGHT
 
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 ROW = {"prompt": "the fox", "completion": "the dog"}
@@ -61,6 +62,21 @@ def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, m
     examples = [Example(user_turn(row["prompt"]), row["completion"]) for row in (ROW, LONG)]
     own = load_reward_model(str(model)).rate(examples)
     assert [row["reward"] for row in rows] == pytest.approx(own[:, 0].tolist(), abs=1e-6)
+
+
+def test_what_the_template_leaves_out_is_counted_and_rows_that_differ_in_it_alone_are_refused(score, tmp_path):
+    words = small_tokenizer(TEXTS, 300)
+    words.chat_template = NO_THOUGHT
+    scalar_from_config(small_config(words), words, max_length=64).save(tmp_path / "rm")
+    moss, fern = (ROW | {"completion": f"<think>{text}</think>\nthe dog"} for text in ("moss", "fern"))
+    one, both = (
+        write(tmp_path / "one.jsonl", [moss, ROW | {"prompt": "a fox"}]),
+        write(tmp_path / "b.jsonl", [moss, fern]),
+    )
+    code, facts, err, _ = score("--model", str(tmp_path / "rm"), "--data", one)
+    assert (code, facts["omitted"]) == (0, 1) and "leaves out text of 1 of 2 rows: 'moss'" in err
+    code, _, err, _ = score("--model", str(tmp_path / "rm"), "--data", both)
+    assert code == 3 and f"{both}, row 1 is the same tokens as {both}, row 2" in err and "leaves out 'moss'" in err
 
 
 def test_an_objective_named_like_a_column_has_a_column_of_its_own(score, tmp_path):

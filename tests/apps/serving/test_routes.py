@@ -1,6 +1,7 @@
 """Every protocol gives the number that `rate` gives, under the contract's name."""
 
 import concurrent.futures
+import copy
 import re
 from html import unescape
 
@@ -15,10 +16,12 @@ from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.models.r2m import R2MRewardModel
+from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from transformers import AutoModelForCausalLM
 
 from tests.apps.serving.conftest import EXAMPLES, asks, turns
+from tests.rm.backbones.test_omitted_texts import NO_THOUGHT
 
 NEAR = 1e-6
 
@@ -215,6 +218,16 @@ def test_health_tells_the_contract_and_what_a_request_may_hold(url, http, model)
     told = http.get(f"{url}/health").json()
     assert told["status"] == "ready" and told["contract"] == model.contract.hash()
     assert told["scoring"]["max_length"] == 64 and told["limits"]["request_items"] == 512
+
+
+def test_texts_that_the_template_leaves_out_are_answered_and_counted(serve, http, words):
+    template = copy.deepcopy(words)
+    template.chat_template = NO_THOUGHT
+    url = serve(scalar_from_config(small_config(template), template, max_length=64))
+    thinking = Example(user_turn("the fox"), "<think>moss</think>\nthe dog")
+    answer = http.post(f"{url}/score", json=asks([thinking, EXAMPLES[0]]))
+    assert [result["omitted"] for result in answer.json()["results"]] == ["moss", None]
+    assert "rewardlab_omitted_total 1.0" in http.get(f"{url}/metrics").text
 
 
 def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):

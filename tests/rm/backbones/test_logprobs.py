@@ -61,7 +61,7 @@ def by_hand(folder: str, ids: list[int], start: int) -> list[float]:
 def rewards_by_hand(model, examples, policy, reference=None, beta=1.0) -> np.ndarray:
     rewards = []
     for example in examples:
-        ids, _, start, _ = model.encoder.encode_completion(example)
+        ids, _, start, *_ = model.encoder.encode_completion(example)
         reward = sum(by_hand(policy, ids, start))
         rewards.append(beta * (reward - (sum(by_hand(reference, ids, start)) if reference else 0.0)))
     return np.array(rewards)[:, None]
@@ -103,15 +103,15 @@ def word_level(template: str) -> PreTrainedTokenizerFast:
 
 def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
     for example in EXAMPLES:
-        ids, length, start, _ = encoder(tokenizer).encode_completion(example)
-        assert (ids, length) == encoder(tokenizer).encode(example)
+        ids, length, start, *_ = encoder(tokenizer).encode_completion(example)
+        assert (ids, length) == encoder(tokenizer).encode(example)[:2]
         assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
         assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
 
 
 def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
     words = worlds.tokenizer()
-    ids, _, start, _ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
+    ids, _, start, *_ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
     assert words.convert_ids_to_tokens(ids) == [
         *("<|user|>", "tell", "me", "about", "roses", "</s>"),
         *("<|assistant|>", "roses", "petals", "</s>"),
@@ -124,7 +124,7 @@ def test_truncation_from_the_left_moves_the_start_until_only_the_answer_is_left(
     assert [encoder(words, limit).encode_completion(example).start for limit in (10, 9, 4, 3, 2)] == [7, 6, 1, 0, 0]
     assert [encoder(words, limit, "right").encode_completion(example).start for limit in (9, 7, 6)] == [7, 7, 6]
     for limit in (10, 9, 4, 3, 2):
-        assert encoder(words, limit).encode_completion(example)[:2] == encoder(words, limit).encode(example)
+        assert encoder(words, limit).encode_completion(example)[:2] == encoder(words, limit).encode(example)[:2]
 
 
 def test_a_leading_bos_counts_and_stays_in_front_of_what_is_cut():
@@ -215,7 +215,7 @@ def test_batch_and_order_change_nothing(model):
 def test_the_values_of_tokens_add_up_to_the_reward(model):
     beta = 1.0 if model.contract.kind == "autoregressive" else 0.1
     for example, values, reward in zip(EXAMPLES, model.logprobs(EXAMPLES), model.rate(EXAMPLES), strict=True):
-        ids, _, start, _ = model.encoder.encode_completion(example)
+        ids, _, start, *_ = model.encoder.encode_completion(example)
         assert len(values) == len(ids) - start
         assert beta * values.sum() == pytest.approx(reward[0])
 

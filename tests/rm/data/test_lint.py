@@ -11,7 +11,7 @@ from rewardlab.rm.data.lint import Finding, Linted, lint, markdown
 from rewardlab.rm.types import Message, PreferencePair, user_turn
 
 LONG = "please write a short story about a brown dog who finds a lost red ball in the old park"
-Encoded = namedtuple("Encoded", "ids length")
+Encoded = namedtuple("Encoded", "ids length omitted", defaults=[""])
 
 
 def pair(prompt="q", chosen="yes it is", rejected="no it is not", **options) -> PreferencePair:
@@ -112,6 +112,16 @@ def test_what_truncation_makes_alike_is_found():
     assert lint(rows, encode=encode, max_length=3).findings == (
         Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3"),
         Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens"),
+    )
+
+
+def test_what_a_template_leaves_out_and_makes_alike_is_found():
+    def encode(examples):
+        return [Encoded([1], 1, one.completion.partition("|")[0]) for one in examples]
+
+    assert lint([pair(chosen="moss|a b", rejected="fern|a b")], encode=encode, max_length=3).findings == (
+        Finding(0, checks.OMITTED, "'moss'"),
+        Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens"),
     )
 
 
