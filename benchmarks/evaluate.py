@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..judges.audit.measures import asked_in_both_orders
-from ..judges.types import Case, Judgment
+from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
 from .statistics.areas import OVERALL, area_members, figures_by_area, is_section
 from .statistics.cluster_bootstrap import (
@@ -111,7 +111,7 @@ def evaluate(
         sizes=dict(Counter(case.subset or ALL for case in cases)),
         rows=tuple(sorted(rows, key=lambda row: order[row.role])),
         notes=tuple(notes),
-        findings=(*_bounds(suite, credits, layout), *_findings(rows), *remarks),
+        findings=(*_bounds(suite, credits, layout), *_partial(judgments), *_findings(rows), *remarks),
         samples=samples,
         seed=seed,
         interval=interval,
@@ -202,6 +202,8 @@ def _row(
         ties=sum(len(set(scores)) < len(scores) for scores in scored),
         unscored=len(judgments) - len(scored),
         style=style._asdict(),
+        truncated=sum(judgment.truncated for judgment in judgments),
+        omitted=sum(bool(judgment.omitted) for judgment in judgments),
     )
 
 
@@ -289,6 +291,23 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
                 f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counted "
                 f"as wrong and as right, overall would be {100 * worst:.1f} and {100 * best:.1f}."
             )
+    return notes
+
+
+def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
+    """Describe for every scorer how many cases it did not read in full, and how many it left unscored for that."""
+    notes = []
+    for name, judged in judgments.items():
+        omitted = [judgment.omitted for judgment in judged if judgment.omitted]
+        if truncated := sum(judgment.truncated for judgment in judged):
+            notes.append(f"{name}: {truncated} of {len(judged)} cases are longer than the model reads, and were cut.")
+        if omitted:
+            notes.append(
+                f"{name}: the chat template leaves out text of {len(omitted)} of {len(judged)} cases, such as "
+                f"{omitted[0][:60]!r}."
+            )
+        if alike := sum(judgment.reason == Reason.ALIKE for judgment in judged):
+            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response were the same to it.")
     return notes
 
 

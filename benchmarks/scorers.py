@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,8 @@ def open_scorer(
     objective: str | None = None,
     kind: str | None = None,
     preference: Preference | None = None,
+    on_long: Literal["refuse", "truncate"] = "truncate",
+    on_bad_row: Literal["refuse", "skip"] = "skip",
     **options: Any,
 ) -> RewardScorer:
     """Return a scorer from a model folder, a Hub id, a plain reward function (`"file.py:name"`, `"pkg.module:name"`)
@@ -37,7 +39,7 @@ def open_scorer(
 
     `kind` loads the source as another kind than its configuration names, such as a causal LM as `autoregressive` or
     `implicit`. An autoregressive model that follows a preference is evaluated at `preference`; without one it has a
-    reward per objective.
+    reward per objective. `on_long` and `on_bad_row` are those of `RewardScorer`.
     """
     if kind is not None:
         model = load("rm.models", kind)(source, **options)
@@ -48,7 +50,8 @@ def open_scorer(
         if read_at is None:
             raise UsageError(f"{source} follows no preference, got {dict(preference)}; leave it out")
         model = read_at(preference)
-    return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
+    refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
+    return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
 
 
 # ---- plain functions as reward models ----

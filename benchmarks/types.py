@@ -1,6 +1,6 @@
 """Interfaces of suites and scorers, and the contents of reports. Imports no torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,6 +20,15 @@ TFIDF = "prompt-blind tf-idf"
 """Name of the baseline that reads the words of the responses."""
 BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 """Choices of baselines; `tfidf` stands for `TFIDF`."""
+
+
+PART = "Not the whole benchmark"
+"""Beginning of a note on data that are a part of a benchmark."""
+
+
+def part_of(notes: Iterable[str]) -> str:
+    """Return the note that the data are a part of the benchmark, whose figures are not the benchmark's; else empty."""
+    return next((note for note in notes if note.startswith(PART)), "")
 
 
 class Suite(Protocol):
@@ -108,6 +117,10 @@ class Row:
     """The results of `style_facts` for its scores."""
     minus_baseline: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
     """Baseline -> section (or `overall`) -> this scorer minus that baseline, on the same items."""
+    truncated: int = 0
+    """Cases with a response that is longer than the model reads, and was cut."""
+    omitted: int = 0
+    """Cases with a text that the model's chat template leaves out."""
 
 
 @dataclass(frozen=True)

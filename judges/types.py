@@ -62,6 +62,7 @@ class Reason(StrEnum):
     NO_RUBRIC = "no rubric"
     SINGLE = "a single response, which nothing is compared with"
     NOT_FINITE = "the reward is not a finite number"
+    ALIKE = "responses that are the same to the model"
 
 
 class Criterion(NamedTuple):
@@ -110,6 +111,10 @@ class Judgment:
     """Cost in the currency of the backend's prices; 0 without prices."""
     retrieved: tuple[str, ...] = ()
     """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
+    truncated: bool = False
+    """Whether a response with its prompt is longer than the model reads, and was cut."""
+    omitted: str = ""
+    """A text of the case that the model's chat template leaves out, if any."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):

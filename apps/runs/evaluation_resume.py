@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -45,7 +46,7 @@ class ResumableScorer:
         for index, start in tqdm(chunks, desc=self.name, disable=None):
             if not self._file(index).exists():
                 judged = self.scorer(cases[start : start + CHUNK])
-                lines = [json.dumps(judgment.abstained or judgment.scores) for judgment in judged]
+                lines = [json.dumps(_stored(judgment)) for judgment in judged]
                 replace_text(self._file(index), "\n".join(lines))
 
     def _file(self, index: int) -> Path:
@@ -54,7 +55,23 @@ class ResumableScorer:
     def _read(self, index: int, cases: Sequence[Case], start: int) -> list[Judgment]:
         wait_for(self._file(index))
         rows = [json.loads(line) for line in self._file(index).read_text("utf-8").split("\n")]
-        return [
-            Judgment(case.id, abstained=stored) if isinstance(stored, str) else Judgment(case.id, scores=tuple(stored))
-            for case, stored in zip(cases[start : start + CHUNK], rows, strict=True)
-        ]
+        return [_judgment(case, stored) for case, stored in zip(cases[start : start + CHUNK], rows, strict=True)]
+
+
+PARTIAL = ("truncated", "omitted")
+"""Fields of a judgment that say that the model did not read all of the case."""
+
+
+def _stored(judgment: Judgment) -> Any:
+    """Return the scores or the abstention; with what was not read of the case, if anything."""
+    value = judgment.abstained or judgment.scores
+    partial = {name: getattr(judgment, name) for name in PARTIAL if getattr(judgment, name)}
+    return {"value": value} | partial if partial else value
+
+
+def _judgment(case: Case, stored: Any) -> Judgment:
+    facts = dict(stored) if isinstance(stored, dict) else {"value": stored}
+    value = facts.pop("value")
+    if isinstance(value, str):
+        return Judgment(case.id, abstained=value, **facts)
+    return Judgment(case.id, scores=tuple(value), **facts)

@@ -104,6 +104,8 @@ def _row(stored: Mapping[str, Any]) -> Row:
             baseline: {area: Difference(*map(_number, values)) for area, values in areas.items()}
             for baseline, areas in stored.get("minus_baseline", {}).items()
         },
+        truncated=int(stored.get("truncated", 0)),
+        omitted=int(stored.get("omitted", 0)),
     )
 
 

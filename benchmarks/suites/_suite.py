@@ -13,6 +13,7 @@ from ...rm.errors import DataError
 from ...rm.types import Messages
 from ..baselines import Baseline, baselines_for
 from ..statistics.cluster_bootstrap import Cells
+from ..types import PART
 
 Parse = Callable[[Mapping[str, Any]], Case]
 
@@ -99,7 +100,7 @@ def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]
     short = [
         f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
     ]
-    return [f"Not the whole benchmark: {', '.join(short)}. Its figures are not official totals."] if short else []
+    return [f"{PART}: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 
 def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], tuple[int]]:

@@ -1,30 +1,75 @@
 """Any reward model as a judge."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, Literal
 
 import numpy as np
 
-from ...rm.errors import UsageError
+from ...rm.errors import DataError, UsageError
+from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel
-from ..types import Case, Judgment, scored
+from ..types import Case, Judgment, Reason, scored
 
 
 class RewardScorer:
-    """Score each response with one objective of a reward model, by default with the mean of all."""
+    """Score each response with one objective of a reward model, by default with the mean of all.
 
-    def __init__(self, name: str, model: RewardModel, *, role: str = "model", objective: str | None = None):
+    A judgment says whether the model read all of the case. A right and a wrong response that are the same to the model,
+    since it does not, are an abstention; with `on_bad_row` refuse they are a `DataError` where the chat template is the
+    reason. With `on_long` refuse a truncated response is a `DataError`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: RewardModel,
+        *,
+        role: str = "model",
+        objective: str | None = None,
+        on_long: Literal["refuse", "truncate"] = "truncate",
+        on_bad_row: Literal["refuse", "skip"] = "skip",
+    ):
         self.name, self.model, self.role = name, model, role
         self.contract = model.contract.hash()
         self.column = None if objective is None else _column(model, objective)
+        self.on_long, self.on_bad_row = on_long, on_bad_row
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""
-        rewards = self._step_scores(cases)
-        if rewards is None:
-            rewards = self.model.rate([Example(case.prompt, answer) for case in cases for answer in case.answers])
-        values = iter((rewards.mean(axis=1) if self.column is None else rewards[:, self.column]).tolist())
-        return [scored(case, [next(values) for _ in case.answers]) for case in cases]
+        if (steps := self._step_scores(cases)) is not None:
+            read = readings(self.model, [Example(case.prompt, case.answers[-1]) for case in cases])
+            result = Rated(steps, [one for case, one in zip(cases, read, strict=True) for _ in case.answers])
+        else:
+            result = rated(self.model, [Example(case.prompt, answer) for case in cases for answer in case.answers])
+        rewards = result.rewards
+        values = (rewards.mean(axis=1) if self.column is None else rewards[:, self.column]).tolist()
+        starts = accumulate((len(case.answers) for case in cases), initial=0)
+        return [
+            self._judgment(case, values[start : start + len(case.answers)], result, start)
+            for case, start in zip(cases, starts, strict=False)
+        ]
+
+    def _judgment(self, case: Case, scores: Sequence[float], result: Rated, start: int) -> Judgment:
+        read = result.readings[start : start + len(case.answers)]
+        truncated = any(reading.truncated for reading in read)
+        omitted = next((reading.omitted for reading in read if reading.omitted), "")
+        if truncated and self.on_long == "refuse":
+            raise DataError(
+                f"{self.name}: case '{case.id}' is longer than the {self.model.contract.max_length} tokens that the "
+                "model reads; leave it out, or have it cut with --on_long truncate"
+            )
+        judgment = scored(case, scores)
+        if _alike(case, result, start):
+            why = "after truncation" if truncated else f"the chat template leaves out {omitted[:60]!r}"
+            if not truncated and self.on_bad_row == "refuse":
+                raise DataError(
+                    f"{self.name}: a right and a wrong response of case '{case.id}' are the same tokens, since {why}; "
+                    "leave the case out, or have the model abstain with --on_bad_row skip"
+                )
+            judgment = Judgment(case.id, abstained=f"{Reason.ALIKE}: {why}")
+        return replace(judgment, truncated=truncated, omitted=omitted)
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
         """Return a process reward model's scores of the last step of every response [N, K], if responses are prefixes.
@@ -45,6 +90,13 @@ def reward_model(
     A reward that is not a finite number is an abstention.
     """
     return RewardScorer(name or model.contract.kind, model, role=role, objective=objective)
+
+
+def _alike(case: Case, result: Rated, start: int) -> bool:
+    """Return whether a right and a wrong response, which are different texts, are the same to the model."""
+    wrong = [index for index in range(len(case.answers)) if index not in case.best]
+    pairs = ((right, other) for right in case.best for other in wrong if case.answers[right] != case.answers[other])
+    return any(result.alike(start + right, start + other) for right, other in pairs)
 
 
 def _are_prefixes(case: Case) -> bool:

@@ -20,7 +20,7 @@ from .readers import Row, csv_rows, is_local, without_padding
 BLOCK = 4096
 FILE = "stream.json"
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
-COUNTS = ("pairs", "over_length", "identical", "unlabelled")
+COUNTS = ("pairs", "over_length", "identical", "unlabelled", "omitted")
 
 
 class StreamPosition(NamedTuple):

@@ -12,7 +12,7 @@ from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
 from ....benchmarks.suites.pairs import FunctionSuite
-from ....benchmarks.types import Suite
+from ....benchmarks.types import Report, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, UsageError
@@ -62,7 +62,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         )
         write_evaluation(evaluation, work)
         contracts = {model.name: model.contract for model in models}
-        facts = {"contracts": contracts} | _guides(models, config.model)
+        facts = {"contracts": contracts, **_unread(evaluation.report)} | _guides(models, config.model)
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, **facts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
         (work / LEADER).unlink()
@@ -73,7 +73,15 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "cases": len(cases),
         "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
+        **_unread(evaluation.report),
+        "part": part_of(evaluation.report.notes),
     }
+
+
+def _unread(report: Report) -> dict[str, dict[str, int]]:
+    """Return how many cases each model read cut, and without a text that its chat template leaves out."""
+    rows = [row for row in report.rows if row.role != "baseline"]
+    return {name: {row.scorer: getattr(row, name) for row in rows} for name in ("truncated", "omitted")}
 
 
 def _loaded(config: EvalConfig) -> list[str]:
@@ -115,7 +123,8 @@ def _guide_notes(source: str) -> list[str]:
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
-    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config)
+    refusals: dict[str, Any] = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
+    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config) | refusals
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
     reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
     scorers = [
@@ -132,7 +141,8 @@ def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
             raise UsageError(f"{name} is read where it is served; leave --{flag} out")
     several = [model for model in config.model if is_served(model)]
     label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
-    return RewardScorer(label, open_served(name), objective=config.objective)
+    refusals: Any = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
+    return RewardScorer(label, open_served(name), objective=config.objective, **refusals)
 
 
 def _resumable(models: list[RewardScorer], work: Path, here: Process) -> list[ResumableScorer]:

@@ -37,7 +37,14 @@ class EvalConfig:
     objective: str | None = setting(
         "Label of the pairs, and the objective of models that have several; by default the mean of all.", default=None
     )
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    on_long: Literal["truncate", "refuse"] = setting(
+        "What to do with a case beyond a model's max_length; cut ones are counted in the report.", default="truncate"
+    )
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "What to do with a row that cannot be used; of a case whose right and wrong responses differ in a text alone "
+        "that a model's chat template leaves out, skip makes an abstention.",
+        default="refuse",
+    )
     samples: int = setting("Bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)

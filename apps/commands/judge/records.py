@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ....benchmarks.evaluate import Evaluation, credits_of
 from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
 from ....benchmarks.suites.pairs import Pairs, as_cases, collect_files
-from ....benchmarks.types import Suite
+from ....benchmarks.types import PART, Suite
 from ....judges.audit.measures import comparison_flips, first_credits
 from ....judges.case_rows import parse_case
 from ....judges.kinds.route import routing_counts
@@ -69,7 +69,8 @@ def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Cas
     if limit is None or limit >= len(cases):
         return list(cases), []
     indices = sorted(Random(seed).sample(range(len(cases)), limit))
-    return [cases[position] for position in indices], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
+    note = f"{PART}: {limit} of {len(cases)} cases were drawn, with seed {seed}."
+    return [cases[position] for position in indices], [note]
 
 
 # ---- accounts ----
@@ -95,6 +96,10 @@ class Account(NamedTuple):
     cost: float
     routes: Mapping[str, int] = {}
     """Counts of `routing_counts`; empty where nothing was routed."""
+    truncated: int = 0
+    """Cases with a response that was cut."""
+    omitted: int = 0
+    """Cases with a text that the model's chat template leaves out."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -165,6 +170,8 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         seconds=sum(judgment.seconds for judgment in judgments),
         cost=sum(judgment.cost for judgment in judgments),
         routes=_routes(judgments),
+        truncated=sum(judgment.truncated for judgment in judgments),
+        omitted=sum(bool(judgment.omitted) for judgment in judgments),
     )
 
 

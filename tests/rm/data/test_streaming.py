@@ -42,7 +42,8 @@ def sources(tmp_path) -> list[str]:
 def kept(pairs):
     """Every pair but one is trained on."""
     found = [pair.id for pair in pairs if pair.id != "p3"]
-    return SimpleNamespace(rows=found, pairs=len(pairs), over_length=len(pairs) - len(found), identical=0, unlabelled=0)
+    counts = {"over_length": len(pairs) - len(found), "identical": 0, "unlabelled": 0, "omitted": 0}
+    return SimpleNamespace(rows=found, pairs=len(pairs), **counts)
 
 
 def stream(sources, **settings) -> PairStream:
@@ -81,9 +82,8 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources, number):
 
     def encode(pairs, dropped=("p8", "p9", "p16", "p17", "p18", "p19")):
         rows = [pair.id for pair in pairs if pair.id not in dropped]
-        return SimpleNamespace(
-            rows=rows, pairs=len(pairs), over_length=0, identical=0, unlabelled=len(pairs) - len(rows)
-        )
+        counts = {"over_length": 0, "identical": 0, "unlabelled": len(pairs) - len(rows), "omitted": 0}
+        return SimpleNamespace(rows=rows, pairs=len(pairs), **counts)
 
     whole, left = list(islice(PairStream(sources, encode, block=4), 40)), PairStream(sources, encode, block=4)
     assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}

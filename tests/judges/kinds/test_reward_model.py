@@ -1,0 +1,70 @@
+"""A reward model as a judge: what it does not read of a case is counted, and never a tie."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.judges.kinds.reward_model import RewardScorer
+from rewardlab.judges.types import Case, Reason
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.errors import DataError
+from rewardlab.rm.readings import Rated, Reading
+from rewardlab.rm.types import Example, user_turn
+
+
+class FourLetters:
+    """Reads the first four letters; its reward is the last one of them. A thought before `|` is left out."""
+
+    contract = ScoringContract(kind="letters", max_length=4)
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        return self.rated(examples).rewards
+
+    def rated(self, examples: Sequence[Example]) -> Rated:
+        texts = [example.completion.rpartition("|") for example in examples]
+        read = [Reading(len(text) > 4, thought, ids=(tuple(map(ord, text[:4])),)) for thought, _, text in texts]
+        return Rated(np.array([[float(reading.ids[0][-1])] for reading in read]), read)
+
+
+def case(name: str, *answers: str) -> Case:
+    return Case(name, user_turn(name), answers)
+
+
+CASES = [
+    case("short", "b", "a"),
+    case("cut", "aaabx", "aaaax"),
+    case("equal", "aaaax", "aaaay"),
+    case("tie", "a", "a "),
+]
+THOUGHT = case("thought", "moss|a", "fern|a")
+
+
+def test_responses_that_are_equal_after_truncation_are_an_abstention_and_a_tie_stays_one():
+    judged = RewardScorer("rm", FourLetters())(CASES)
+    assert [judgment.truncated for judgment in judged] == [False, True, True, False]
+    assert judged[2].reason == Reason.ALIKE and "after truncation" in judged[2].abstained
+    assert [bool(judgment.scores) for judgment in judged] == [True, True, False, True]
+
+
+def test_responses_that_the_template_makes_equal_are_refused_or_skipped():
+    with pytest.raises(DataError, match="response of case 'thought' .* leaves out 'moss'; .* --on_bad_row skip"):
+        RewardScorer("rm", FourLetters(), on_bad_row="refuse")([THOUGHT])
+    (judgment,) = RewardScorer("rm", FourLetters())([THOUGHT])
+    assert judgment.reason == Reason.ALIKE and judgment.omitted == "moss"
+
+
+def test_long_cases_are_refused_on_request():
+    with pytest.raises(DataError, match="case 'cut' is longer than the 4 tokens .* --on_long truncate"):
+        RewardScorer("rm", FourLetters(), on_long="refuse")(CASES)
+
+
+def test_a_report_counts_what_was_not_read():
+    report = evaluate(pairs(), [*CASES, THOUGHT], [RewardScorer("rm", FourLetters())], samples=20).report
+    (row,) = report.rows
+    assert (row.truncated, row.omitted, row.scored, row.unscored) == (2, 1, 3, 2)
+    findings = " ".join(report.findings)
+    assert "rm: 2 of 5 cases are longer than the model reads, and were cut." in findings
+    assert "the chat template leaves out text of 1 of 5 cases, such as 'moss'" in findings
+    assert "rm: 2 cases are unscored, since a right and a wrong response were the same to it." in findings
