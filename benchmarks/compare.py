@@ -87,6 +87,8 @@ class Comparison:
     subsets: Mapping[str, Change]
     discordant: Discordant
     flips: tuple[Flip, ...]
+    note: str = ""
+    """Which part of the benchmark was judged; empty for all of it."""
 
 
 def compare(
@@ -201,6 +203,7 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
         [
             f"# {after} against {before}",
             "",
+            *([f"**{inert(comparison.note)}**", ""] if comparison.note else []),
             f"{inert(verdict(comparison))} {comparison.cases} cases; {comparison.left_out} that one left unscored are "
             "out.",
             f"McNemar's exact test over items: more credit for {before} {exact.only_first}, for "

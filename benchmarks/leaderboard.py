@@ -16,7 +16,7 @@ from .statistics.cluster_bootstrap import bootstrap_p, least_p, share_interval, 
 from .types import Interval, Suite
 
 HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]
-HEADER += ["suite", "version", "cases", "runs"]
+HEADER += ["suite", "version", "cases", "runs", "part"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Board:
     rows: tuple[RankedScorer, ...]
     runs: tuple[str, ...] = ()
     """Names of the runs that the scorers come from."""
+    note: str = ""
+    """Which part of the benchmark the cases are; empty for all of it."""
 
 
 def board(
@@ -52,6 +54,7 @@ def board(
     judged: Mapping[str, tuple[str, Sequence[Judgment]]],
     *,
     runs: Sequence[str] = (),
+    note: str = "",
     samples: int = 1000,
     seed: int = 0,
 ) -> Board:
@@ -71,7 +74,7 @@ def board(
     order = [(number, name) for number, group in groups for name in group]
     order += [(None, name) for name in judged if name not in known]
     ranks = [_ranked_scorer(number, name, judged, credits, figures) for number, name in order]
-    return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs))
+    return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs), note)
 
 
 def _ranked_scorer(group: int | None, name: str, judged, credits, figures) -> RankedScorer:
@@ -95,7 +98,8 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
         ]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
         runs = ["", f"Runs: {', '.join(map(inert, board.runs))}"] if board.runs else []
-        parts += ["", f"## {board.suite} ({board.cases} cases)", *runs, "", table(header, lines)]
+        part = ["", f"**{inert(board.note)}**"] if board.note else []
+        parts += ["", f"## {board.suite} ({board.cases} cases)", *part, *runs, "", table(header, lines)]
     return "\n".join([*parts, ""])
 
 
@@ -107,7 +111,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     for board in boards:
         for p in board.rows:
             row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, board.suite, board.version, board.cases]
-            writer.writerow(map(harmless, [*row, "; ".join(board.runs)]))
+            writer.writerow(map(harmless, [*row, "; ".join(board.runs), board.note]))
     return text.getvalue()
 
 
@@ -126,6 +130,6 @@ def figure(boards: Sequence[Board]) -> Figure:
                 panel.axhline(index - 0.5, color="#bbbbbb", linewidth=0.8)
         panel.set_yticks(range(len(board_.rows)), [p.scorer for p in board_.rows], fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(board_.suite, fontsize=9)
+        panel.set_title(f"a part of {board_.suite}" if board_.note else board_.suite, fontsize=9)
     drawing.supxlabel("overall, per cent, with 95 % interval; lines part groups that can be told apart", fontsize=8)
     return drawing

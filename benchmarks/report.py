@@ -10,7 +10,7 @@ from ..rm.io.escaping import inert
 from ..rm.io.markdown import table
 from .evaluate import OVERALL
 from .statistics.cluster_bootstrap import reliability
-from .types import Interval, Report, Row
+from .types import Interval, Report, Row, part_of
 
 METHODS = {
     "percentile": "bootstrap of whole prompts",
@@ -49,6 +49,7 @@ def markdown(report: Report) -> str:
         [
             f"# {report.suite}",
             "",
+            *([f"**{inert(part)}**", ""] if (part := part_of(report.notes)) else []),
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
             f"({METHODS[report.interval]}). A baseline never reads the prompt." + _ceiling(rows),
             "",

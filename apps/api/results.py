@@ -114,6 +114,7 @@ class Evaluation:
         import pandas as pd
 
         from ...benchmarks.report import figure
+        from ...benchmarks.types import part_of
         from ..runs.summaries import areas
 
         rows = [
@@ -121,6 +122,7 @@ class Evaluation:
             for row in self.report.rows
         ]
         title = f"{self.report.suite}: accuracy in % with 95 % intervals, {self.report.cases} cases"
+        title += f". {part}" if (part := part_of(self.report.notes)) else ""
         return heading(title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
 
 

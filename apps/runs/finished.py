@@ -9,7 +9,7 @@ from ...benchmarks.compare import Comparison, compare
 from ...benchmarks.report import current_summary
 from ...benchmarks.statistics.areas import section_members
 from ...benchmarks.statistics.cluster_bootstrap import INTERVALS
-from ...benchmarks.types import Suite
+from ...benchmarks.types import Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
@@ -165,7 +165,7 @@ def compare_finished(
 ) -> Comparison:
     """Compare a scorer of the second run with one of the first on common cases; see `compare`."""
     before, after = labels(first, second)
-    return compare(
+    comparison = compare(
         first[0].suite,
         cases,
         (before, first[0].of(first[1], cases)),
@@ -173,6 +173,7 @@ def compare_finished(
         samples=samples,
         seed=seed,
     )
+    return replace(comparison, note=part_of([*first[0].summary["notes"], *second[0].summary["notes"]]))
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks import leaderboard as boards
+from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ...runs.figures import save_figure
@@ -78,4 +79,4 @@ def _board(runs: Mapping[str, Finished]) -> boards.Board:
         for scorer, distinct in by_scorer.items()
         for run_name, judged in distinct.items()
     }
-    return boards.board(first.suite, first.cases, named, runs=[*runs])
+    return boards.board(first.suite, first.cases, named, runs=[*runs], note=part_of(first.summary["notes"]))

@@ -14,6 +14,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from ....benchmarks.evaluate import OVERALL
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import reliability
+from ....benchmarks.types import part_of
 from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.errors import DataError
@@ -69,7 +70,7 @@ def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], mea
             metric_value=measurement.row["overall"][0],
         )
         for measurement in measured
-        if _finite(measurement.row["overall"][0])
+        if _finite(measurement.row["overall"][0]) and not part_of(measurement.run.summary["notes"])
     ]
     data = ModelCardData(
         model_name=folder.resolve().name,
@@ -146,8 +147,9 @@ def _run(measurement: Measured) -> str:
     facts = [
         f"{summary['cases']} cases of {text(summary['suite'])} (version {text(summary['version'])}) over "
         f"{summary['clusters']} prompts; accuracy in per cent with its 95 % interval. "
-        f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored."
+        f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored, {row.get('truncated', 0)} cut."
     ]
+    part = part_of(summary["notes"])
     data = _json(measurement.run.folder / MANIFEST).get("data") or {}
     facts += [f"Data: {_source(name, digest)}." for name, digest in data.items()]
     if (error := _calibration(measurement)) is not None:
@@ -157,7 +159,9 @@ def _run(measurement: Measured) -> str:
         facts.append(f"The score rises by {slope:+.2f} standard deviations per doubling of an answer's length.")
     against = [f"- {_minus(name, areas_of)}" for name, areas_of in row["minus_baseline"].items()]
     return "\n\n".join(
-        [f"### {text(summary['suite'])}", " ".join(facts), table(["scorer", "role", *areas], lines), "\n".join(against)]
+        [f"### {text(summary['suite'])}{' (a part of it)' if part else ''}"]
+        + ([f"**{text(part)}**"] if part else [])
+        + [" ".join(facts), table(["scorer", "role", *areas], lines), "\n".join(against)]
     )
 
 
@@ -204,7 +208,7 @@ def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
             why = "".join(f", {text(reason)} {number}" for reason, number in (rows.get("reasons") or {}).items())
             lines.append(f"- {rows['read']} rows of {what} data read, {rows['dropped']} dropped{why}")
     counts = manifest.get("encoding") or {}
-    known = ("kept", "over_length", "identical", "unlabelled")
+    known = ("kept", "over_length", "identical", "unlabelled", "omitted")
     lines += [f"- pairs {text(name.replace('_', ' '))}: {counts[name]}" for name in known if name in counts]
     settings = {
         name: recipe[name]

@@ -99,3 +99,14 @@ def test_a_scorer_without_a_figure_is_listed_last_and_in_no_group():
     rows = [(row["scorer"], row["group"], row["scored"], row["unscored"]) for row in ranked()]
     assert rows == [("first", "1", "4", "0"), ("nothing", "", "0", "4")]
     assert "| – | nothing | model | – | 0 | 4 |" in Path("board/board.md").read_text()
+
+
+def test_a_part_of_a_benchmark_is_named_as_one():
+    evaluated("runs/part")
+    summary = json.loads(Path("runs/part/summary.json").read_text())
+    note = "Not the whole benchmark: chat 4 of 358. Its figures are not official totals."
+    Path("runs/part/summary.json").write_text(json.dumps(summary | {"notes": [note]}))
+    assert [row["part"] for row in ranked()] == [note]
+    assert f"## pairs (4 cases)\n\n**{note}**" in Path("board/board.md").read_text()
+    assert main(["compare", "runs/part", "runs/part", "--output", "same"]) == 0
+    assert f"**{note}**" in Path("same/comparison.md").read_text()

@@ -206,6 +206,19 @@ def test_every_figure_of_the_card_stands_in_a_file(model, measured):
     assert next(iter(json.loads((model / "manifest.json").read_text())["data"].values())) in card
 
 
+def test_a_part_of_a_benchmark_is_named_and_no_figure_of_the_model_index(model, measured, tmp_path):
+    run = Path(shutil.copytree(measured / "eval-<b>rm", tmp_path / "run"))
+    summary = json.loads((run / "summary.json").read_text())
+    note = "Not the whole benchmark: chat 92 of 358. Its figures are not official totals."
+    row = next(row for row in summary["rows"] if row["scorer"] == "<b>rm")
+    row["truncated"] = 7
+    (run / "summary.json").write_text(json.dumps(summary | {"notes": [note]}))
+    assert main(["card", str(model), "--runs", str(run)]) == 0
+    card = (model / "README.md").read_text()
+    assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
+    assert f"### pairs (a part of it)\n\n**{note}**" in card and "unscored, 7 cut." in card
+
+
 def test_the_calibration_is_that_of_the_stored_scores(model, measured):
     """Σ n_b/n |accuracy_b - confidence_b| over ten bins of σ(|margin|) in [0.5, 1]."""
     run = measured / "eval-<b>rm"
