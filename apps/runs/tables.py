@@ -138,6 +138,14 @@ def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
     return by_scorer
 
 
+def stored_judgments(folder: Path) -> int:
+    """Return the number of judgments in a run's table, 0 without a table; raise a `DataError` if it is damaged."""
+    try:
+        return 0 if not (folder / SCORES).exists() else pq.read_metadata(folder / SCORES).num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _no_table(folder / SCORES, error) from error
+
+
 def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
     scores = tuple(map(float, row["scores"] or ()))
     return str(row["scorer"]), Judgment(str(row["case"]), scores=scores, abstained=str(row["abstained"] or ""))
@@ -147,4 +155,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         return pq.ParquetFile(path).read().to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again") from error
+        raise _no_table(path, error) from error
+
+
+def _no_table(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again")

@@ -154,6 +154,7 @@ def _standing_html(standing: Standing, board: Board) -> str:
     value = json.dumps([run, scorer])
     name = linked(results_query(run, scorer), shown(scorer, 80))
     role = "" if standing.role == "model" else f' <span class="faint">{shown(standing.role, 20)}</span>'
+    role += "".join(f' <span class="pill wrong">{shown(caution, 80)}</span>' for caution in standing.cautions)
     overall = standing.areas[OVERALL]
     label = f'aria-label="compare {escape(scorer)} of {escape(run)}"'
     cells = f'<td class="choice"><input type="checkbox" value="{escape(value)}" {label}></td>'

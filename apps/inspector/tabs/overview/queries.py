@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .....benchmarks.evaluate import OVERALL
-from .....benchmarks.types import Difference, Interval, Report, Row
+from .....benchmarks.types import Difference, Interval, Report, Row, part_of
 from .....rm.errors import UNREADABLE, DataError
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
 from ....runs.run_folder import CHECKPOINTS, MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
-from ....runs.tables import STEPS
+from ....runs.tables import SCORES, STEPS, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
 from ..training.queries import Steps, read_sources, read_steps
 
@@ -38,6 +38,8 @@ class Standing(NamedTuple):
     date: str
     growing: bool = False
     """Whether the run is not finished yet."""
+    cautions: tuple[str, ...] = ()
+    """Why the result is not sound as it stands: a part of the benchmark, cut or omitted text, missing judgments."""
 
 
 class Board(NamedTuple):
@@ -110,8 +112,8 @@ def overview(root: Root) -> Overview:
             elif entry.growing and not (entry.path / SUMMARY).is_file():
                 jobs.append(_job(entry))
             elif entry.kind == JUDGED:
-                report, date = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST)))
-                for standing in _standings(entry, report, date):
+                report, date, stored = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST, SCORES)))
+                for standing in _standings(entry, report, date, stored):
                     standings.setdefault((report.suite, report.version, report.cases), []).append(standing)
             elif entry.kind in (STUDY, ANSWERS):
                 others[entry.kind] = others.get(entry.kind, 0) + 1
@@ -126,9 +128,9 @@ def overview(root: Root) -> Overview:
 
 
 @lru_cache(maxsize=4096)
-def _report(folder: Path, _stamp: Any) -> tuple[Report, str]:
-    """Return the report of a run and the day on which it was made."""
-    return read_report(folder), _date(folder)
+def _report(folder: Path, _stamp: Any) -> tuple[Report, str, int]:
+    """Return the report of a run, the day on which it was made, and the number of its stored judgments."""
+    return read_report(folder), _date(folder), stored_judgments(folder)
 
 
 def _date(folder: Path) -> str:
@@ -138,13 +140,34 @@ def _date(folder: Path) -> str:
         return time.strftime("%Y-%m-%d", time.gmtime((folder / SUMMARY).stat().st_mtime))
 
 
-def _standings(entry: Entry, report: Report, date: str) -> list[Standing]:
+def cautions(report: Report, row: Row, stored: int) -> tuple[str, ...]:
+    """Return why a result is not that of the benchmark, read in full, as phrases; `stored`: judgments of all rows."""
+    expected = report.cases * len(report.rows)
+    phrases = {
+        "part of the benchmark": bool(part_of(report.notes)),
+        f"{stored:,} of {expected:,} judgments stored": stored != expected,
+        f"{row.truncated:,} cases cut": row.truncated > 0,
+        f"{row.omitted:,} cases without a text that the template leaves out": row.omitted > 0,
+    }
+    return tuple(phrase for phrase, applies in phrases.items() if applies)
+
+
+def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Standing]:
     baselines = {row.scorer: row.overall for row in report.rows if row.role == "baseline"}
     known = [name for name, overall in baselines.items() if overall.value == overall.value]
     best = max(known, key=lambda name: baselines[name].value, default="")
     return [
         Standing(
-            entry.id, row.scorer, row.role, areas(row), baselines, _gain(row, best), row.unscored, date, entry.growing
+            entry.id,
+            row.scorer,
+            row.role,
+            areas(row),
+            baselines,
+            _gain(row, best),
+            row.unscored,
+            date,
+            entry.growing,
+            cautions(report, row, stored),
         )
         for row in report.rows
         if row.role != "baseline"

@@ -4,6 +4,7 @@ import json
 import re
 from html import unescape
 
+import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.overview.leaderboard import boards_html
@@ -27,6 +28,29 @@ def test_models_stand_by_accuracy_with_their_gain_over_the_best_baseline(tmp_pat
     assert good.gain is not None and good.gain.value == pytest.approx(0.25) and bad.abstained == 1
     html = boards_html((board,))
     assert html.index(">good<") < html.index(">bad<") and html.count('class="tick"') == 2 and "+25.0" in html
+
+
+def test_results_of_a_part_of_a_benchmark_or_of_cut_cases_are_marked(tmp_path):
+    sound = write_evaluation(tmp_path / "sound", pairs(4), {"good": margins([1.0] * 4)})
+    summary = json.loads((sound / "summary.json").read_text())
+    cut = write_evaluation(tmp_path / "cut", pairs(4), {"bad": margins([-1.0] * 4)})
+    summary["notes"] = ["Not the whole benchmark: a 2 of 9."]
+    summary["rows"][0] |= {"scorer": "bad", "truncated": 3, "omitted": 1}
+    (cut / "summary.json").write_text(json.dumps(summary))
+    stopped = write_evaluation(tmp_path / "stopped", pairs(4), {"slow": margins([1.0] * 4)})
+    pq.write_table(pq.read_table(stopped / "scores.parquet").slice(0, 3), stopped / "scores.parquet")
+    torn = write_evaluation(tmp_path / "torn", pairs(4), {"rm": margins([1.0] * 4)})
+    (torn / "scores.parquet").write_bytes((torn / "scores.parquet").read_bytes()[:-40])
+    listed = overview(open_root(tmp_path))
+    marks = {standing.run: standing.cautions for board in listed.boards for standing in board.standings}
+    assert marks == {
+        "sound": (),
+        "cut": ("part of the benchmark", "3 cases cut", "1 cases without a text that the template leaves out"),
+        "stopped": ("3 of 4 judgments stored",),
+    }
+    assert [run.run for run in listed.unreadable] == ["torn"]
+    html = boards_html(listed.boards)
+    assert html.count("part of the benchmark") == 1 and ">3 cases cut</span>" in html
 
 
 def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(tmp_path):
