@@ -101,6 +101,15 @@ def readings(model: RewardModel, examples: Sequence[Example]) -> list[Reading]:
     ]
 
 
+def unread_shares(readings: Sequence[Reading]) -> dict[str, float]:
+    """Return the shares of conversations that were truncated and of those with an omitted text, where above 0."""
+    counts = {
+        "truncated": sum(reading.truncated for reading in readings),
+        "omitted": sum(bool(reading.omitted) for reading in readings),
+    }
+    return {name: count / len(readings) for name, count in counts.items() if count}
+
+
 def rated(model: RewardModel, examples: Sequence[Example]) -> Rated:
     """Return the rewards of conversations and what the model read of them; every verb that scores counts with this."""
     if isinstance(model, ReportsReadings):

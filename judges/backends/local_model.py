@@ -98,8 +98,10 @@ class Local:
             except DataError as error:  # the chat template refuses its roles
                 yield index, failed(str(error))
                 continue
-            free = self.context - len(prompt)
-            if free < 1:
+            free, omitted = self.context - len(prompt), self.encoder.rendered(ask.messages).omitted
+            if omitted:
+                yield index, failed(f"the model's chat template leaves out {omitted[:60]!r}")
+            elif free < 1:
                 yield index, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
             else:
                 rows.append(Row(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))

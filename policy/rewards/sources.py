@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -13,12 +14,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.readings import Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards
 from .step_rewards import CompletionTokens, at_tokens
 
 SHOWN = 60  # characters of a completion in an error message
+
+UNREAD = {
+    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
+    "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
+}
+"""Shares of `unread_shares` -> their warning, at the first step."""
 
 RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
 """Returns a number for every completion, or None for a missing reward."""
@@ -68,6 +76,9 @@ class RewardSources:
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")
         self.sources, self.skip, self.record = dict(sources), skip, record
+        self.unread: dict[str, float] = {}
+        """Shares of the completions rated last that a reward model reads cut or in part, as `NAME/truncated`."""
+        self._warned: set[str] = set()
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
         self._of_steps = [name for name, source in self.sources.items() if hasattr(source, "step_rewards")]
@@ -92,6 +103,7 @@ class RewardSources:
         steps are placed at; without them there are none.
         """
         columns, members, faults = [], {}, []
+        self.unread = {}
         for name, source in self.sources.items():
             values, member_values = self._ask(name, source, _inputs(source, examples, states, rows, finished))
             if hasattr(source, "spread"):
@@ -142,7 +154,7 @@ class RewardSources:
             f"{name}/{fact}": value
             for name, source in sources_with_facts.items()
             for fact, value in source.facts().items()
-        }
+        } | self.unread
 
     @property
     def recorded(self) -> int:
@@ -164,7 +176,7 @@ class RewardSources:
         examples = asked[0]
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         try:
-            values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
+            values = self._rate(name, source, asked) if hasattr(source, "rate") else source(*asked)
             rows = [_components_of(row, nothing.shape[1]) for row in values]
         except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
@@ -182,6 +194,18 @@ class RewardSources:
             else:
                 nothing[index] = [np.nan if value is None else float(value) for value in row]
         return nothing, faults
+
+    def _rate(self, name: str, source: Any, asked: tuple[Any, ...]) -> np.ndarray:
+        """Return a reward model's rewards, and note how much of the completions it does not read."""
+        examples, *more = asked
+        result = Rated(source.rate(*asked), readings(source, examples)) if more else rated(source, examples)
+        for what, share in unread_shares(result.readings).items():
+            fact = f"{name}/{what}"
+            if fact not in self._warned:
+                warnings.warn(f"reward '{name}': {UNREAD[what].format(share)}", stacklevel=2)
+            self._warned.add(fact)
+            self.unread[fact] = share
+        return result.rewards
 
     @property
     def ensembles(self) -> list[str]:

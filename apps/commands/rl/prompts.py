@@ -127,6 +127,9 @@ def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments
             f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
             "with a lower --max_completion_length"
         )
+    unread = [text for row in rows for prompt in row.prompts if (text := policy.encoder.rendered(prompt).omitted)]
+    if unread:
+        log(f"the chat template leaves out text of {len(unread)} of {len(rows)} prompts: {unread[0][:60]!r}")
     if left_out:
         log(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
     return Prompts(rows, prompts.report, left_out)

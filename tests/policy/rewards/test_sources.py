@@ -9,6 +9,7 @@ from rewardlab.policy.rewards.sources import RewardSources, correlation, statist
 from rewardlab.policy.types import Rewards
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
 NAN = math.nan
@@ -194,3 +195,20 @@ def test_statistics_worked_out_by_hand():
 def test_a_correlation_needs_two_rows_that_have_both():
     assert math.isnan(correlation(torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0])))
     assert math.isnan(correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0])))
+
+
+class Cut(TwoHeads):
+    """A model that reads four letters, as it reports."""
+
+    def rated(self, examples):
+        return Rated(self.rate(examples), [Reading(len(example.completion) > 4) for example in examples])
+
+
+def test_completions_that_a_model_reads_cut_are_counted_and_warned_of_once():
+    sources = RewardSources({"heads": Cut(), "length": lengths})
+    with pytest.warns(UserWarning, match="reward 'heads': 67% of the completions rated .* were cut") as warned:
+        sources(EXAMPLES)
+        sources(EXAMPLES)
+    assert sources.facts() == {"heads/truncated": pytest.approx(2 / 3)} and len(warned) == 1
+    sources(EXAMPLES[1:2])
+    assert sources.facts() == {}
