@@ -163,7 +163,7 @@ def current_wording(text: str) -> str:
 
 
 def current_summary(stored: Any) -> Any:
-    """Return a stored `summary.json` with the role and the key that earlier versions called `null` renamed.
+    """Return a stored `summary.json` as of this version: what earlier ones called `null` renamed, and all counts there.
 
     Anything that is not a summary is returned as it is, for its reader to refuse.
     """
@@ -174,4 +174,5 @@ def current_summary(stored: Any) -> Any:
 
 def _current_row(row: dict[str, Any]) -> dict[str, Any]:
     renamed = {"minus_baseline" if name == "minus_null" else name: value for name, value in row.items()}
+    renamed = {"truncated": 0, "omitted": 0} | renamed  # which earlier versions did not count
     return renamed | ({"role": "baseline"} if row.get("role") == "null" else {})

@@ -178,14 +178,18 @@ class StoredScores:
         role: str = "model",
         contract: str = "",
         both_orders: bool = False,
+        unread: Mapping[str, Judgment] | None = None,
     ):
         self.name, self.role, self.contract = name, role, contract
         self.scores = scores
         self.both_orders = both_orders  # whether the scores are from a judge that was asked in both orders
+        self.unread = unread or {}  # judgments that state what the scorer did not read
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""
-        return [self._judge(case) for case in cases]
+        judged = [self._judge(case) for case in cases]
+        pairs = ((judgment, self.unread.get(judgment.case, judgment)) for judgment in judged)
+        return [replace(judgment, truncated=stored.truncated, omitted=stored.omitted) for judgment, stored in pairs]
 
     def _judge(self, case: Case) -> Judgment:
         stored = self.scores.get(case.id, "no stored score")

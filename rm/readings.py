@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from .backbones.tokenization import Encoded, Encoder
 
 
+UNREAD = {
+    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
+    "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
+}
+"""Shares of `unread_shares` -> their warning, in words."""
+
+
 class Reading(NamedTuple):
     """What a reward model reads of one conversation."""
 

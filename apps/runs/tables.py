@@ -82,7 +82,10 @@ def _answer(stored: Any) -> str:
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
-    """Write one row per scorer and case: a score per response in the case's order, or the reason for abstaining."""
+    """Write one row per scorer and case: a score per response in the case's order, or the reason for abstaining.
+
+    `truncated` and `omitted` say whether the scorer did not read all of the case.
+    """
     rows = [
         {
             "scorer": name,
@@ -90,12 +93,14 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
             "scores": list(judgment.scores) or None,
             "abstained": judgment.abstained or None,
             "margin": margin,
+            "truncated": judgment.truncated,
+            "omitted": judgment.omitted or None,
         }
         for name, judgments in evaluation.judgments.items()
         for judgment, margin in zip(judgments, evaluation.margins[name], strict=True)
     ]
     kinds = {"scorer": pa.string(), "case": pa.string(), "scores": pa.list_(pa.float64())}
-    kinds |= {"abstained": pa.string(), "margin": pa.float64()}
+    kinds |= {"abstained": pa.string(), "margin": pa.float64(), "truncated": pa.bool_(), "omitted": pa.string()}
     table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
     pq.write_table(table, folder / SCORES, row_group_size=ROWS)
 
@@ -148,7 +153,10 @@ def stored_judgments(folder: Path) -> int:
 
 def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
     scores = tuple(map(float, row["scores"] or ()))
-    return str(row["scorer"]), Judgment(str(row["case"]), scores=scores, abstained=str(row["abstained"] or ""))
+    unread: Any = {"truncated": bool(row.get("truncated")), "omitted": str(row.get("omitted") or "")}
+    return str(row["scorer"]), Judgment(
+        str(row["case"]), scores=scores, abstained=str(row["abstained"] or ""), **unread
+    )
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

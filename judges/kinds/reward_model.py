@@ -12,6 +12,8 @@ from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel
 from ..types import Case, Judgment, Reason, scored
 
+SHOWN = 200  # characters of a text that is not read, in a judgment
+
 
 class RewardScorer:
     """Score each response with one objective of a reward model, by default with the mean of all.
@@ -69,7 +71,7 @@ class RewardScorer:
                     "leave the case out, or have the model abstain with --on_bad_row skip"
                 )
             judgment = Judgment(case.id, abstained=f"{Reason.ALIKE}: {why}")
-        return replace(judgment, truncated=truncated, omitted=omitted)
+        return replace(judgment, truncated=truncated, omitted=omitted[:SHOWN])
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
         """Return a process reward model's scores of the last step of every response [N, K], if responses are prefixes.

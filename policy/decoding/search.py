@@ -10,6 +10,7 @@ Seeds: sample i of step k of a request with seed s has the seed `derived(s, k, i
 has s itself, so best-of-1 equals `decode`, and the samples of best-of-n are among those of best-of-N, N > n.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
+from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
 from .engines import Engine
 from .guided import FACTS, decode
@@ -75,7 +77,10 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
     used = shares > 0  # rewards of objectives with share 0 may be NaN
 
     def score(candidates: Sequence[Candidate]) -> np.ndarray:
-        rewards = model.rate([Example(candidate.prompt, candidate.completion.text) for candidate in candidates])
+        examples = [Example(candidate.prompt, candidate.completion.text) for candidate in candidates]
+        rewards, read = rated(model, examples)
+        for what, share in unread_shares(read).items():
+            warnings.warn(f"the reward model of the search: {UNREAD[what].format(share)}", stacklevel=2)
         return rewards[:, used] @ shares[used]
 
     return score

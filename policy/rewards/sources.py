@@ -14,19 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ...rm.errors import CheckFailed, DataError, UsageError
-from ...rm.readings import Rated, rated, readings, unread_shares
+from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards
 from .step_rewards import CompletionTokens, at_tokens
 
 SHOWN = 60  # characters of a completion in an error message
-
-UNREAD = {
-    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
-    "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
-}
-"""Shares of `unread_shares` -> their warning, at the first step."""
 
 RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
 """Returns a number for every completion, or None for a missing reward."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from ..errors import UsageError
+from ..readings import rated
 from ..types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel
 
 TIE = 1e-9  # differences of the size of rounding errors are ties
@@ -21,7 +22,8 @@ def labelled_for(pair: PreferencePair, objective: str) -> PreferencePair:
 def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
     """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
 
-    `objective` may be omitted if the model has only one. A reward that is NaN is an abstention.
+    `objective` may be omitted if the model has only one. A reward that is NaN is an abstention, and so are completions
+    that are the same to the model since it does not read all of them.
     """
     objectives = model.contract.objectives
     if objective not in objectives and (objective or len(objectives) > 1):
@@ -31,7 +33,10 @@ def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0
     column = objectives.index(objective) if objective else 0
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
-        first, second = model.rate([Example(prompt, completion) for completion in completions])[:, column].tolist()
+        result = rated(model, [Example(prompt, completion) for completion in completions])
+        if result.alike(0, 1):
+            return math.nan
+        first, second = result.rewards[:, column].tolist()
         if temperature == 0:
             return math.nan if math.isnan(first - second) else _sign(first - second)
         return (1 + math.tanh((first - second) / (2 * temperature))) / 2  # σ without overflow

@@ -10,7 +10,7 @@ import torch
 from ..backbones.tokenization import Encoder, pad
 from ..errors import DataError
 from ..losses._pair_losses import OTHER
-from ..types import PreferencePair
+from ..types import PreferencePair, prompt_text
 
 REMEDY = (
     "give one that renders it with --chat_template FILE, or --chat_template plain, or leave such rows out with "
@@ -113,8 +113,8 @@ def sift(
         if chosen.ids == rejected.ids:
             if not too_long and (omitted := chosen.omitted or rejected.omitted):
                 raise DataError(
-                    f"pair '{pair.id}': chosen and rejected are the same tokens, since the chat template leaves out "
-                    f"{omitted[:60]!r}; {REMEDY}"
+                    f"pair '{pair.id}' ({prompt_text(pair.prompt)[:60]!r}): chosen and rejected are the same tokens, "
+                    f"since the chat template leaves out {omitted[:60]!r}; {REMEDY}"
                 )
             identical += 1
         elif np.isnan(wins := label(pair)).all():

@@ -28,6 +28,7 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
             role=row["role"],
             contract=row["contract"],
             both_orders=_asked_in_both_orders(row),
+            unread=run.judgments[row["scorer"]],
         )
         for row in run.summary["rows"]
     ]

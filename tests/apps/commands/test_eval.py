@@ -40,8 +40,18 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
     assert "a tie is wrong" not in report and manifest["truncated"] == {"rm": 1}
     (row,) = json.loads((folder / "summary.json").read_text())["rows"]
     assert (row["truncated"], row["unscored"], row["ties"]) == (1, 1, 0)
+    assert main(["verify", str(folder)]) == 0
     code, output, _ = evaluated(PAIR, LONG, flags=("--on_long", "refuse"))
     assert code == 3 and "case '1' is longer than the 32 tokens" in output.err
+
+
+def test_runs_from_before_the_counts_are_verified_as_ever(evaluated):
+    _, _, folder = evaluated(PAIR)
+    summary = json.loads((folder / "summary.json").read_text())
+    for row in summary["rows"]:
+        del row["truncated"], row["omitted"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert main(["verify", str(folder)]) == 0
 
 
 def test_pairs_that_differ_in_what_the_template_leaves_out_are_refused(evaluated):
@@ -50,3 +60,4 @@ def test_pairs_that_differ_in_what_the_template_leaves_out_are_refused(evaluated
     code, output, folder = evaluated(PAIR, THOUGHT, flags=("--on_bad_row", "skip"))
     assert code == 0 and json.loads(output.out)["omitted"] == {"rm": 1}
     assert "leaves out text of 1 of 2 cases, such as 'moss'" in (folder / "report.md").read_text()
+    assert main(["verify", str(folder)]) == 0

@@ -8,7 +8,8 @@ from rewardlab.benchmarks.worlds import garden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.labelling import by_reward, labelled_for
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import PreferencePair, user_turn
+from rewardlab.rm.readings import Rated, Reading
+from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 
 class Lengths:
@@ -39,6 +40,16 @@ def test_at_a_temperature_the_chance_is_the_logistic_function_of_the_difference(
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_missing_reward_is_an_abstention(temperature):
     assert math.isnan(by_reward(Lengths(), objective="long", temperature=temperature)(ASKED, ("a", "")))
+
+
+def test_completions_that_are_the_same_to_the_model_are_an_abstention():
+    class FirstLetter(Lengths):
+        def rated(self, examples):
+            letters = [example.completion[:1] for example in examples]
+            return Rated(self.rate([Example(ASKED, letter) for letter in letters]), [Reading(truncated=True)] * 2)
+
+    label = by_reward(FirstLetter(), objective="long")
+    assert math.isnan(label(ASKED, ("a b", "a c")))
 
 
 def test_the_only_objective_needs_no_name():
