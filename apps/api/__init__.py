@@ -94,9 +94,9 @@ def score(
         if prompts is not None:
             data = conversation_rows(prompts, completions if completions is not None else [])
         file = output or Path(scratch) / "scores.jsonl"
-        call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
+        facts = call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
         rows = _table_rows(Path(file))
-    return Scores(rows, Path(output) if output else None, f"Rewards by {os.fspath(model)}")
+    return Scores(rows, Path(output) if output else None, f"Rewards by {os.fspath(model)}", omitted=facts["omitted"])
 
 
 @of_verb("eval")

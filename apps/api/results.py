@@ -185,8 +185,16 @@ class Table:
         return heading(self.title) + table(frame.drop(columns=[name for name in self.hidden if name in frame]))
 
 
+@dataclass(frozen=True)
 class Scores(Table):
     """Rewards of conversations: columns id, file, row, truncated and one for each objective."""
+
+    omitted: int = 0
+    """Rows of which the model's chat template leaves out a text."""
+
+    def _repr_html_(self) -> str:
+        left_out = f"The chat template leaves out text of {self.omitted:,} of {len(self)} rows."
+        return super()._repr_html_() + (f"<p>{left_out}</p>" if self.omitted else "")
 
 
 class Decoded(Table):

@@ -182,12 +182,23 @@ def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
     """
     texts: list[Any] = [(index, turn.get(key)) for index, turn in enumerate(turns) for key in CONTENTS]
     stripped = [Omission(index, content.strip()) for index, content in texts if content and content.strip()]
-    if not _absent([[part.text] for part in stripped], text):
+    if _in_order([content for _, content in stripped], text):
         return []
     parts = [Omission(turn, part) for turn, content in stripped for part in map(str.strip, THOUGHT.split(content))]
     parts = [part for part in parts if part.text]
     spellings = [[_without_blanks(form) for form in (part.text, _as_json(part.text))] for part in parts]
     return [parts[index] for index in sorted(_absent(spellings, _without_blanks(text)))]
+
+
+def _in_order(texts: Iterable[str], text: str) -> bool:
+    """Return whether a text has all of some others, one behind the other."""
+    position = 0
+    for part in texts:
+        start = text.find(part, position)
+        if start < 0:
+            return False
+        position = start + len(part)
+    return True
 
 
 def _absent(spellings: Sequence[Sequence[str]], text: str) -> list[int]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import rewardlab as rl_api
 import yaml
+from rewardlab.apps.api.results import Scores
 from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.contract.golden_scores import load_reward_model
@@ -76,6 +77,11 @@ def test_scores_are_those_of_the_verb(model, tmp_path):
     assert main(["score", *words]) == 0
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert scores["reward"].tolist() == [row["reward"] for row in rows] and len(scores) == 24
+
+
+def test_scores_count_what_the_template_leaves_out():
+    assert "leaves out text of 1 of 2 rows" in Scores([{"reward": 1.0}, {"reward": 2.0}], omitted=1)._repr_html_()
+    assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\r"])

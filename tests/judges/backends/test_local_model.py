@@ -49,6 +49,13 @@ def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
         assert reply.finish == ("stop" if said[-1] == words.eos_token_id else "length")
 
 
+def test_a_request_of_which_the_template_leaves_out_a_text_has_no_reply(model, words):
+    template = copy.deepcopy(words)
+    template.chat_template = "{% for m in messages %}{{ m.content[:5] }} {% endfor %}"
+    (reply,) = in_process(model, template).ask(asks(1))
+    assert reply.text == "" and "chat template leaves out" in reply.error
+
+
 def test_neither_batch_size_nor_order_matters(model, words):
     mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(12))]
     mixed[4] = mixed[4]._replace(max_tokens=3)

@@ -92,7 +92,7 @@ def test_a_thought_of_its_own_field_that_cannot_be_written_out_is_refused():
 
 def test_pairs_that_differ_in_an_omitted_text_alone_are_refused_and_others_counted():
     read = encoder(NO_THOUGHT)
-    with pytest.raises(DataError, match=r"pair 'p1': .* same tokens, since the chat template leaves out 'moss'.*--fix"):
+    with pytest.raises(DataError, match=r"pair 'p1' .* same tokens, since the chat template leaves out 'moss'.*--fix"):
         encode_pairs(read, [pair(*THOUGHTS)], "overall")
     counts = encode_pairs(read, [pair(THOUGHTS[0], "moss"), pair("moss", "fern")], "overall").account()
     assert (counts["kept"], counts["omitted"], counts["omitted_text"]) == (2, 1, "moss")
