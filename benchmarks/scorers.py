@@ -17,6 +17,7 @@ from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
+from ..rm.io.coroutines import awaited
 from ..rm.registry import load
 from ..rm.types import Example, completion_turns
 from .suites.judgebench import votes
@@ -80,7 +81,7 @@ class FunctionModel:
             completions = [[*completion_turns(example.completion)] for example in examples]
         more = {"prompts": prompts} if "prompts" in signature(self.function).parameters else {}
         try:
-            values = self.function(completions=completions, **more)
+            values = awaited(self.function(completions=completions, **more))
             rewards = [np.nan if value is None else float(value) for value in values]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(

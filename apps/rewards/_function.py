@@ -3,17 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import Parameter, iscoroutinefunction, signature
+from inspect import Parameter, signature
 from typing import Any
 
 from ...rm.errors import UsageError
+from ...rm.io.coroutines import awaited
 from ...rm.registry import load
 from ...rm.types import Example, Messages, completion_turns
 from ..settings.plain_functions import is_required
 from ..settings.specs import is_function, parse_spec, typed_arguments
 from ._run import PromptRow
 
-SIGNATURE = "(prompts, completions, **columns) -> list of numbers, or None where a reward is missing"
+SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"
 MADE_UP = "A made-up completion."
 
 
@@ -31,8 +32,8 @@ class FunctionReward:
     table: Sequence[PromptRow]
     reads_rows = True
 
-    def __call__(self, examples: Sequence[Example], rows: Sequence[int]) -> Sequence[float | None]:
-        """Return the rewards of completions to the prompts in these rows of the table."""
+    def __call__(self, examples: Sequence[Example], rows: Sequence[int]) -> Any:
+        """Return the function's rewards of completions to the prompts in these rows of the table."""
         read = [self.table[row] for row in rows]
         columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
         prompts = [_as_in_row(example.prompt, row) for example, row in zip(examples, read, strict=True)]
@@ -40,10 +41,9 @@ class FunctionReward:
         completions = [
             example.completion if row.as_text else [*completion_turns(example.completion)] for example, row in pairs
         ]
-        values = self.function(
+        return self.function(
             **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
         )
-        return values.tolist() if hasattr(values, "tolist") else values
 
     @property
     def columns(self) -> list[str]:
@@ -57,8 +57,6 @@ class FunctionReward:
 
     def check(self) -> None:
         """Raise a `UsageError` if the function reads a column that is absent, or fails on two made-up completions."""
-        if iscoroutinefunction(self.function):
-            raise UsageError(f"reward {self.text} is asynchronous; give a function with the signature {SIGNATURE}")
         known = [*self.columns, "prompts", "completions"]
         required = [name for name, given in signature(self.function).parameters.items() if is_required(given)]
         if absent := [name for name in required if name not in known]:
@@ -69,7 +67,7 @@ class FunctionReward:
         rows = range(min(2, len(self.table)))
         examples = [Example(self.table[row].prompt, MADE_UP) for row in rows]
         try:
-            values = [*self(examples, rows)]
+            values = [*awaited(self(examples, rows))]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
                 f"reward {self.text} fails on made-up completions ({type(error).__name__}: {error}); its signature is "

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rm.errors import UsageError
+from ...rm.io.coroutines import awaited
 from ...rm.types import completion_json, content_hash
 from ..types import Case, Judgment, Reason, scored
 
@@ -32,7 +33,7 @@ class FunctionJudge:
         turns = [*case.prompt]
         prompt: Any = turns[0]["content"] if len(turns) == 1 and turns[0]["role"] == "user" else turns
         try:
-            values = self.function(prompt, [completion_json(response) for response in case.answers])
+            values = awaited(self.function(prompt, [completion_json(response) for response in case.answers]))
             if values is None:
                 return Judgment(case.id, abstained=str(Reason.DECLINED))
             scores = [float(value) for value in values]

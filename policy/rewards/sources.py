@@ -3,7 +3,8 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from inspect import isawaitable
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.io.coroutines import gathered
 from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
@@ -22,8 +24,8 @@ from .step_rewards import CompletionTokens, at_tokens
 
 SHOWN = 60  # characters of a completion in an error message
 
-RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
-"""Returns a number for every completion, or None for a missing reward."""
+RewardFunction = Callable[[Sequence[Example]], Sequence[float | None] | Awaitable[Sequence[float | None]]]
+"""Returns a number for every completion, or None for a missing reward; may be a coroutine function."""
 
 
 class Fault(NamedTuple):
@@ -49,7 +51,8 @@ class RewardSources:
     A reward model with several objectives gives one component for each, `name.objective`. A completion without a usable
     reward is NaN. Faults are a function that raises, returns the wrong number of values or of components, or returns
     anything but numbers and None, and infinite rewards: with `skip` they become NaN and are returned, otherwise they
-    raise `DataError`. In both cases they are appended to the file `record`, with the completion.
+    raise `DataError`. In both cases they are appended to the file `record`, with the completion. Numbers are those of a
+    list, an array or a tensor on any device. Coroutine functions are awaited, all of a call concurrently.
 
     Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
     the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
@@ -98,8 +101,10 @@ class RewardSources:
         """
         columns, members, faults = [], {}, []
         self.unread = {}
+        inputs = {name: _inputs(source, examples, states, rows, finished) for name, source in self.sources.items()}
+        returned = self._ask_all(inputs)
         for name, source in self.sources.items():
-            values, member_values = self._ask(name, source, _inputs(source, examples, states, rows, finished))
+            values, member_values = self._read(name, returned[name], examples)
             if hasattr(source, "spread"):
                 members[name], values, member_values = self._ask_members(name, source, examples, values, member_values)
             columns.append(values)
@@ -165,13 +170,26 @@ class RewardSources:
         objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
-    def _ask(self, name: str, source: Any, asked: tuple[Any, ...]) -> tuple[np.ndarray, list[Fault]]:
-        """Return the rewards [N, K] of one source, which reads `asked`, and its faults."""
-        examples = asked[0]
+    def _ask_all(self, inputs: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        """Return what each source returns for its inputs, or the error that it raises."""
+        returned: dict[str, Any] = {name: self._ask(name, arguments) for name, arguments in inputs.items()}
+        waiting = [name for name, value in returned.items() if isawaitable(value)]
+        return returned | dict(zip(waiting, gathered([returned[name] for name in waiting]), strict=True))
+
+    def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        source: Any = self.sources[name]
+        try:
+            return self._rate(name, source, arguments) if hasattr(source, "rate") else source(*arguments)
+        except Exception as error:  # user functions raise arbitrary errors
+            return error
+
+    def _read(self, name: str, returned: Any, examples: Sequence[Example]) -> tuple[np.ndarray, list[Fault]]:
+        """Return the rewards [N, K] of one source, and its faults."""
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         try:
-            values = self._rate(name, source, asked) if hasattr(source, "rate") else source(*asked)
-            rows = [_components_of(row, nothing.shape[1]) for row in values]
+            if isinstance(returned, BaseException):
+                raise returned
+            rows = [_components_of(row, nothing.shape[1]) for row in returned]
         except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
         except Exception as error:  # user functions raise arbitrary errors
@@ -222,7 +240,7 @@ class RewardSources:
             members = np.asarray(source.spread(examples), dtype=float)
         except CheckFailed:
             raise
-        except Exception as error:  # user models raise arbitrary errors, as in `_ask`
+        except Exception as error:  # user models raise arbitrary errors, as in `_read`
             return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if members.shape[1:] != values.shape:
             reason = f"gave members' scores of shape {members.shape} for {len(examples)} completions"
@@ -270,7 +288,8 @@ def _components_of(row: Any, number: int) -> list[Any]:
     """Return one completion's rewards; None instead of a row means that all of them are missing."""
     if row is None:
         return [None] * number
-    return [*np.atleast_1d(row)] if isinstance(row, np.ndarray) else [row]
+    value = row.tolist() if isinstance(row, Tensor | np.ndarray | np.generic) else row
+    return value if isinstance(value, list) and value is not row else [value]
 
 
 def _wrong(value: object) -> str:

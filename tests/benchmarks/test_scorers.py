@@ -1,14 +1,15 @@
 """Scores that somebody else computed, read from a file: which score belongs to which response."""
 
 import json
+import math
 
 import pytest
 from rewardlab.benchmarks.evaluate import evaluate
-from rewardlab.benchmarks.scorers import load_stored
+from rewardlab.benchmarks.scorers import FunctionModel, load_stored
 from rewardlab.benchmarks.suites import judgebench, pairs, rewardbench, rm_bench
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.types import user_turn
+from rewardlab.rm.types import Example, user_turn
 
 
 def case(id: str, best: tuple[int, ...] = (0,), responses: int = 2, subset: str = "", **fields) -> Case:
@@ -94,6 +95,14 @@ def test_result_files_of_rm_bench_are_read_as_they_are(tmp_path):
     row = row_of(rm_bench.rm_bench(), cases, write(tmp_path / "theirs.json", json.dumps(rows)))
     assert row.sections["hard"].value == 1.0 and row.sections["normal"].value == pytest.approx(2 / 3)
     assert row.sections["easy"].value == 0.0
+
+
+def test_a_coroutine_function_rates_responses():
+    async def words(completions):
+        return [None if not text else len(text.split()) for text in completions]
+
+    rewards = FunctionModel(words, "words").rate([Example(user_turn("a"), text) for text in ("two words", "")])
+    assert rewards[0] == [2.0] and math.isnan(rewards[1, 0])
 
 
 def test_names_keep_their_dots(tmp_path):

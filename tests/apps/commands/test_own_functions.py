@@ -28,6 +28,10 @@ def no_case(row):
 
 def words(prompts, completions):
     return [None if "?" in text else float(len(text.split())) for text in completions]
+
+
+async def longer_by_a_client(prompt, responses):
+    return longer(prompt, responses)
 """
 
 
@@ -55,10 +59,11 @@ def run(*words: str) -> int:
     return main([*words, "--samples", "20"])
 
 
-def test_a_function_judges_and_abstains(capsys):
-    assert run("judge", "--data", "pairs.jsonl", "--kind", "mine.py:longer", "--output", "judged") == 0
+@pytest.mark.parametrize("name", ["longer", "longer_by_a_client"])
+def test_a_function_judges_and_abstains(name, capsys):
+    assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", "judged") == 0
     row = json.loads(Path("judged/summary.json").read_text())["rows"][0]
-    assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == ("longer", 2, 1, 0.5)
+    assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == (name, 2, 1, 0.5)
     assert main(["verify", "judged"]) == 0
 
 

@@ -1,5 +1,6 @@
 """policy/rewards/sources.py"""
 
+import asyncio
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from rewardlab.policy.rewards.sources import RewardSources, correlation, statistics
 from rewardlab.policy.types import Rewards
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
@@ -48,6 +49,59 @@ def test_models_and_functions_stand_side_by_side():
 def test_none_and_nan_are_missing():
     rewards, faults = RewardSources({"some": lambda examples: [1.0, None, NAN]})(EXAMPLES)
     assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
+
+
+LENGTHS = [7.0, 0.0, 8.0]
+RETURNED = {
+    "a tensor": torch.tensor(LENGTHS),
+    "a tensor of a column": torch.tensor(LENGTHS, dtype=torch.bfloat16, requires_grad=True)[:, None],
+    "a list of scalar tensors": [torch.tensor(value) for value in LENGTHS],
+    "an array": np.array(LENGTHS),
+    "an array of integers": np.array([7, 0, 8]),
+    "numbers of NumPy": [np.float32(7), np.bool_(False), np.int64(8)],
+    "a generator": (value for value in LENGTHS),
+}
+
+
+@pytest.mark.parametrize("form", RETURNED)
+def test_rewards_are_read_from_every_form_of_numbers(form):
+    rewards, faults = RewardSources({"x": lambda examples: RETURNED[form]})(EXAMPLES)
+    assert rewards["x"].tolist() == LENGTHS and faults == []
+
+
+def test_nan_in_a_tensor_is_missing():
+    rewards, _ = RewardSources({"x": lambda examples: torch.tensor([1.0, NAN, 2.0])})(EXAMPLES)
+    assert rewards["x"].isnan().tolist() == [False, True, False]
+
+
+def test_coroutine_functions_are_awaited_beside_each_other_and_beside_functions():
+    arrived = asyncio.Event()
+
+    async def waits(examples):
+        await arrived.wait()  # would never end if the rewards were awaited in turn
+        return lengths(examples)
+
+    async def sets(examples):
+        arrived.set()
+        return torch.tensor([1.0, NAN, 2.0])
+
+    rewards, faults = RewardSources({"slow": waits, "length": lengths, "fast": sets})(EXAMPLES)
+    assert rewards.names == ("slow", "length", "fast") and faults == []
+    assert rewards["slow"].tolist() == rewards["length"].tolist() == LENGTHS
+    assert rewards["fast"].isnan().tolist() == [False, True, False]
+
+
+def test_a_coroutine_that_fails_is_a_fault_and_a_failed_check_ends_the_run():
+    async def fails(examples):
+        raise TimeoutError("sandbox timed out")
+
+    async def check_failed(examples):
+        raise CheckFailed("another contract")
+
+    _, faults = RewardSources({"x": fails, "length": lengths}, skip=True)(EXAMPLES)
+    assert [str(fault) for fault in faults] == ["reward 'x' raised TimeoutError: sandbox timed out"]
+    with pytest.raises(CheckFailed, match="another contract"):
+        RewardSources({"x": check_failed}, skip=True)(EXAMPLES)
 
 
 def test_an_ensemble_keeps_its_members():

@@ -26,7 +26,7 @@ def as_messages(prompts, completions, **columns):
     return [float(len(c[0]["content"])) + 1000 * (p[-1]["role"] == "user") for p, c in zip(prompts, completions)]
 
 
-def brevity(completions, longest=24):
+async def brevity(completions, longest=24):
     return [-len(c) / longest for c in completions]
 
 

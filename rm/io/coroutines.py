@@ -1,0 +1,35 @@
+"""Results of coroutine functions in code that is not asynchronous, such as rewards that ask a server."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Sequence
+from functools import cache
+from inspect import isawaitable
+from typing import Any
+
+
+@cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """Start the loop of this process in a thread: clients stay open between calls, and notebooks run their own loop."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="rewardlab-coroutines", daemon=True).start()
+    return loop
+
+
+def gathered(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+    """Await all concurrently; return their results in order, or in place of a result the exception that was raised."""
+
+    async def all_results() -> list[Any]:
+        return await asyncio.gather(*awaitables, return_exceptions=True)
+
+    return asyncio.run_coroutine_threadsafe(all_results(), _event_loop()).result() if awaitables else []
+
+
+def awaited(value: Any) -> Any:
+    """Return the value, or the result of a coroutine; raise what it raised."""
+    if not isawaitable(value):
+        return value
+    (result,) = gathered([value])
+    if isinstance(result, BaseException):
+        raise result
+    return result
