@@ -10,12 +10,12 @@ from ..composition.groups import as_float, groups, masked_advantages, standardis
 from ..types import AdvantageEstimator, Rollout
 
 
-def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> AdvantageEstimator:
+def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = norm_batch(Σ_k w_k (r_ik - mean_group r_k) / (std_group r_k + ε))   GDPO, Liu et al. 2026, arXiv:2601.05242
 
     norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. A component counts by its weight whatever its
     scale; one that is constant in a group has no effect there. Rewards are [N, K]; a row without one of the components
-    has no effect. `weights` [K] are 1 by default.
+    has no effect, or if `partial`, the sum of the terms that it has, as in TRL. `weights` [K] are 1 by default.
     """
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
@@ -23,13 +23,13 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
         if len(w) != rewards.shape[1]:
             raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
         rewards = as_float(rewards)
-        missing = rewards.isnan().any(1)
+        missing = rewards.isnan().all(1) if partial else rewards.isnan().any(1)
         parts = [groups(component.masked_fill(missing, torch.nan), rollout.group) for component in rewards.unbind(1)]
         terms = [
             weight * part.standardised(component, epsilon)
             for weight, component, part in zip(w, rewards.unbind(1), parts, strict=True)
         ]
-        total, valid = torch.stack(terms).sum(0), parts[0].valid
+        total, valid = torch.stack(terms).nansum(0), torch.stack([part.valid for part in parts]).any(0)
         total[valid] = standardised(total[valid], epsilon)
         return masked_advantages(total, valid, rewards)
 

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule, divergence
 from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
-from .chain import Composed, weighted_sum
+from .chain import Composed, weighted_sum, without_reward
 from .completion_losses import CompletionLoss
 from .rows import at_last_token
 from .token_losses import TokenLoss
 
 PENALTY_LEVELS = ("loss", "token", "completion")
+ON_MISSING = ("group", "strict", "sum")
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class Algorithm:
     """w_k of the reward components; others are only monitored. Empty: 1 for every component."""
     apart: bool = False
     """Whether the estimator gets the components [N, K] with a share instead of their sum."""
+    on_missing: str = "group"
+    """Which completions that lack some of their rewards have none, see `without_reward`; the others are trained on the
+    rewards that they have."""
     penalty: Penalty = field(default_factory=Penalty)
     entropy: float = 0.0
     """Weight of the entropy bonus in the loss."""
@@ -101,6 +105,8 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for transforms in the wrong order, and for a KL that would have no effect."""
+        if self.on_missing not in ON_MISSING:
+            raise ValueError(f"what a missing reward does is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
             raise ValueError(
                 "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
@@ -144,9 +150,7 @@ class Algorithm:
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
         for name in shares:
             last.index(name)
-        total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
-        for name in last.step_names:  # missing steps are no steps of 0, also where the source's own reward has no share
-            total = torch.where(last[name].isnan(), torch.nan, total)
+        total = self._total(last, shares, rollout.group)
         names = [name for name, share in shares.items() if share]
         if names:
             rollout = rollout._replace(after=None)
@@ -161,6 +165,19 @@ class Algorithm:
             rewards_by_stage, total, earned, bool(names), stages, trained, self._weights(total, trained, rollout)
         )
 
+    def _total(self, rewards: Rewards, shares: Mapping[str, float], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Return the weighted sum of the rewards that a completion has, NaN if it counts as one without a reward.
+
+        Missing steps are no steps of 0, also where the source's own reward has no share.
+        """
+        weights = [shares.get(name, 0.0) for name in rewards.names]
+        counted = [
+            bool(weight) or name in rewards.step_names for weight, name in zip(weights, rewards.names, strict=True)
+        ]
+        missing = rewards.values.isnan()
+        total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
+        return torch.where(without_reward(missing[:, counted], group, self.on_missing), torch.nan, total)
+
     def _seen(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
     ) -> Tensor:
@@ -170,7 +187,10 @@ class Algorithm:
                 raise ValueError(
                     "an estimator that is given the components apart reads no rewards of steps; take another advantage"
                 )
-            return rewards.values[:, [rewards.index(name) for name in trained]]
+            components = rewards.values[:, [rewards.index(name) for name in trained]]
+            if self.on_missing == "strict":  # the estimator decides what a row with some of them is worth to its group
+                return components
+            return torch.where(total.isnan()[:, None], torch.nan, components)
         if earned.dim() == 1 or isinstance(self.advantage, TokenEstimator):
             return earned
         return torch.where(total.isnan(), total, earned.sum(1))

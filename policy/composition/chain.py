@@ -1,8 +1,12 @@
-"""Chains of transforms."""
+"""Chains of transforms, and the sum of the rewards that they return."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from ..types import Rollout, State, Transform
 
@@ -46,3 +50,25 @@ def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
         raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
     used = [index for index, weight in enumerate(weights) if weight]
     return sum((weights[component] * values[:, component] for component in used), start=values.new_zeros(len(values)))
+
+
+def without_reward(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"], rule: str) -> Bool[Tensor, " N"]:
+    """Return which completions count as completions without a reward, given which of their K rewards are missing.
+
+    `strict`: those that lack any. `sum`: those that lack all, as in TRL; in a group whose completions lack different
+    rewards, their sums are of different scales, as if a missing reward were 0. `group`: those that lack all, or one
+    that another completion of their group has; a reward that the group as a whole lacks does not apply to its prompt.
+    """
+    if rule == "strict" or not missing.shape[1]:
+        return missing.any(1)
+    if rule == "group":
+        return missing.all(1) | uneven(missing, group)
+    return missing.all(1)
+
+
+def uneven(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Return which completions lack a reward that another completion of their group has."""
+    index = torch.unique(group, return_inverse=True)[1]
+    number = torch.zeros(len(missing), missing.shape[1], device=missing.device)
+    present = number.index_add(0, index, (~missing).float())[index] > 0
+    return (missing & present).any(1)

@@ -116,6 +116,7 @@ def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
     of_both = functools.partial(_check_tensor, shapes=((N,), (N, L)))
     guarded = replace(
         algorithm,
+        on_missing="strict",  # a reward that is missing everywhere is noticed, also beside others
         reward_transforms=_guarded_transforms(algorithm.reward_transforms, functools.partial(_check_rewards, N=N)),
         advantage_transforms=_guarded_transforms(algorithm.advantage_transforms, of_both),
     )

@@ -95,14 +95,16 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
     shares = _shares(config, components)
     apart = takes("policy.advantages", config.advantage, "weights")
     weights = {"weights": [share for share in shares.values() if share]} if apart and config.weight else {}
+    on_missing, partial = _on_missing(config, apart=apart)
     kind = config.kl_kind or ("k3" if config.kl_place == "loss" else "k1")
     try:
         return Algorithm(
-            build("policy.advantages", config.advantage, **weights),
+            build("policy.advantages", config.advantage, **weights, **partial),
             _rule(config.loss, config.agents),
             build("policy.aggregations", config.aggregation),
             shares=shares,
             apart=apart,
+            on_missing=on_missing,
             penalty=Penalty(config.kl, config.kl_place, kind, config.kl_corrected),
             entropy=config.entropy,
             reward_transforms=_transforms(config.reward_transform, config.agents),
@@ -111,6 +113,23 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _on_missing(config: RlConfig, *, apart: bool) -> tuple[str, dict[str, bool]]:
+    """Return the algorithm's `on_missing` and the estimator's argument `partial`.
+
+    An estimator that gets the components apart and has no such argument, such as laser, needs all of them.
+    """
+    if not apart:
+        return config.on_missing, {}
+    if takes("policy.advantages", config.advantage, "partial"):
+        return config.on_missing, {"partial": config.on_missing != "strict"}
+    if config.on_missing == "sum":
+        raise UsageError(
+            f"--advantage {config.advantage} needs all rewards of a completion, so there is no sum of those that it "
+            "has; leave --on_missing out"
+        )
+    return "strict", {}
 
 
 def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:

@@ -74,7 +74,14 @@ class RlConfig:
         "Longest prompt in tokens; longer ones are dropped and counted.", group="Prompts and completions", default=None
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
-    on_fault: Literal["stop", "skip"] = setting("What a missing or infinite reward does.", default="stop")
+    on_fault: Literal["stop", "skip"] = setting(
+        "What a reward that raises or is infinite does; skip makes it a missing reward.", default="stop"
+    )
+    on_missing: Literal["group", "strict", "sum"] = setting(
+        "Total reward of a completion that lacks one of several: the sum of those that its group has, and none if it "
+        "lacks one of these (group); none (strict); or the sum of those that it has, as in TRL (sum).",
+        default="group",
+    )
     rollout_server: str | None = setting(
         "Address of a server that generates completions, such as vLLM; or a list.", default=None
     )

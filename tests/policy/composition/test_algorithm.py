@@ -8,6 +8,7 @@ import torch
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.types import Rewards, Rollout, Transform
 from rewardlab.rm.registry import load
+from trl.trainer.utils import nanstd
 
 NAN = math.nan
 
@@ -41,6 +42,68 @@ def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
     scored = made()(rewards([1, 3, NAN, 4]), rollout())
     assert scored.advantages["estimate"].tolist() == [-1, 1, 0, 0]
     assert scored.weights.tolist() == [[0.25, 0.25, 0], [0.25, 0, 0], [0, 0, 0], [0.25, 0, 0]]
+
+
+# ---- several rewards, some of them missing ----
+
+ROUTED = rewards([1, 3, NAN, NAN], [NAN, NAN, 5, 2])  # each for the prompts of one group
+PARTLY = rewards([1, 3, 4, NAN], [10, NAN, NAN, NAN])  # the second row lacks what the first has; the last lacks both
+
+
+@pytest.mark.parametrize(
+    ("rule", "routed", "partly"),
+    [
+        ("group", [1, 3, 5, 2], [11, None, 4, None]),
+        ("strict", [None] * 4, [11, None, None, None]),
+        ("sum", [1, 3, 5, 2], [11, 3, 4, None]),
+    ],
+)
+def test_what_a_completion_that_lacks_one_of_several_rewards_is_trained_on(rule, routed, partly):
+    for given, expected in ((ROUTED, routed), (PARTLY, partly)):
+        scored = made(on_missing=rule)(given, rollout())
+        totals = [None if math.isnan(total) else total for total in scored.total.tolist()]
+        assert totals == expected
+        assert scored.trained.any(1).tolist() == [total is not None for total in expected]
+
+
+def test_a_reward_without_a_share_is_not_missed():
+    scored = made(shares={"right": 1.0, "style": 0.0})(rewards([1, 3, 0, 4], [NAN, 0, NAN, NAN]), rollout())
+    assert scored.total.tolist() == [1, 3, 0, 4]
+
+
+def test_routed_rewards_are_advantages_as_trl_has_them():
+    """TRL 1.16, `sum_then_normalize`: nansum, NaN where all are missing, then nanmean and nanstd of the group."""
+    for given in (ROUTED, PARTLY):
+        total = (given.values * torch.tensor([1.0, 0.5])).nansum(1)
+        total[given.values.isnan().all(1)] = NAN
+        grouped = total.view(-1, 2)
+        advantages = (grouped - grouped.nanmean(1, keepdim=True)) / (nanstd(grouped, dim=1)[:, None] + 1e-4)
+        scored = made("grpo", on_missing="sum", shares={"right": 1.0, "style": 0.5})(given, rollout())
+        torch.testing.assert_close(scored.advantages["estimate"], advantages.view(-1).nan_to_num(0))
+
+
+def test_routed_rewards_apart_are_advantages_as_trl_has_them():
+    """TRL 1.16, `normalize_then_sum`, whose std over the step has an epsilon too."""
+    parts = ROUTED.values.view(2, 2, 2)
+    parts = (parts - parts.nanmean(1, keepdim=True)) / (nanstd(parts, dim=1)[:, None] + 1e-4)
+    total = parts.view(4, 2).nansum(1)
+    algorithm = made("gdpo", apart=True, on_missing="sum")
+    algorithm.advantage = load("policy.advantages", "gdpo")(partial=True)
+    scored = algorithm(ROUTED, rollout())
+    torch.testing.assert_close(scored.advantages["estimate"], (total - total.mean()) / (total.std() + 1e-4))
+
+
+def test_an_estimator_of_components_apart_reads_none_of_a_completion_that_counts_as_one_without_a_reward():
+    seen = []
+
+    def estimate(components, rollout):
+        seen.append(components)
+        return torch.zeros(4)
+
+    algorithm = made(apart=True)
+    algorithm.advantage = estimate
+    algorithm(PARTLY, rollout())
+    assert seen[0].isnan().tolist() == [[False, False], [True, True], [False, True], [True, True]]
 
 
 def test_a_penalty_in_the_answers_reward_is_its_sum():

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -168,6 +169,8 @@ def test_a_missing_input_is_named():
     watched = run_inputs(2, watched=("style",))
     gated = algorithm(shares={"right": 1.0}, reward_transforms={"gate": made("gate", reward="right", by="style")})
     assert "reads what is only watched (style)" in refusal(gated, watched)
+    beside = replace(gated, shares={"right": 1.0, "partner": 1.0})
+    assert "reads what is only watched (style)" in refusal(beside, run_inputs(3, watched=("style",)))
     assert not refusal(algorithm(shares={"right": 1.0}), watched)
     pessimistic = algorithm(reward_transforms={"pessimism": made("pessimism", reward="right")})
     assert "comes from a single model" in refusal(pessimistic, run_inputs())
