@@ -216,7 +216,8 @@ def reinforce(
     """Train a policy on rewards (GRPO, PPO and others by name); further settings are those of TRL's `GRPOConfig`.
 
     A reward is a reward model's path or a function `(prompts, completions, **columns) -> list[float | None]`; several
-    are a list, or a mapping from their names.
+    are a list, or a mapping from their names. A policy that learned nothing from its rewards, because they are missing
+    or equal everywhere, raises `CheckFailed`; its run folder says what is missing.
     """
     with tempfile.TemporaryDirectory() as scratch:
         source = data_source(data, Path(scratch), "data")

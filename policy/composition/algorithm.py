@@ -73,6 +73,8 @@ class Scored(NamedTuple):
     """Tokens that are trained on: none where the reward is missing or the completion is masked."""
     weights: Float[Tensor, "N L"]
     """Weights of these tokens in the loss: aggregation times scheduler."""
+    missing: dict[str, Bool[Tensor, " N"]]
+    """Which completions lack a reward, by component of the total."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
@@ -150,7 +152,8 @@ class Algorithm:
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
         for name in shares:
             last.index(name)
-        total = self._total(last, shares, rollout.group)
+        missing = {name: last[name].isnan() for name in last.names if shares.get(name) or name in last.step_names}
+        total = self._total(last, shares, [*missing], rollout.group)
         names = [name for name, share in shares.items() if share]
         if names:
             rollout = rollout._replace(after=None)
@@ -161,22 +164,21 @@ class Algorithm:
         trained = rollout.response & ~total.isnan()[:, None]
         if mask_truncated:
             trained = trained & rollout.finished[:, None]
-        return Scored(
-            rewards_by_stage, total, earned, bool(names), stages, trained, self._weights(total, trained, rollout)
-        )
+        weights = self._weights(total, trained, rollout)
+        return Scored(rewards_by_stage, total, earned, bool(names), stages, trained, weights, missing)
 
-    def _total(self, rewards: Rewards, shares: Mapping[str, float], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    def _total(
+        self, rewards: Rewards, shares: Mapping[str, float], counted: Sequence[str], group: Int[Tensor, " N"]
+    ) -> Float[Tensor, " N"]:
         """Return the weighted sum of the rewards that a completion has, NaN if it counts as one without a reward.
 
-        Missing steps are no steps of 0, also where the source's own reward has no share.
+        `counted` are the components with a share, and those of steps: missing steps are no steps of 0.
         """
-        weights = [shares.get(name, 0.0) for name in rewards.names]
-        counted = [
-            bool(weight) or name in rewards.step_names for weight, name in zip(weights, rewards.names, strict=True)
-        ]
         missing = rewards.values.isnan()
+        weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
-        return torch.where(without_reward(missing[:, counted], group, self.on_missing), torch.nan, total)
+        lacks = missing[:, [rewards.index(name) for name in counted]]
+        return torch.where(without_reward(lacks, group, self.on_missing), torch.nan, total)
 
     def _seen(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...rm.errors import DataError
+from .metrics import LearningSignal
 
 if TYPE_CHECKING:
     from .trainer import PolicyTrainer
@@ -16,7 +18,7 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
-    """Save the state of formulas, critic, replay, curriculum, online reward models and faults, and the last KL."""
+    """Save the state of formulas, critic, replay, curriculum, online reward models, faults, signal, and the last KL."""
     replay_buffer = trainer.replay_buffer
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
@@ -25,7 +27,8 @@ def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     }
     replay = replay_buffer.state if replay_buffer else {}
     state = {"algorithm": trainer.algorithm.state, "replay": replay}
-    save_state(folder, state | {"kl": trainer.kl, "faults": trainer.sources.recorded}, tensors)
+    state |= {"kl": trainer.kl, "faults": trainer.sources.recorded, "signal": asdict(trainer.signal)}
+    save_state(folder, state, tensors)
 
 
 def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
@@ -35,6 +38,7 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
         trainer.sources.forget_after(formulas["faults"])
     trainer.algorithm.load(formulas["algorithm"])
     trainer.kl = formulas.get("kl", trainer.kl)
+    trainer.signal = LearningSignal(**formulas.get("signal", {}))
     if trainer.learner:
         trainer.learner.load(tensors["learner"])
     for name, learner in trainer.learners.items():

@@ -1,10 +1,11 @@
-"""Metrics of a training step: rewards, texts, ratios, entropy, KL, and quality of the critic."""
+"""Metrics of a training step, and what a run could learn from: rewards, texts, ratios, entropy, KL, and the critic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from trl.trainer.utils import nanstd
 
@@ -63,3 +64,92 @@ def token_metrics(
         yield "ratio", ratio / live
         if compares:
             yield "kl", gap / live
+
+
+# ---- over a run ----
+
+
+def learning_signal(scored: Scored, group: Int[Tensor, " N"]) -> "LearningSignal":
+    """Count what can be learned from a batch of completions."""
+    earned = scored.earned if scored.earned.dim() == 1 else scored.earned.sum(1)
+    rewarded, statistics = ~scored.total.isnan(), groups(earned, group)
+    n_missing = sum((rows.int() for rows in scored.missing.values()), torch.zeros_like(group))
+    partial = (n_missing > 0) & (n_missing < len(scored.missing))
+    equal = statistics.valid & (statistics.variance == 0)
+    return LearningSignal(
+        completions=len(group),
+        without_reward=int((~rewarded).sum()),
+        partial=int(partial.sum()),
+        summed=int((partial & rewarded).sum()),
+        truncated=int((rewarded & ~scored.trained.any(1)).sum()),
+        missing={name: int(rows.sum()) for name, rows in scored.missing.items()},
+        groups=len(group[statistics.valid].unique()),
+        equal_groups=len(group[equal].unique()),
+        steps_without_reward=int(not rewarded.any()),
+    )
+
+
+@dataclass(frozen=True)
+class LearningSignal:
+    """Counts of what a policy could learn from, over a batch of completions or a run; part of its checkpoints."""
+
+    completions: int = 0
+    without_reward: int = 0
+    """Completions that are left out because they lack their reward, or one of several."""
+    partial: int = 0
+    """Completions that lack some of several rewards."""
+    summed: int = 0
+    """Those of them that are trained on the others."""
+    truncated: int = 0
+    """Completions with a reward that are left out because they were truncated."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """Completions that lack a reward, by its component."""
+    groups: int = 0
+    """Groups with two rewards or more."""
+    equal_groups: int = 0
+    """Those of them in which all rewards are equal."""
+    steps_without_reward: int = 0
+    """Batches in which no completion has a reward."""
+    updates: int = 0
+    """Optimizer steps with an advantage other than 0."""
+
+    def __add__(self, other: "LearningSignal") -> "LearningSignal":
+        """Return the sums of both counts."""
+        first, second = asdict(self), asdict(other)
+        missing = [counts.pop("missing") for counts in (first, second)]
+        names = dict.fromkeys(name for counts in missing for name in counts)
+        return LearningSignal(
+            **{name: number + second[name] for name, number in first.items()},
+            missing={name: sum(counts.get(name, 0) for counts in missing) for name in names},
+        )
+
+    def warning(self, before: "LearningSignal") -> str:
+        """Return which rewards a batch lacks, if nothing like it occurred `before`; empty otherwise."""
+        if self.steps_without_reward and not before.steps_without_reward:
+            return f"none of {self.completions} completions has a reward ({self._missing}), so they train nothing"
+        if self.partial and not before.partial and not self.steps_without_reward:
+            return (
+                f"{self.partial} of {self.completions} completions lack some of their rewards ({self._missing}); "
+                f"{self.summed} are trained on the others, {self.partial - self.summed} are left out, see --on_missing"
+            )
+        return ""
+
+    @property
+    def fault(self) -> str:
+        """Why nothing was learned from the rewards; empty if something was, or if there was no step."""
+        if self.updates or not self.completions:
+            return ""
+        if self.without_reward == self.completions:
+            some = self.partial == self.completions
+            remedy = "; each lacks some only, see --on_missing" if some else ""
+            return f"none of {self.completions} completions had a reward ({self._missing}){remedy}"
+        return (
+            f"every advantage was 0: {self.equal_groups} of {self.groups} groups had equal rewards, and of "
+            f"{self.completions} completions {self.without_reward} had no reward ({self._missing}) and "
+            f"{self.truncated} were truncated and masked"
+        )
+
+    @property
+    def _missing(self) -> str:
+        """Counts by source, such as "missing: judge 4, form 0"."""
+        return f"missing: {', '.join(f'{name} {number}' for name, number in self.missing.items())}"

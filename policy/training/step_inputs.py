@@ -12,7 +12,7 @@ from ..composition.algorithm import Scored
 from ..composition.rows import last_token
 from ..types import Rewards, Rollout
 from .critic import critic_returns
-from .metrics import step_metrics
+from .metrics import learning_signal, step_metrics
 from .replay_buffer import Batch
 
 
@@ -92,6 +92,10 @@ def log_step(trainer: Any, scored: Scored, rollout: Rollout, faults: int, is_own
         trainer._note(name, value)
     if trainer.model.training:
         trainer.kl = facts.get("watch/kl", trainer.kl)
+        signal = learning_signal(scored, rollout.group)
+        if (warning := signal.warning(trainer.signal)) and trainer.accelerator.is_main_process:
+            trainer.tell(f"step {trainer.state.global_step + 1}: {warning}")
+        trainer.signal += signal
     trainer._logs["rewards"].clear()
     for name in rewards.names:
         trainer._logs["rewards"][name].extend(rewards[name].tolist())

@@ -33,7 +33,7 @@ from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
-from .metrics import token_metrics
+from .metrics import LearningSignal, token_metrics
 from .monitoring import log_ratio
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
 from .reference_policy import frozen_copy, read_reference
@@ -115,7 +115,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self._cycle: Cycle | None = None
         self._states: dict[int, Tensor] = {}
         self._log_ratios: list[Tensor] = []
-        self.live, self.kl = False, 0.0
+        self.live, self.learns, self.kl, self.signal = False, False, 0.0, LearningSignal()
         check_composition(algorithm, self._run_inputs())
         self.add_callback(AroundSteps(self))
 
@@ -298,16 +298,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         old = read.logprob.detach() if old is None else old
-        loss = token_objective(
-            algorithm,
-            read.logprob,
-            old,
-            inputs["advantages"],
-            weights,
-            rows.response,
-            base=inputs.get("base"),
-            importance=importance,
-        )
+        tokens = (read.logprob, old, inputs["advantages"], weights, rows.response)
+        loss = token_objective(algorithm, *tokens, base=inputs.get("base"), importance=importance)
         if not isinstance(algorithm.rule, ClipRule | TokenLoss):
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
@@ -322,7 +314,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             fresh = self.args.per_device_train_batch_size * int(self.args.steps_per_generation or 1)
             self._states |= {row: state for row, state in states if row < fresh}  # the others are replayed
         regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
-        self.live |= self.model.training and (regularised or bool((inputs["advantages"] * weights).any()))
+        self.learns |= self.model.training and bool((inputs["advantages"] * weights).any())
+        self.live |= self.learns or (self.model.training and regularised and bool(weights.any()))
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
@@ -379,7 +372,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if not self._sum(self.live):
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)
-        self.live = False
+        self.signal += LearningSignal(updates=int(self._sum(self.learns) > 0))
+        self.live = self.learns = False
 
     def after_step(self) -> None:
         """Step the critic's optimizer, and log the KL of the step's completions."""

@@ -23,7 +23,7 @@ from ....policy.training.reference_policy import soup
 from ....policy.training.trainer import PolicyTrainer
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
 from ....rm.backbones.lora_classifier import check_targets
-from ....rm.errors import UsageError
+from ....rm.errors import CheckFailed, UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.sharded_weights import gathered_state
 from ....rm.types import prompt_text
@@ -71,11 +71,17 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
         arguments.output_dir = str(work / CHECKPOINTS)
         trainer, account = prepare(config, arguments, work)
         facts = run(trainer, work, resume=config.resume)
-        if not here.leads:
-            return {"output": output, "processes": here.world, "rank": here.rank}
-        data = [*config.data, *config.eval_data]
-        account["arguments"] = arguments.to_sanitized_dict()
-        write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **facts)
+        if here.leads:
+            data = [*config.data, *config.eval_data]
+            account["arguments"] = arguments.to_sanitized_dict()
+            write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **facts)
+    if fault := broadcast_from_rank_0(trainer.signal.fault):  # which waits until the folder is complete
+        raise CheckFailed(
+            f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; mend the rewards, "
+            "or take prompts whose completions differ in them"
+        )
+    if not here.leads:
+        return {"output": output, "processes": here.world, "rank": here.rank}
     return {"output": output, "policy": f"{output}/{POLICY}", **facts, "seconds": round(seconds_since(started), 1)}
 
 
@@ -255,7 +261,14 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
         "stopped": "kl_budget" if early else "steps",
         "faults": (work / FAULTS).read_text(encoding="utf-8").count("\n"),
         **summary(trainer.state.log_history),
+        "learning_signal": asdict(trainer.signal),
     }
+
+
+def _first_fault(folder: Path) -> str:
+    """Return the reason of the first fault as the end of a sentence; empty without faults."""
+    lines = (folder / FAULTS).read_text(encoding="utf-8").splitlines()
+    return f"; the first of {len(lines)} faults: {json.loads(lines[0])['reason']}" if lines else ""
 
 
 # ---- parts ----

@@ -26,6 +26,8 @@ from tests.apps.conftest import rollouts_of, steps_of
 from tests.apps.judging import longer, shown, write
 
 QUESTION, OTHER = user_turn("question"), user_turn("another")
+SHORT = ("--max_completion_length", 1)
+"""A word, for which the judge has other scores than the most."""
 
 
 def reward(answer, kind="pointwise", given: Materials | None = None, prices: Prices | None = None) -> JudgeReward:
@@ -145,7 +147,7 @@ def test_a_label_that_follows_the_order_is_an_abstention():
 
 def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
     spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, replies={tmp_path / 'kept'})"
-    code, facts, err, folder = rl("--reward", spec, "--max_steps", 1)
+    code, facts, err, folder = rl("--reward", spec, "--max_steps", 1, *SHORT)
     assert code == 0, err
     assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 answers" in err and "cost 0." in err
     kept = [json.loads(line) for line in (tmp_path / "kept" / "replies.jsonl").read_text().splitlines()]
@@ -255,7 +257,7 @@ def test_what_a_rubric_forbids_is_to_be_avoided():
 def test_a_tournament_is_watched_beside_it(rl, server):
     specs = [f"{name}=judge(kind={kind}, endpoint={server.url}, model=qwen)" for name, kind in
              (("points", "pointwise"), ("duels", "pairwise"))]  # fmt: skip
-    code, _, err, folder = rl("--reward", specs[0], "--watch", specs[1], "--max_steps", 1)
+    code, _, err, folder = rl("--reward", specs[0], "--watch", specs[1], "--max_steps", 1, *SHORT)
     assert code == 0 and steps_of(folder)[0]["rewards/duels/mean"] == pytest.approx(0.5), err  # one wins, one loses
 
 

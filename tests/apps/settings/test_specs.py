@@ -65,7 +65,7 @@ def test_a_wrong_choice_is_answered_with_what_there_is(folder, text, message):
 
 def test_what_we_give_is_for_nobody_else_to_set():
     assert callable(build("policy.advantages", "gdpo(epsilon=0.1)", weights=[1.0, 2.0]))
-    with pytest.raises(UsageError, match="no argument 'weights'; there is epsilon"):
+    with pytest.raises(UsageError, match="no argument 'weights'; there is partial, epsilon"):
         build("policy.advantages", "gdpo(weights=[1, 2])", weights=[1.0, 2.0])
 
 

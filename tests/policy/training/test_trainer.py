@@ -152,12 +152,13 @@ def test_faults_are_named_and_saved_and_the_run_goes_on_or_stops(train, tmp_path
         train(sources=RewardSources(sources, record=record), steps=1)
 
 
-def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train):
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train, beta, capsys):
     calls = []
 
     def sometimes(examples):
         calls.append(len(examples))
-        return [None if len(calls) == 2 else float(len(one.completion)) for one in examples]
+        return [None if len(calls) in (2, 4) else float(len(one.completion)) for one in examples]
 
     seen = []
 
@@ -165,10 +166,14 @@ def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             seen.append(next(iter(model.parameters())).detach().clone())
 
-    trainer = train(sources=RewardSources({"length": sometimes}), steps=3, callbacks=[Keep()])
-    first, second, third = seen
-    assert torch.equal(first, second) and not torch.equal(second, third)
-    assert logged(trainer, "skipped_steps") == [1.0]
+    sources, penalty = RewardSources({"length": sometimes}), Penalty(beta)
+    trainer = train(sources=sources, steps=4, callbacks=[Keep()], penalty=penalty)
+    first, second, third, fourth = seen
+    assert torch.equal(first, second) and not torch.equal(second, third) and torch.equal(third, fourth)
+    assert logged(trainer, "skipped_steps") == [1.0, 1.0]
+    assert trainer.signal.updates == trainer.signal.steps_without_reward == 2 and trainer.signal.fault == ""
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "has a reward" in line]
+    assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so they train nothing"]
 
 
 def test_rollouts_are_written_with_every_stage(train, tmp_path):
@@ -443,17 +448,18 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, tmp_path):
     for name in ("reward", "loss", "critic/loss", "ratio", "watch/kl"):
         assert logged(resumed, name)[-6:] == pytest.approx(logged(whole, name)[-6:], abs=1e-5), name
     assert resumed.algorithm.state == states and states["rewards"]["count"]["calls"] == 5
+    assert resumed.signal == whole.signal and whole.signal.updates > 4
     for one, other in zip(weights(resumed).values(), weights(whole).values(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
 
 
-def test_a_checkpoint_of_an_earlier_version_has_neither_a_kl_nor_a_number_of_faults(train, tmp_path):
+def test_a_checkpoint_of_an_earlier_version_has_neither_a_kl_nor_a_signal_nor_a_number_of_faults(train, tmp_path):
     record = tmp_path / "faults.jsonl"
     record.write_text("kept\n")
     trainer = train(sources=RewardSources({"gold": garden.gold()}, record=record), done=False)
     save_beside(trainer, tmp_path)
     stored = json.loads((tmp_path / FORMULAS).read_text())
-    assert stored.pop("kl") == 0 and stored.pop("faults") == 5
+    assert stored.pop("kl") == 0 and stored.pop("faults") == 5 and stored.pop("signal")
     (tmp_path / FORMULAS).write_text(json.dumps(stored))
     load_beside(trainer, tmp_path)
     assert trainer.kl == 0 and record.read_text() == "kept\n"

@@ -16,7 +16,7 @@ def prm(rl_world, tmp_path_factory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("more", [["--reward_transform", "clip(eta=0.5)", "delta"], ["--advantage", "gae", "--critic"]])
+@pytest.mark.parametrize("more", [["--reward_transform", "clip(eta=1.5)", "delta"], ["--advantage", "gae", "--critic"]])
 def test_a_policy_is_trained_on_steps(more, prm, rl):
     code, _, told, folder = rl("--reward", f"steps=process(model={prm}, scale=2)", *more)
     assert code == 0, told
