@@ -1,4 +1,5 @@
 """Safety checks of chat templates, which are untrusted programs: their cost is measured before Transformers runs them.
+Also the text that a generation prompt prefills.
 
 Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps templates away from Python internals but not
 from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in
@@ -117,6 +118,31 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
         return "is refused: it calls itself without an end"
     except Exception:  # it may reject these roles or their order; errors on real conversations are raised in use
         return ""
+    return ""
+
+
+# ---- generation prompts ----
+
+QUESTION = {"role": "user", "content": "a question"}
+RESPONSES = ("an answer", "<think>a thought</think>an answer")
+"""Responses to look for; some templates write a thought before a response that has none."""
+
+
+def prefilled(render: Callable[..., str]) -> str:
+    """Return the text that the generation prompt writes of a completion, such as an opening `<think>`; empty if none.
+
+    It is what follows the header of an assistant's turn, which is what stands before a response in a conversation that
+    goes on. `render` is `Encoder.render_turns`.
+    """
+    prompt, opened = render([QUESTION]), render([QUESTION], add_generation_prompt=True)
+    for content in RESPONSES:
+        try:
+            text = render([QUESTION, {"role": "assistant", "content": content}, QUESTION])
+        except DataError:  # a template that refuses or loses such a turn
+            continue
+        header = text.partition(content)[0]
+        if content in text and header.startswith(prompt) and opened.startswith(header):
+            return opened.removeprefix(header) if opened.removeprefix(header).strip() else ""
     return ""
 
 

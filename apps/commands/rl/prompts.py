@@ -8,6 +8,7 @@ from datasets import Dataset
 from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.prompt_sampling import VARIANTS
+from ....rm.backbones.chat_templates import prefilled
 from ....rm.data.messages_and_tools import as_columns
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
@@ -133,6 +134,15 @@ def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments
     if left_out:
         log(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
     return Prompts(rows, prompts.report, left_out)
+
+
+def log_prefilled(policy: DecodingModel) -> None:
+    """Log the text that the chat template writes of every completion, if there is any."""
+    if text := prefilled(policy.encoder.render_turns):
+        log(
+            f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
+            "follows it"
+        )
 
 
 def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:

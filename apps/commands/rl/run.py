@@ -51,7 +51,7 @@ from .composition import (
     named_sources,
     open_rewards,
 )
-from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
+from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, log_prefilled, rows_of
 from .rubric_hints import hints_by_prompt
 from .settings import RlConfig
 
@@ -166,6 +166,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
     policy = open_language_model(config.model, config, arguments)
     prompts, eval_prompts = (fitting(prompt_set, policy, config, arguments) for prompt_set in (prompts, eval_prompts))
     check_number(prompts, arguments)
+    log_prefilled(policy)
     cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
     facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows, [*prompts.rows, *eval_prompts.rows])
     curriculum = open_curriculum(config, prompts, arguments.seed)

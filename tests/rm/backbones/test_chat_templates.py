@@ -4,7 +4,7 @@ import time
 
 import pytest
 from rewardlab.benchmarks.worlds import models
-from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, Counted, fault_of
+from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, Counted, fault_of, prefilled
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE, ScoringContract
@@ -123,3 +123,42 @@ def test_a_template_that_blows_up_one_conversation_is_refused_there():
 def test_an_encoder_refuses_a_template_that_was_put_in_by_hand():
     with pytest.raises(DataError, match="calls itself without an end"):
         encoder("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}")
+
+
+# ---- generation prompts ----
+
+TURNS_OPEN = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+TURNS_CLOSE = "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n"
+CONTENT, END = "{{ m.content }}", "' }}{% endif %}"
+WITH_AN_EMPTY_THOUGHT = (
+    "{% if m.role == 'assistant' and '</think>' not in m.content %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+)
+WITHOUT_THOUGHTS = "{{ m.content.split('</think>')[-1] }}"
+LAST_WITH_A_THOUGHT = "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+OPENED = "<think>\\n"
+
+
+@pytest.mark.parametrize(
+    ("turn", "opening", "expected"),
+    [
+        (CONTENT, "", ""),
+        ("{{ m.content | trim }}", "\\n", ""),
+        (CONTENT, OPENED, "<think>\n"),
+        (WITHOUT_THOUGHTS, OPENED, "<think>\n"),
+        (WITH_AN_EMPTY_THOUGHT + CONTENT, OPENED, "<think>\n"),
+        (LAST_WITH_A_THOUGHT + CONTENT, OPENED, "<think>\n"),
+        (WITH_AN_EMPTY_THOUGHT + CONTENT, "", ""),
+        (CONTENT, "<think>\\n\\n</think>\\n\\n", "<think>\n\n</think>\n\n"),
+    ],
+)
+def test_what_a_generation_prompt_writes_of_a_completion(turn, opening, expected):
+    template = TURNS_OPEN + turn + TURNS_CLOSE + opening + END
+
+    def render(turns, **options):
+        return Counted().counted(template, messages=turns, **options)
+
+    assert prefilled(render) == expected
+
+
+def test_a_template_that_marks_no_turns_prefills_nothing():
+    assert prefilled(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == ""

@@ -67,3 +67,16 @@ def test_rewards_that_share_the_prompts_between_them_all_train(rl):
     assert signal["missing"]["a"] + signal["missing"]["b"] == 32 and signal["updates"] == 2
     assert err.count("lack some of their rewards") == 1
     assert all(row["rewards/a/missing"] + row["rewards/b/missing"] == 16 for row in steps_of(folder))
+
+
+PREFILLED = (
+    "{% for m in messages %}{{ m.role + ' ' + m.content + ' ' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant <think> ' }}{% endif %}"
+)
+
+
+def test_what_the_chat_template_writes_of_a_completion_is_logged(rl, tmp_path):
+    (tmp_path / "prefilled.jinja").write_text(PREFILLED)
+    flags = ["--reward", f"{HERE}:constant", "--max_steps", 1, "--chat_template", tmp_path / "prefilled.jinja"]
+    _, _, err, _ = rl(*flags)
+    assert "the chat template begins every completion with '<think> ', which is part of the prompt: rewards read" in err
