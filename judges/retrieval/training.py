@@ -14,6 +14,7 @@ from transformers import TrainingArguments
 
 from ...rm.errors import DataError, UsageError
 from ...rm.training.checkpointing import MarkComplete
+from ...rm.training.distributed import refuse_divided_batches
 from ...rm.training.fault_tolerance import FaultTolerantTrainer
 from .encoder import FacetEncoder, TokenizedText, batch_of
 from .pooling import diversity, similarity
@@ -165,6 +166,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         }  # fmt: skip
         ordered = sorted(texts)
         self.tokenized = dict(zip(ordered, encoder.tokenize(ordered), strict=True))
+        refuse_divided_batches(self.loss_name, args)
         super().__init__(
             model=encoder,
             args=args,

@@ -22,6 +22,7 @@ from ..io.checked_files import from_json
 from ..losses.sequence_logistic import SequenceLogistic
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, sift
+from .trainer import count_pairs
 
 RESTARTS = "restarts.json"
 Part = Literal["A", "B", "modulation"]
@@ -152,6 +153,10 @@ class PreferenceTask:
             "gaps": torch.tensor([row.gaps for row in rows]),
             "pair_index": torch.tensor([row.pair_index for row in rows]),
         }
+
+    def items(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the number of pairs."""
+        return count_pairs(inputs)
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""

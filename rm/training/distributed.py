@@ -10,6 +10,18 @@ import torch
 from accelerate.utils import broadcast, reduce
 from torch import nn
 
+from ..errors import UsageError
+
+
+def refuse_divided_batches(name: str, args: Any) -> None:
+    """Raise a `UsageError` if training `args` divide a batch whose rows the loss `name` compares with each other."""
+    if args.gradient_accumulation_steps * args.world_size > 1:
+        raise UsageError(
+            f"{name} compares the pairs of a batch with each other, so a batch cannot be divided; set "
+            f"--gradient_accumulation_steps 1 (now {args.gradient_accumulation_steps}) and --processes 1 (now "
+            f"{args.world_size}), and --per_device_train_batch_size for the size of the batch"
+        )
+
 
 @torch.no_grad()
 def same_start(module: nn.Module) -> None:

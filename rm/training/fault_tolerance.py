@@ -50,10 +50,10 @@ class FaultTolerantTrainer(Trainer):
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run Transformers' training step in as many pieces as memory requires; return the mean loss."""
+        """Run Transformers' training step in as many pieces as memory requires; return the sum of their losses."""
         model.train()
         piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
-        loss = self._learn(super().training_step, model, piece, last=True)
+        loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
         if self.most_rows != known:
             self.tell(
                 f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
@@ -62,11 +62,11 @@ class FaultTolerantTrainer(Trainer):
         self.check_finite(loss, self.loss_name)
         return loss
 
-    def _learn(self, step: Any, model: Any, piece: Piece, *, last: bool) -> Tensor:
-        """Accumulate the piece's gradient, in halves if it does not fit, and return its share of the loss."""
+    def _learn(self, step: Any, model: Any, piece: Piece, items: Any, *, last: bool) -> Tensor:
+        """Accumulate the piece's gradient, in halves if it does not fit, and return its loss."""
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
-            return self._learn_halves(step, model, piece, rows, last=last)
+            return self._learn_halves(step, model, piece, items, rows, last=last)
         before = [
             (parameter, parameter.grad, _version(parameter.grad))
             for parameter in self._trained()
@@ -74,13 +74,13 @@ class FaultTolerantTrainer(Trainer):
         ]
         if not before:  # all gradients were complete when memory ran out: only the value of the loss is missing
             with torch.no_grad():
-                value: Any = self.compute_loss(model, piece)
-                return value.detach() / self.current_gradient_accumulation_steps
+                value: Any = self.compute_loss(model, piece, num_items_in_batch=items)
+                return value.detach() / (1 if self.loss_is_scaled_for_ga else self.current_gradient_accumulation_steps)
         loss, failure = None, ""
         # DDP all-reduces in the last backward of a step only; earlier pieces accumulate locally
         with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
             try:
-                loss = step(model, piece)
+                loss = step(model, piece, items)
             except RuntimeError as error:
                 if not lacks_memory(error):
                     raise
@@ -97,11 +97,11 @@ class FaultTolerantTrainer(Trainer):
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
         with _frozen(done):  # these already have the full gradient and must not accumulate it again
-            return self._learn_halves(step, model, piece, rows or 2, last=last)
+            return self._learn_halves(step, model, piece, items, rows or 2, last=last)
 
-    def _learn_halves(self, step: Any, model: Any, piece: Piece, rows: int, *, last: bool) -> Tensor:
+    def _learn_halves(self, step: Any, model: Any, piece: Piece, items: Any, rows: int, *, last: bool) -> Tensor:
         first, second = halved(piece, rows)
-        return self._learn(step, model, first, last=False) + self._learn(step, model, second, last=last)
+        return self._learn(step, model, first, items, last=False) + self._learn(step, model, second, items, last=last)
 
     def _trained(self) -> list[nn.Parameter]:
         optimizer: Any = self.optimizer

@@ -21,7 +21,7 @@ from ..models.latent.objectives import aligned_tokens, bidirectional_kl, pair_re
 from ..models.latent.steps import latent_states
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, sift
-from .trainer import pair_metrics
+from .trainer import count_pairs, pair_metrics
 
 RATIONALE_TOKENS = 256
 
@@ -154,6 +154,10 @@ class LatentTask:
             "wins": torch.tensor([row.wins for row in rows]),
             "pair_index": torch.tensor([row.pair_index for row in rows]),
         }
+
+    def items(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the number of pairs."""
+        return count_pairs(inputs)
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
         """Return the loss of the step's stage, and scores and numbers of steps of both completions [B, 4]."""

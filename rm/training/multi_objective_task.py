@@ -139,8 +139,17 @@ class ObjectivesTask:
             "stated": torch.tensor([[row.wins, row.scores] for row in rows]),
         }
 
+    def items(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the numbers of labels of pairs and of scores [2]."""
+        paired = (inputs["second"] >= 0)[:, None]
+        labelled = paired & ~inputs["wins"].isnan()
+        return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
+
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and both rewards and the label's loss [B, 3, K], NaN where there is none."""
+        """Return the means over labels of pairs and over scores [2], and outputs [B, 3, K], NaN where there is none.
+
+        The outputs are both rewards and the label's loss.
+        """
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -154,9 +163,9 @@ class ObjectivesTask:
         losses = self._pair_losses(first, other, paired, longer, inputs)
         errors = self.regression(first, scores)
         labelled = paired[:, None] & ~inputs["wins"].isnan()
-        loss = _mean(losses[labelled]) + self.regression_weight * _mean(errors[rated])
+        means = torch.stack([_mean(losses[labelled]), self.regression_weight * _mean(errors[rated])])
         outputs = [first, other.masked_fill(~paired[:, None], NAN), torch.where(rated, errors, losses)]
-        return loss, torch.stack(outputs, dim=1)
+        return means, torch.stack(outputs, dim=1)
 
     evaluate = loss
 

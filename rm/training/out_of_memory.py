@@ -8,16 +8,14 @@ from torch import Tensor
 
 
 class Piece(dict[str, Any]):
-    """A part of a prepared micro-batch; `share` is the weight of its mean loss in the micro-batch's mean."""
-
-    share: float = 1.0
+    """A part of a prepared micro-batch."""
 
 
 def halved(piece: Piece, rows: int) -> list[Piece]:
     """Split a micro-batch of two or more rows into halves.
 
     A tensor of R rows is cut once. One of 2R rows holds the first completions of all rows and then the second ones,
-    which are cut alike. Anything else is shared by both halves. For R = 3 the shares of the mean are 2/3 and 1/3.
+    which are cut alike. Anything else is shared by both halves.
     """
     middle = (rows + 1) // 2
 
@@ -28,12 +26,10 @@ def halved(piece: Piece, rows: int) -> list[Piece]:
             return value[part]
         return torch.cat([tensor[part] for tensor in value.chunk(2)])
 
-    halves = []
-    for part, size in ((slice(None, middle), middle), (slice(middle, None), rows - middle)):
-        half = Piece({name: cut(value, part) for name, value in piece.items()})
-        half.share = piece.share * size / rows
-        halves.append(half)
-    return halves
+    return [
+        Piece({name: cut(value, part) for name, value in piece.items()})
+        for part in (slice(None, middle), slice(middle, None))
+    ]
 
 
 def lacks_memory(error: Exception) -> bool:

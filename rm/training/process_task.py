@@ -78,12 +78,17 @@ class ProcessTask:
             stated[index, : len(row.ends)] = torch.tensor(row.labels)
         return {"tokens": batch.tokens, "attention": batch.attention, "ends": ends, "stated": stated}
 
+    def items(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the number of labelled steps."""
+        return (~inputs["stated"].isnan()).sum()
+
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and logits of the steps [B, S]."""
+        """Return the mean loss over labelled steps, and logits of the steps [B, S]."""
         outputs = token_outputs(model, inputs["tokens"], inputs["attention"])[..., 0].float()
         logits, labels = outputs.gather(1, inputs["ends"]), inputs["stated"]
         known = ~labels.isnan()
-        return binary_cross_entropy_with_logits(logits[known], labels[known]), logits
+        losses = binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
+        return losses / known.sum().clamp_min(1), logits
 
     evaluate = loss
 

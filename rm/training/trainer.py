@@ -19,10 +19,9 @@ from ..errors import UsageError
 from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from .checkpointing import MarkComplete
-from .distributed import same_gradients
+from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
-from .out_of_memory import Piece
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
@@ -92,8 +91,15 @@ class Task(Protocol):
         """Collate rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
         ...
 
+    def items(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Count what the loss of a batch is the mean of, such as its pairs; [T] for a loss that is a sum of T means."""
+        ...
+
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the mean loss in nats, and outputs [B, ...] for the metrics; random draws depend on the step only."""
+        """Return the mean loss, or each of its means [T] (0 without items), in nats, and outputs [B, ...] for metrics.
+
+        Random draws depend on the step and the row only.
+        """
         ...
 
     def evaluate(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,6 +123,11 @@ class Task(Protocol):
         ...
 
 
+def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return the number of pairs of a batch, of which the loss is the mean."""
+    return inputs["wins"].new_tensor(len(inputs["wins"]))
+
+
 class ScalarTask:
     """A pair loss on the rewards of a scalar model."""
 
@@ -133,6 +144,10 @@ class ScalarTask:
     def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
         """Collate rows; see `collate`."""
         return collate(rows)
+
+    def items(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the number of pairs."""
+        return count_pairs(inputs)
 
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the mean pair loss, and rewards [B, 2]."""
@@ -163,7 +178,14 @@ class ScalarTask:
 
 
 class RewardTrainer(FaultTolerantTrainer):
-    """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`."""
+    """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`.
+
+    The loss of an optimizer step is the mean over the items (`Task.items`) of its batch, however the batch is divided
+    into micro-batches, processes and halves of those that memory does not hold: a part with n of N items adds n / N of
+    its own mean.
+    """
+
+    loss_is_scaled_for_ga = True
 
     def __init__(
         self,
@@ -174,6 +196,8 @@ class RewardTrainer(FaultTolerantTrainer):
         eval_rows: Sequence[Any] | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
+        if isinstance(task, ScalarTask) and task.pair_loss.depends_on_batch:
+            refuse_divided_batches(task.pair_loss.name, args)
         if args.disable_dropout:
             _disable_dropout(reward_model.model)
         install(reward_model.model)
@@ -199,13 +223,27 @@ class RewardTrainer(FaultTolerantTrainer):
         if args.weight_average:
             self.average = WeightAverage(reward_model.model, args.weight_average, args.weight_average_start)
             self.add_callback(_Averaging(self.average))
-        self.model_accepts_loss_kwargs = False  # the loss is a mean per micro-batch, so accumulation must divide it
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        """Return the micro-batches of an optimizer step, and the number of its items in all processes."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if not batches:
+            return batches, None
+        items: Any = torch.stack([self.task.items(batch) for batch in batches]).sum(0)
+        return batches, self.accelerator.reduce(items.to(device))
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """Return the task's mean loss in nats and its outputs; the loss of a `Piece` is its share of the mean."""
+        """Return what the inputs add to the mean over the items of the step, in nats, and the task's outputs.
+
+        It is multiplied by the number of processes, because their gradients are averaged. Without
+        `num_items_in_batch` the inputs are the whole batch.
+        """
         loss, outputs = self.task.loss(model, inputs, self.state.global_step)
-        loss = loss * inputs.share if isinstance(inputs, Piece) else loss
-        return (loss, outputs) if return_outputs else loss
+        if num_items_in_batch is not None:
+            items = self.task.items(inputs) * self.accelerator.num_processes
+            total = torch.as_tensor(num_items_in_batch, dtype=loss.dtype, device=loss.device)
+            loss = loss / (total.clamp_min(1) / items.clamp_min(1))  # by exactly 1 for a batch that is not divided
+        return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
         """Return the number of pairs; None for batches whose loss is no mean over independent pairs.
@@ -221,7 +259,7 @@ class RewardTrainer(FaultTolerantTrainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             loss, outputs = self.task.evaluate(model, inputs)
-        return loss.detach(), outputs.detach(), inputs["stated" if "stated" in inputs else "wins"]
+        return loss.detach().sum(), outputs.detach(), inputs["stated" if "stated" in inputs else "wins"]
 
     def evaluate(self, *args, **kwargs):
         """Evaluate with the average of the weights, if there is one."""

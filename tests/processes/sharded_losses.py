@@ -100,7 +100,7 @@ def objectives_case():
     task, rows = ObjectivesTask({name: load("rm.losses", "bradley_terry")() for name in BOTH}), TOKENS.tolist()
     scores = chance(ROWS, 2).tolist()
     made = [ObjectiveRow(rows[i], rows[ROWS + i], (1.0, 0.0), (1.0, 1.0), tuple(scores[i])) for i in range(ROWS)]
-    return classifier(BOTH), lambda model, own: task.loss(model, task.collate(made[own]))[0]
+    return classifier(BOTH), lambda model, own: task.loss(model, task.collate(made[own]))[0].sum()
 
 
 def preference_case(kind: str, form: str):

@@ -163,3 +163,8 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(tm
     again.train(resume_from_checkpoint=str(checkpoint))
     for (name, one), other in zip(straight.model.named_parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, msg=name)
+
+
+def test_a_batch_whose_pairs_are_negatives_of_each_other_is_not_divided(tmp_path):
+    with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):
+        trainer(tmp_path, gradient_accumulation_steps=2)

@@ -155,7 +155,8 @@ def test_a_batch_by_hand():
 
 def test_every_label_weighs_the_same_and_the_rest_is_masked():
     model, task = small(), task_of(regression_weight=0.5)
-    loss, outputs = task.loss(model.model, task.collate(ROWS))
+    means, outputs = task.loss(model.model, task.collate(ROWS))
+    loss = means.sum()
     r = rewards_of(model, ROWS)
     gaps = r[:, 0] - r[:, 1]
     labelled = [l(gaps[0, 0]), 0.25 * l(gaps[2, 0]) + 0.75 * l(-gaps[2, 0]), l(-gaps[2, 1])]
@@ -169,14 +170,14 @@ def test_every_label_weighs_the_same_and_the_rest_is_masked():
 def test_a_batch_without_any_pair_or_any_score_still_has_a_gradient():
     model, task = small(), task_of()
     for rows in (ROWS[1:2], ROWS[:1]):
-        loss, _ = task.loss(model.model, task.collate(rows))
+        loss = task.loss(model.model, task.collate(rows))[0].sum()
         loss.backward()
         assert loss.isfinite()
 
 
 def test_a_loss_that_scales_takes_the_objectives_own_gap():
     model, task = small(), task_of(scaled_bradley_terry)
-    loss, _ = task.loss(model.model, task.collate([ROWS[0], ROWS[2]]))
+    loss = task.loss(model.model, task.collate([ROWS[0], ROWS[2]]))[0].sum()
     gaps = np.subtract(*rewards_of(model, [ROWS[0], ROWS[2]]).transpose(1, 0, 2))
     labelled = [2 * l(gaps[0, 0]), 3 * (0.25 * l(gaps[1, 0]) + 0.75 * l(-gaps[1, 0])), l(-gaps[1, 1])]
     assert loss.item() == pytest.approx(np.mean(labelled), abs=1e-6)
@@ -191,7 +192,7 @@ def test_every_objective_has_a_length_term_of_its_own():
     assert [one.scale.item() for one in task.modules.values()] == [1.0, 1.0]
     with torch.no_grad():
         task.pair_losses["helpful"].learned.weight.fill_(2.0)
-    loss, _ = task.loss(model.model, task.collate(ROWS[:1]))
+    loss = task.loss(model.model, task.collate(ROWS[:1]))[0].sum()
     gap = np.subtract(*rewards_of(model, ROWS[:1])[0])[0]
     assert loss.item() == pytest.approx(l(gap + 2 * math.tanh(1)), abs=1e-6), "chosen has one token more"
 
@@ -217,7 +218,7 @@ def test_metrics_by_hand():
 def test_the_evaluation_loss_does_not_depend_on_the_batch_size(rows_a_batch, tmp_path):
     """It is the loss of all rows as one batch: pairs and rated answers, which weigh the same in every batch."""
     model, task = small(), task_of(regression_weight=0.5)
-    expected = task.loss(model.model.eval(), task.collate(ROWS))[0].item()
+    expected = task.loss(model.model.eval(), task.collate(ROWS))[0].sum().item()
     arguments = RewardArguments(
         output_dir=str(tmp_path), per_device_eval_batch_size=rows_a_batch, use_cpu=True, disable_tqdm=True
     )
