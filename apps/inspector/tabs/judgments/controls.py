@@ -46,6 +46,7 @@ CASE = f"""
 <div id="case"><p class="note">Loading …</p></div>
 """
 ANNOTATION = """
+<div id="annotation-unstored" class="rl" role="alert"></div>
 <div id="annotation" class="rl" hidden>
 <div class="line"><b id="annotation-question"></b><span id="annotation-choices"></span>
 <span id="annotation-progress" class="faint"></span>

@@ -1,6 +1,7 @@
 // The list of cases and the case beside it. Gradio calls this with `element` (the list), `trigger`, `props`,
 // `server` (functions of case_server.py) and `watch`. props.value: {query, total, position, marked, error}.
 const ROW = 46, CHUNK = 60, SETTLED = 250;
+const NO_ANSWER = "The inspector does not answer: start it again, or look at its terminal.";
 const NONE = "No case passes: choose another outcome or widen the filter.";
 const byId = id => document.getElementById(id);
 const stored = (name, value) => {  // a value that this browser keeps
@@ -10,6 +11,7 @@ const stored = (name, value) => {  // a value that this browser keeps
 };
 let view = {query: {}, total: 0, marked: []}, version = 0;
 let rows = new Map(), names = new Map(), fetching = false;
+const unstored = new Map();  // case -> why its annotation was not stored
 let wanted = 0, shown = null, loading = false, outdated = false, timer = null;
 const options = {raw: stored("raw") ?? false, diff: false, blind: stored("blind") ?? false};
 const list = () => element.querySelector("#cases");
@@ -60,8 +62,8 @@ const fetchRows = async start => {
     }
     if (asked !== version || !found.error) draw();
 };
-const answer = async promise => {
-    try {return await promise} catch (error) {return {error: `The inspector does not answer (${error}).`}}
+const answer = async promise => {  // Gradio's client returns undefined where the server does not answer
+    try {return await promise ?? {error: NO_ANSWER}} catch (error) {return {error: `${NO_ANSWER} (${error})`}}
 };
 const reveal = () => {
     const box = list(), top = wanted * ROW;
@@ -169,11 +171,10 @@ const judge = async verdict => {
     const stale = () => shown !== name;
     if (at + 1 < view.total) select(at + 1);
     const found = await answer(server.annotate(request({case: name, verdict, note})));
-    if (found.error) {
-        if (stale()) select(at);
-        byId("annotation-error").textContent = found.error;
-        return;
-    }
+    found.error ? unstored.set(name, found.error) : unstored.delete(name);
+    byId("annotation-unstored").textContent =
+        [...unstored].map(([name, error]) => `The annotation of ${name} is not stored. ${error}`).join("\n");
+    if (found.error) return stale() && select(at);
     const {[key]: kept, ...others} = drafts();
     if ((kept ?? "") === note) stored("drafts", others);  // the reader may have begun another note
     byId("annotation-progress").textContent = found.progress;

@@ -322,6 +322,25 @@ def test_an_annotation_is_shown_where_its_case_was_asked_for_before_it_was_store
     page.locator("#annotation-said", has_text="Ada").wait_for()
 
 
+def test_an_annotation_that_the_server_did_not_get_is_named_until_it_is_stored(browser, served, tmp_path):
+    write_run(tmp_path / "eval")
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto(served(tmp_path) + "?run=eval&item=a1")
+    page.locator(ITEM).first.wait_for()
+    page.locator("#annotation-reader").fill("Ada")
+    page.route("**/component_server/**", lambda route: route.abort())
+    page.locator("#annotation-choices").get_by_role("button", name="Yes").click()
+    page.locator("#annotation-unstored", has_text="The annotation of a1 is not stored.").wait_for()
+    assert not (tmp_path / "annotations").exists()
+    page.unroute("**/component_server/**")
+    page.locator("#case-row-0").click()
+    page.locator("#annotation-choices").get_by_role("button", name="Yes").click()
+    page.locator("#annotation-progress", has_text="1 of 7 cases by you").wait_for()
+    assert page.locator("#annotation-unstored").inner_text() == ""
+    page.close()
+
+
 def test_a_blind_reader_sees_no_label_and_no_score(visit, served, tmp_path):
     write_run(tmp_path / "eval")
     page = visit(served(tmp_path), "?run=eval&item=a2", ready=ITEM)
