@@ -15,7 +15,7 @@ from ..composition.groups import groups
 from ..rewards.sources import statistics
 from ..types import Rollout
 from .critic import explained_variance
-from .monitoring import watched
+from .monitoring import standard_error, watched
 
 
 def step_metrics(
@@ -23,19 +23,25 @@ def step_metrics(
 ) -> Iterator[tuple[str, float]]:
     """Yield names and values of one step's metrics; `faults` is the number of rewards that could not be used.
 
+    A standard error is that of a mean over completions, clustered by prompts.
     If only some completions are the policy's own (`is_own`), all count for the rewards but only these for the
     monitoring. Components are logged after the last transform. The critic is measured by the share of the total
     reward's variance that its values at the first token explain, and for comparison that of the mean of the group's
     others.
     """
+    final = [*scored.rewards.values()][-1]
     yield "reward", scored.total.nanmean().item()
+    yield "reward_stderr", standard_error(scored.total, rollout.group)
     yield "reward_std", nanstd(scored.total).item()
     yield "rewards/faults", faults
-    yield from statistics([*scored.rewards.values()][-1], rollout.group)
+    yield from statistics(final, rollout.group)
+    for name in final.names:
+        yield f"rewards/{name}/stderr", standard_error(final[name], rollout.group)
     if is_own is None or is_own.all():
         yield from watched(rollout, scored.total)
     else:
         yield "reward_own", scored.total[is_own].nanmean().item()
+        yield "reward_own_stderr", standard_error(scored.total[is_own], rollout.group[is_own])
         yield from watched(
             Rollout(*(None if field is None else field[is_own] for field in rollout)), scored.total[is_own]
         )

@@ -49,10 +49,11 @@ def log_ratio(
 
 
 def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the standard error of the mean, clustered by the G prompts; NaN for one prompt.
+    """Return the standard error of the mean of values that are not missing, clustered by the G prompts; NaN for one.
 
     s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
     """
+    values, group = values[~values.isnan()].double(), group[~values.isnan()]
     group_index = torch.unique(group, return_inverse=True)[1]
     number = len(group_index.unique())
     if number < 2:

@@ -3,14 +3,11 @@
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from peft import LoraConfig, PeftModel
-from transformers import TrainerCallback
 
 from ....policy.decoding.language_models import DecodingModel, decoding_model, positions, shared_vocabulary
 from ....policy.rollouts.vllm.completions import server_rollouts
@@ -34,7 +31,6 @@ from ...runs.run_folder import (
     data_hash,
     log,
     log_costs,
-    plain,
     seconds_since,
     training_recipe,
     trust,
@@ -54,6 +50,7 @@ from .composition import (
 from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, log_prefilled, rows_of
 from .rubric_hints import hints_by_prompt
 from .settings import RlConfig
+from .step_metrics import WriteSteps, summary
 
 POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
 FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
@@ -334,49 +331,3 @@ def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
         target_modules="all-linear" if targets == ["all-linear"] else targets,
         task_type="CAUSAL_LM",
     )
-
-
-# ---- metrics of the steps ----
-
-
-class WriteSteps(TrainerCallback):
-    """Callback that appends logged metrics to a file; a resumed run begins with the lines of its checkpoint."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Drop incomplete lines and those after the checkpoint, which are logged again."""
-        if state.is_world_process_zero:
-            self._write(state.log_history, "w")
-
-    def on_log(self, args, state, control, **kwargs):
-        """Append the metrics that were just logged."""
-        if state.is_world_process_zero:
-            self._write(state.log_history[-1:], "a")
-
-    def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
-        with self.path.open(mode, encoding="utf-8") as lines:
-            lines.writelines(json.dumps(plain(row)) + "\n" for row in rows if "train_runtime" not in row)
-
-
-def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means over the first and last tenth of the logged steps, and the final KL."""
-    rows = [row for row in history if "reward" in row]
-    tenth = max(1, len(rows) // 10)
-
-    def mean(name: str, some: Sequence[Mapping[str, Any]]) -> float | None:
-        known = [row[name] for row in some if row.get(name) is not None]
-        return fmean(known) if known else None
-
-    def ends(name: str) -> dict[str, float | None]:
-        return {"start": mean(name, rows[:tenth]), "end": mean(name, rows[-tenth:])}
-
-    means = dict.fromkeys(
-        name for row in rows for name in row if name.startswith("rewards/") and name.endswith("/mean")
-    )
-    rewards = {name.removeprefix("rewards/").removesuffix("/mean"): ends(name) for name in means}
-    ends_of_run = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
-    if any("reward_own" in row for row in rows):
-        ends_of_run["reward_own"] = ends("reward_own")
-    return ends_of_run | {name: row[name] for row in history for name in row if name == "eval_reward"}

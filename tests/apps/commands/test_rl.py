@@ -37,9 +37,11 @@ def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
         assert row["reward"] == pytest.approx(total)
     gold = [row["rewards/gold/mean"] for row in steps]
     assert np.mean(gold[-5:]) > np.mean(gold[:5]) + 0.2
+    errors = [row["rewards/gold/stderr"] for row in steps[:3] + steps[-3:]]
     assert facts["rewards"]["gold"] == {
         "start": pytest.approx(np.mean(gold[:3])),
         "end": pytest.approx(np.mean(gold[-3:])),
+        "stderr": pytest.approx(np.linalg.norm(errors) / 3),
     }
     assert facts["kl"] == pytest.approx(np.mean([row["watch/kl"] for row in steps[-3:]])) and facts["kl"] > 0
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -355,12 +357,13 @@ def test_a_rollout_server_that_is_not_there_is_named(rl):
 def test_the_summary_is_means_of_the_first_and_last_tenth():
     """20 steps: tenths are steps 1, 2 and 19, 20; step 20 has no watched reward."""
     rows = [{"reward": float(step), "rewards/gold/mean": 2.0 * step, "watch/kl": 0.1 * step} for step in range(1, 21)]
-    rows[-1]["rewards/gold/mean"] = None
+    rows = [row | {"reward_stderr": 0.3, "rewards/gold/stderr": 0.4} for row in rows]
+    rows[-1] |= {"rewards/gold/mean": None, "rewards/gold/stderr": None}
     found = summary([*rows, {"train_runtime": 1.0}, {"eval_reward": 3.0}])
     assert found == {
-        "reward": {"start": 1.5, "end": 19.5},
-        "rewards": {"gold": {"start": 3.0, "end": 38.0}},
+        "reward": {"start": 1.5, "end": 19.5, "stderr": pytest.approx(0.3)},  # two steps at either end: 0.3 / √2 twice
+        "rewards": {"gold": {"start": 3.0, "end": 38.0, "stderr": pytest.approx(0.4 * (1 / 2 + 1) ** 0.5)}},
         "kl": pytest.approx(1.95),
         "eval_reward": 3.0,
     }
-    assert summary([])["reward"] == {"start": None, "end": None}
+    assert summary([])["reward"] == {"start": None, "end": None, "stderr": None}

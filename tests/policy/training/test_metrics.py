@@ -43,6 +43,8 @@ def test_rewards_are_told_as_the_last_transform_left_them():
     found = dict(step_metrics(scored(), rollout(), faults=2))
     assert found["reward"] == 3 and found["rewards/faults"] == 2
     assert found["reward_std"] == pytest.approx(math.sqrt(14 / 3))  # squares 4, 0, 1, 9 around 3
+    errors = [found["reward_stderr"], found["rewards/gold/stderr"]]
+    assert errors == pytest.approx([1, 2])  # the prompts' means are 2 and 4
     assert found["rewards/gold/mean"] == 6
     assert found["watch/length"] == 3 and not any(name.startswith("critic") for name in found)
 

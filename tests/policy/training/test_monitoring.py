@@ -61,6 +61,8 @@ def test_the_mean_log_ratio_is_the_kl():
 def test_the_standard_error_is_that_of_the_groups_means():
     values, group = torch.tensor([1.0, 3.0, 4.0, 8.0]), torch.tensor([7, 7, 2, 2])
     assert standard_error(values, group) == pytest.approx(math.sqrt(8 / 2))  # means 2 and 6: variance 8, of two groups
+    values = torch.tensor([1.0, 3.0, NAN, 6.0])  # a value that is missing changes neither mean nor number
+    assert standard_error(values, group) == pytest.approx(math.sqrt(2 * (8 / 3) ** 2) * math.sqrt(2) / 3)
     assert math.isnan(standard_error(values, torch.zeros_like(group)))
 
 
