@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from ..rm.io.escaping import inert
 from ..rm.io.markdown import table
 from .evaluate import OVERALL
-from .statistics.cluster_bootstrap import reliability
+from .statistics.calibration import reliability
 from .types import Interval, Report, Row, part_of
 
 METHODS = {

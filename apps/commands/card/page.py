@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from ....benchmarks.evaluate import OVERALL
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import reliability
+from ....benchmarks.statistics.calibration import reliability
 from ....benchmarks.types import part_of
 from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.contract.scoring_contract import ScoringContract

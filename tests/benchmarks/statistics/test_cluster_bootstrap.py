@@ -12,7 +12,6 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     items_to_see,
     mcnemar,
     percentile_interval,
-    reliability,
     t_interval,
     tied_groups,
     unrejected_interval,
@@ -182,22 +181,3 @@ def test_a_scorer_between_two_ranks_stands_with_the_leader():
     # b does not differ significantly from a, nor c from b; but c is surely below a, and leads the next rank
     samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
     assert grouped([0.03, 0.015, 0.0], samples) == ["ab", "c"]
-
-
-def test_reliability_by_hand():
-    three_to_one = math.log(3)  # σ = 0.75
-    bins, error = reliability(np.array([three_to_one] * 3 + [-three_to_one, np.nan]))
-    assert bins == [(pytest.approx(0.75), 0.75, 4)] and error == pytest.approx(0)
-    # σ = 0.9 and right 1 of 2, σ = 0.6 and right 1 of 1: 2/3 · 0.4 + 1/3 · 0.4
-    nine, three_to_two = math.log(9), math.log(1.5)
-    bins, error = reliability(np.array([nine, -nine, three_to_two]), bins=4)
-    assert bins == [(pytest.approx(0.6), 1.0, 1), (pytest.approx(0.9), 0.5, 2)] and error == pytest.approx(0.4)
-    assert reliability(np.array([1000.0]))[0] == [(1.0, 1.0, 1)] and math.isnan(reliability(np.array([np.nan]))[1])
-
-
-def test_a_model_whose_margins_are_log_odds_is_calibrated():
-    random = np.random.default_rng(0)
-    margins = np.abs(random.normal(0, 2, 100_000))
-    honest = np.where(random.random(len(margins)) < 1 / (1 + np.exp(-margins)), margins, -margins)
-    assert reliability(honest)[1] < 0.01
-    assert reliability(3 * honest)[1] > 0.1  # the same answers, claimed too loudly

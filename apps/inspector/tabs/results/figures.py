@@ -5,7 +5,7 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from .....benchmarks.statistics.cluster_bootstrap import reliability
+from .....benchmarks.statistics.calibration import reliability
 from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Row
 from ...figures import PALETTE, layout, opens, titled

@@ -1,0 +1,33 @@
+"""Calibration of margins as probabilities of being right."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Bin(NamedTuple):
+    """Pairs of similar confidence: their mean confidence, their accuracy, and their number."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
+    """Return bins of σ(|margin|) with their accuracy, and the calibration error Σ n_b/n |accuracy_b - confidence_b|.
+
+    A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
+    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out, and
+    the error of no margin is NaN.
+    """
+    margins = margins[~np.isnan(margins)]
+    confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
+    bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    made = [
+        Bin(float(confidence[bin_index == b].mean()), float(right[bin_index == b].mean()), int((bin_index == b).sum()))
+        for b in range(bins)
+        if (bin_index == b).any()
+    ]
+    if not made:
+        return [], float("nan")
+    return made, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in made) / len(margins))
