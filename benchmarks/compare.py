@@ -9,20 +9,10 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
-from .evaluate import OVERALL, Figures, credits_of, figures_of, lay_out
+from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
-from .statistics.cluster_bootstrap import (
-    LEVEL,
-    Discordant,
-    bootstrap_p,
-    formatted_p,
-    holm,
-    holm_levels,
-    items_to_see,
-    least_p,
-    mcnemar,
-    unrejected_interval,
-)
+from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, holm, holm_levels, items_to_see, mcnemar
+from .statistics.figures import Paired, paired
 from .types import Difference, Suite
 
 SHOWN = 80
@@ -48,17 +38,6 @@ class Change:
     def significant(self) -> bool:
         """Whether p is below 5 %, where the adjusted interval excludes 0."""
         return self.p < 1 - LEVEL
-
-
-def least_samples(tests: int = 1) -> int:
-    """Return the number of bootstrap samples from which the smallest of some p-values can be below 5 %.
-
-    The smallest possible p of S samples is 2 / (S + 1), and Holm's method multiplies it by the number of tests.
-
-    >>> least_samples(), least_samples(23)
-    (40, 920)
-    """
-    return round(2 * tests / (1 - LEVEL))
 
 
 @dataclass(frozen=True)
@@ -102,17 +81,15 @@ def compare(
 ) -> Comparison:
     """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm).
 
-    No p is below the smallest of a sign test over the prompts for which a measure differs (`least_p`).
+    p is that of `difference_p`, and never below the smallest of a sign test over the prompts for which a measure
+    differs (`least_p`).
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
     if not both.any():
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
-    a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
-    moved = np.abs(after - before) > 0  # by measure; False where one abstained
-    least = {area: least_p(layout.clusters(names, moved.any(axis=1))) for area, names in a.subsets.items()}
-    areas, subsets = _changes(a, b, layout.names, least)
+    areas, subsets = _changes(paired(suite, (after, before), layout), layout.names)
     return Comparison(
         first=first[0],
         second=second[0],
@@ -123,26 +100,24 @@ def compare(
         discordant=mcnemar(before[:, 0], after[:, 0]),
         flips=tuple(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
-            for i in np.flatnonzero(moved[:, 0])
+            for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
     )
 
 
-def _changes(
-    a: Figures, b: Figures, names: Sequence[str], least: Mapping[str, float]
-) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
-    drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
-    p_values = {area: max(bootstrap_p(samples), least[area]) for area, samples in drawn.items()}  # NaN stays
+def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Return the changes overall and by section, and by subset with p and interval as Holm's method tests them."""
+    before, after = pair.second.observed, pair.first.observed
+    p_values = {area: pair.p(area) for area in before}
 
-    def interval(area: str, p: float, level: float = LEVEL) -> tuple[float, float]:
-        low, high = unrejected_interval(drawn[area], level)
-        return (low, high) if p < 1 - LEVEL else (min(low, 0.0), max(high, 0.0))  # 0 is not rejected
+    def difference(area: str, p: float, level: float = LEVEL) -> Difference:
+        low, high = pair.interval(area, level=level)
+        low, high = (low, high) if p < 1 - LEVEL else (min(low, 0.0), max(high, 0.0))  # 0 is not rejected
+        return Difference(pair.value(area), low, high)
 
     def change(area: str, p: float, level: float = LEVEL) -> Change:
-        gap = b.observed[area] - a.observed[area]
-        difference = Difference(gap, *interval(area, p_values[area]))
-        return Change(a.observed[area], b.observed[area], difference, p, Difference(gap, *interval(area, p, level)))
+        alone = difference(area, p_values[area])
+        return Change(before[area], after[area], alone, p, difference(area, p, level))
 
     areas = {area: change(area, p) for area, p in p_values.items() if not area.startswith("subset:")}
     p = np.array([p_values[f"subset:{name}"] for name in names])

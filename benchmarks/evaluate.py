@@ -10,16 +10,9 @@ import numpy as np
 from ..judges.audit.measures import asked_in_both_orders
 from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
-from .statistics.areas import OVERALL, area_members, figures_by_area, is_section
-from .statistics.cluster_bootstrap import (
-    INTERVALS,
-    LEVEL,
-    Draws,
-    cell_sums,
-    cluster_draws,
-    least_p,
-    percentile_interval,
-)
+from .statistics.areas import OVERALL, is_section
+from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
+from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, paired
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
@@ -37,30 +30,6 @@ class Evaluation(NamedTuple):
     """Margins of the suite by scorer; None for an abstention."""
 
 
-class Figures(NamedTuple):
-    """One scorer's shares by area: observed, and in every bootstrap sample [S]. A subset has the prefix `subset:`."""
-
-    observed: Mapping[str, float]
-    samples: Mapping[str, np.ndarray]
-    clusters: Mapping[str, int]
-    """Number of clusters behind each area's figure."""
-    subsets: Mapping[str, Sequence[str]]
-    """Subsets that each area's figure depends on."""
-
-
-class Layout(NamedTuple):
-    """Index of each case's subset [M], and the bootstrap samples."""
-
-    names: list[str]
-    groups: np.ndarray
-    draws: Draws
-
-    def clusters(self, subsets: Sequence[str], counted: np.ndarray) -> int:
-        """Return the number of clusters among the counted cases [M] of some subsets."""
-        inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
-        return len(np.unique(self.draws.cluster[inside]))
-
-
 def evaluate(
     suite: Suite,
     cases: Sequence[Case],
@@ -69,7 +38,7 @@ def evaluate(
     notes: Sequence[str] = (),
     samples: int = 1000,
     seed: int = 0,
-    interval: str = "effective",
+    interval: str = "weighted",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Judge every case with every scorer and aggregate the credits as the suite's authors do.
@@ -89,15 +58,22 @@ def evaluate(
     marks = pair_marks(cases)
     styles = {name: style_facts(cases, judged, marks) for name, judged in judgments.items()}
     rows = [
-        _row(scorer, judgments[scorer.name], figures[scorer.name], styles[scorer.name], layout, interval)
-        for scorer in scorers
+        _row(scorer, judgments[scorer.name], figures[scorer.name], styles[scorer.name], interval) for scorer in scorers
     ]
     rows = rows if suite.compares else [replace(row, ties=0, style={}) for row in rows]
     baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
 
+    def minus(name: str, other: str) -> dict[str, Difference]:
+        pair = paired(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
+        return _differences(pair, INTERVALS[interval])
+
     def differences(name: str) -> dict[str, dict[str, Difference]]:
-        alike = _minus_random_alike(suite, cases, judgments[name], credits[name], layout) if baselines else {}
-        return {other: _against(suite, name, other, credits, figures, layout) for other in baselines} | alike
+        by_baseline = {other: minus(name, other) for other in baselines}
+        chance = _random_alike(suite, cases, judgments[name]) if baselines else None
+        if chance is None:
+            return by_baseline
+        pair = paired(suite, (credits[name], chance), layout)
+        return by_baseline | {RANDOM_ALIKE: _differences(pair, INTERVALS[interval])}
 
     rows = [row if row.role == "baseline" else replace(row, minus_baseline=differences(row.scorer)) for row in rows]
     models = [row.scorer for row in rows if row.role == "model"]
@@ -167,28 +143,17 @@ def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
-def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
-    """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
-    observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
-    shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
-    counted, members = ~np.isnan(credit[:, 0]), area_members(suite, observed)
-    clusters = {area: layout.clusters(subsets, counted) for area, subsets in members.items()}
-    return Figures(shares, figures_by_area(suite, sampled), clusters, members)
-
-
 def _row(
     scorer: Scorer,
     judgments: Sequence[Judgment],
     figures: Figures,
     style: StyleFacts,
-    layout: Layout,
     method: str,
 ) -> Row:
     def interval(area: str) -> Interval:
-        value = figures.observed[area]
-        return Interval(value, *INTERVALS[method](value, figures.samples[area], figures.clusters[area]))
+        return Interval(figures.observed[area], *INTERVALS[method].share(figures, area))
 
-    subsets = {name: interval(f"subset:{name}") for name in layout.names}
+    subsets = {name: interval(f"subset:{name}") for name in figures.layout.names}
     sections = {name: interval(name) for name in _sections(figures)}
     scored = [judgment.scores for judgment in judgments if not judgment.abstained]
     return Row(
@@ -211,39 +176,13 @@ def _sections(figures: Figures) -> list[str]:
     return [area for area in figures.observed if is_section(area)]
 
 
-def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:
-    """Compute first minus second by `overall` and section, over the cases that both scored (credits [M, K])."""
-    both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
-    first, second = (np.where(both, credit, np.nan) for credit in (first, second))
-    return _differences(*(figures_of(suite, credit, layout) for credit in (first, second)), first - second, layout)
-
-
-def _against(
-    suite: Suite,
-    name: str,
-    baseline: str,
-    credits: Mapping[str, np.ndarray],
-    figures: Mapping[str, Figures],
-    layout: Layout,
-) -> dict[str, Difference]:
-    """Compute a scorer minus a baseline; figures over all cases are used again where both scored all of them."""
-    first, second = credits[name], credits[baseline]
-    if np.isnan(first[:, 0]).any() or np.isnan(second[:, 0]).any():
-        return minus(suite, first, second, layout)
-    return _differences(figures[name], figures[baseline], first - second, layout)
-
-
-def _minus_random_alike(
-    suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment], credits: np.ndarray, layout: Layout
-) -> dict[str, dict[str, Difference]]:
-    """Compare a judge that was asked in both orders with chance; return an empty dict for any other scorer.
+def _random_alike(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray | None:
+    """Return the credits of chance asked as a judge was in both orders; None for any other scorer.
 
     Two verdicts that follow the order are a tie, which is wrong: with two responses, a judge that guesses at random is
     right in a quarter of the cases and not in half of them.
     """
-    if not asked_in_both_orders(judgments):
-        return {}
-    return {RANDOM_ALIKE: minus(suite, credits, rotated_credits(suite, cases, judgments), layout)}
+    return rotated_credits(suite, cases, judgments) if asked_in_both_orders(judgments) else None
 
 
 def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
@@ -264,20 +203,19 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
     return credits
 
 
-def _differences(first: Figures, second: Figures, gained: np.ndarray, layout: Layout) -> dict[str, Difference]:
-    """Compute first minus second by `overall` and section; `gained` [M, K] is the difference of the credits.
+def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
+    """Return first minus second by `overall` and section.
 
-    An interval holds 0 if so few prompts differ that a sign test over them could not reject 0 (`least_p`).
+    An interval holds 0 if so few prompts differ that a sign test over them could not reject 0.
     """
-    changed = (np.abs(gained) > 0).any(axis=1)
 
     def difference(area: str) -> Difference:
-        low, high = percentile_interval(first.samples[area] - second.samples[area])
-        if least_p(layout.clusters(first.subsets[area], changed)) >= 1 - LEVEL:
+        low, high = pair.interval(area, method)
+        if pair.least_p(area) >= 1 - LEVEL:
             low, high = min(low, 0.0), max(high, 0.0)
-        return Difference(first.observed[area] - second.observed[area], low, high)
+        return Difference(pair.value(area), low, high)
 
-    return {area: difference(area) for area in [OVERALL, *_sections(first)]}
+    return {area: difference(area) for area in [OVERALL, *_sections(pair.first)]}
 
 
 def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> list[str]:
@@ -286,7 +224,7 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
     for name, credit in credits.items():
         absent = np.isnan(credit[:, 0])
         if absent.any():
-            worst, best = (_filled_overall(suite, credit, absent, value, layout) for value in (0.0, 1.0))
+            worst, best = (filled_overall(suite, credit, absent, value, layout) for value in (0.0, 1.0))
             notes.append(
                 f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counted "
                 f"as wrong and as right, overall would be {100 * worst:.1f} and {100 * best:.1f}."
@@ -311,7 +249,8 @@ def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
     return notes
 
 
-def _filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: float, layout: Layout) -> float:
+def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: float, layout: Layout) -> float:
+    """Return the overall figure with a value for every measure of the cases [M] that are absent."""
     filled = np.where(absent[:, None], value, credit)
     none = layout.draws._replace(counts=layout.draws.counts[:0])
     observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)

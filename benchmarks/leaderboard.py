@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from ..judges.types import Case, Judgment
 from ..rm.io.escaping import harmless, inert
-from .evaluate import OVERALL, credits_of, figures_of, lay_out
+from .evaluate import OVERALL, credits_of, filled_overall, lay_out
 from .report import COLOURS, cell, table
-from .statistics.cluster_bootstrap import bootstrap_p, least_p, share_interval, tied_groups
+from .statistics.cluster_bootstrap import tied_groups
+from .statistics.figures import WEIGHTED, Figures, figures_of, paired
 from .types import Interval, Suite
 
 HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]
@@ -36,7 +37,7 @@ class RankedScorer:
 
 @dataclass(frozen=True)
 class Board:
-    """All scorers of one suite on the same cases, best first, those without a figure last."""
+    """All scorers of one suite on the same cases, best first if unscored cases are wrong, without a figure last."""
 
     suite: str
     version: str
@@ -58,30 +59,35 @@ def board(
     samples: int = 1000,
     seed: int = 0,
 ) -> Board:
-    """Rank scorers (name -> role and judgments) on one set of bootstrap samples."""
+    """Rank scorers (name -> role and judgments) on one set of bootstrap samples.
+
+    Two scorers are compared over the cases that both scored, as `compare` does. Figures are over the scored cases, but
+    the order counts the unscored ones as wrong, so that no scorer leads a group by abstaining. Holm's method adjusts
+    among the models and references, and separately among the baselines: they answer another question.
+    """
     layout = lay_out(cases, samples, seed)
     credits = {name: credits_of(suite, cases, judgments) for name, (_, judgments) in judged.items()}
     figures = {name: figures_of(suite, credit, layout) for name, credit in credits.items()}
 
     def p_value(first: str, second: str) -> float:
-        a, b = credits[first][:, 0], credits[second][:, 0]
-        changed = layout.clusters(layout.names, (a != b) & ~(np.isnan(a) & np.isnan(b)))
-        return max(bootstrap_p(figures[first].samples[OVERALL] - figures[second].samples[OVERALL]), least_p(changed))
+        pair = (credits[first], credits[second])
+        return paired(suite, pair, layout, [figures[first], figures[second]]).p(OVERALL)
 
-    values = {name: figures[name].observed[OVERALL] for name in judged}
-    known = {name: value for name, value in values.items() if not np.isnan(value)}
-    groups = enumerate(tied_groups(known, p_value), start=1)
+    def at_worst(name: str) -> float:
+        return filled_overall(suite, credits[name], np.isnan(credits[name][:, 0]), 0.0, layout)
+
+    known = {name: at_worst(name) for name in judged if not np.isnan(figures[name].observed[OVERALL])}
+    groups = enumerate(tied_groups(known, p_value, lambda name: judged[name][0] == "baseline"), start=1)
     order = [(number, name) for number, group in groups for name in group]
     order += [(None, name) for name in judged if name not in known]
-    ranks = [_ranked_scorer(number, name, judged, credits, figures) for number, name in order]
+    ranks = [_ranked_scorer(number, name, judged[name][0], figures[name]) for number, name in order]
     return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs), note)
 
 
-def _ranked_scorer(group: int | None, name: str, judged, credits, figures) -> RankedScorer:
-    value, clusters = figures[name].observed[OVERALL], figures[name].clusters[OVERALL]
-    overall = Interval(value, *share_interval(value, figures[name].samples[OVERALL], clusters))
-    unscored = int(np.isnan(credits[name][:, 0]).sum())
-    return RankedScorer(group, name, judged[name][0], overall, len(credits[name]) - unscored, unscored)
+def _ranked_scorer(group: int | None, name: str, role: str, figures: Figures) -> RankedScorer:
+    overall = Interval(figures.observed[OVERALL], *WEIGHTED.share(figures, OVERALL))
+    scored = int(figures.counted.sum())
+    return RankedScorer(group, name, role, overall, scored, len(figures.counted) - scored)
 
 
 def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
@@ -89,7 +95,9 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
     parts = [
         "# Leaderboard",
         "",
-        "The scorers of a group do not differ significantly from its best (paired bootstrap, Holm, 5 %).",
+        "The scorers of a group do not differ significantly from its first over the cases that both scored (5 %, "
+        "adjusted by Holm's method among models and references, and separately among baselines). Figures are over the "
+        "scored cases; the order counts unscored ones as wrong.",
     ]
     parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}"] if unfinished else []
     for board in boards:

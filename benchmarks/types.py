@@ -139,7 +139,7 @@ class Report:
     """Conclusions from the figures: abstentions, ties, baselines."""
     samples: int
     seed: int
-    interval: str = "effective"
+    interval: str = "weighted"
     """Which of `statistics.INTERVALS` was used; reports from before this setting existed have `percentile`."""
     compares: bool = True
     """Whether the suite compares the scores of a case, so that a margin claims a probability of being right."""

@@ -8,7 +8,7 @@ from typing import Any
 from ...benchmarks.compare import Comparison, compare
 from ...benchmarks.report import current_summary
 from ...benchmarks.statistics.areas import section_members
-from ...benchmarks.statistics.cluster_bootstrap import INTERVALS
+from ...benchmarks.statistics.figures import INTERVALS
 from ...benchmarks.types import Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError

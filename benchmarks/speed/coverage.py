@@ -3,7 +3,8 @@
 Each cell draws data sets whose true accuracy is known. A prompt's chance of a right item is Beta-distributed with the
 accuracy as its mean, so that items of one prompt agree as much as the intraclass correlation (ICC) prescribes. The
 second scorer of a difference has the same chances and then loses 0.05 of its accuracy at random. All data sets of a
-cell share the bootstrap samples of prompts, as the scorers of a report do.
+cell share the bootstrap samples of prompts, as the scorers of a report do. Further cells are means of two sections of
+very unequal size, which weigh alike.
 """
 
 import platform
@@ -15,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..statistics.cluster_bootstrap import LEVEL, Draws, cluster_draws, share_interval
+from ..statistics.cluster_bootstrap import (
+    LEVEL,
+    Clusters,
+    Draws,
+    Stratum,
+    cluster_draws,
+    difference_interval,
+    share_interval,
+    stratified_interval,
+)
 from ._scripts import argument_parser, write
 
 LOSS = 0.05  # of the second scorer's accuracy
@@ -44,6 +54,24 @@ class Coverage:
     width: float
 
 
+@dataclass(frozen=True)
+class SectionCell:
+    """Prompts and true accuracies of two sections, whose mean is the overall figure."""
+
+    prompts: tuple[int, int]
+    accuracies: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class SectionCoverage:
+    """Shares of a cell's data sets whose 95 % interval holds the truth, and the intervals' mean width."""
+
+    accuracy: float
+    as_equal: float
+    """Coverage of the interval that takes all prompts as of equal weight."""
+    width: float
+
+
 def grid() -> Iterator[Cell]:
     """Yield every cell; with one item per prompt there is no correlation."""
     for prompts in (30, 100, 350):
@@ -62,6 +90,35 @@ def right_items(cell: Cell, data_sets: int, random: np.random.Generator) -> tupl
     return random.binomial(cell.items, chance), random.binomial(cell.items, second)
 
 
+def section_grid() -> Iterator[SectionCell]:
+    """Yield every cell of two sections."""
+    for prompts in ((8, 100), (20, 500), (30, 1000), (100, 1000)):
+        for pair in ((0.5, 0.5), (0.7, 0.7), (0.9, 0.9), (0.97, 0.97), (0.99, 0.99), (0.6, 0.95), (0.95, 0.6)):
+            yield SectionCell(prompts, pair)
+
+
+def measure_sections(cell: SectionCell, data_sets: int, samples: int, seed: int = 0) -> SectionCoverage:
+    """Return how often the intervals of the mean of two sections hold the truth."""
+    random, truth = np.random.default_rng(seed), float(np.mean(cell.accuracies))
+    draws = cluster_draws(np.arange(sum(cell.prompts)), samples, seed).counts.astype(np.float64)
+    values, sampled = [], []
+    for size, accuracy, counts in zip(cell.prompts, cell.accuracies, np.split(draws, cell.prompts[:1], 1), strict=True):
+        right = random.random((size, data_sets)) < accuracy
+        values.append(right.mean(0) / 2)
+        sampled.append(counts @ right / counts.sum(1, keepdims=True) / 2)
+    overall = values[0] + values[1]
+
+    def strata(index: int) -> list[Stratum]:
+        others = overall[index] - np.array([value[index] for value in values])
+        parts = zip(sampled, others, cell.prompts, strict=True)
+        return [Stratum(part[:, index] + other, size, (other, other + 0.5)) for part, other, size in parts]
+
+    intervals = [stratified_interval(overall[index], strata(index)) for index in range(data_sets)]
+    plain = [share_interval(v, s, sum(cell.prompts)) for v, s in zip(overall, (sampled[0] + sampled[1]).T, strict=True)]
+    width = float(np.mean([high - low for low, high in intervals]))
+    return SectionCoverage(_holding(intervals, truth), _holding(plain, truth), width)
+
+
 def measure_cell(cell: Cell, data_sets: int, samples: int, seed: int = 0) -> Coverage:
     """Return how often the intervals of a cell's data sets hold the truth."""
     first, second = right_items(cell, data_sets, np.random.default_rng(seed))
@@ -69,10 +126,14 @@ def measure_cell(cell: Cell, data_sets: int, samples: int, seed: int = 0) -> Cov
     sampled, of_second = (_means(right, cell, draws) for right in (first, second))
     values = first.mean(0) / cell.items
     intervals = [share_interval(v, s, cell.prompts) for v, s in zip(values, sampled.T, strict=True)]
+    changes, clusters = values - second.mean(0) / cell.items, Clusters(cell.prompts, cell.prompts)
+    differences = [
+        difference_interval(v, s, clusters, LEVEL) for v, s in zip(changes, (sampled - of_second).T, strict=True)
+    ]
     return Coverage(
         accuracy=_holding(intervals, cell.accuracy),
         percentile=_holding(_percentiles(sampled), cell.accuracy),
-        difference=_holding(_percentiles(sampled - of_second), LOSS),
+        difference=_holding(differences, LOSS),
         width=float(np.mean([high - low for low, high in intervals])),
     )
 
@@ -95,8 +156,19 @@ def _holding(intervals: Sequence[tuple[float, float]] | np.ndarray, truth: float
 def measure(data_sets: int, samples: int) -> dict[str, Any]:
     """Return the coverage of every cell, with the settings and versions."""
     cells = [{**asdict(cell), "coverage": asdict(measure_cell(cell, data_sets, samples))} for cell in grid()]
+    sections = [
+        {**asdict(cell), "coverage": asdict(measure_sections(cell, data_sets, samples))} for cell in section_grid()
+    ]
     facts = {"machine": platform.machine(), "numpy": version("numpy"), "scipy": version("scipy")}
-    return {"data_sets": data_sets, "samples": samples, "level": LEVEL, "loss": LOSS, **facts, "cells": cells}
+    return {
+        "data_sets": data_sets,
+        "samples": samples,
+        "level": LEVEL,
+        "loss": LOSS,
+        **facts,
+        "cells": cells,
+        "sections": sections,
+    }
 
 
 def markdown(measurements: dict[str, Any]) -> str:
@@ -107,6 +179,10 @@ def markdown(measurements: dict[str, Any]) -> str:
     for cell in measurements["cells"]:
         figures = " | ".join(f"{100 * value:.1f}" for value in cell["coverage"].values())
         lines.append(f"| {' | '.join(str(cell[name]) for name in names)} | {figures} |")
+    lines += ["", "| prompts | accuracies | interval | prompts taken as equal | mean width |", "|---" * 5 + "|"]
+    for cell in measurements["sections"]:
+        figures = " | ".join(f"{100 * value:.1f}" for value in cell["coverage"].values())
+        lines.append(f"| {cell['prompts']} | {cell['accuracies']} | {figures} |")
     return "\n".join(lines)
 
 
@@ -120,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write(measurements, options.output, indent=1)
     print(markdown(measurements))
     out = [cell for cell in measurements["cells"] if not LEAST <= cell["coverage"]["accuracy"] <= MOST]
+    out += [cell for cell in measurements["sections"] if cell["coverage"]["accuracy"] < LEAST]
     print("\n".join(f"out of bounds: {cell}" for cell in out), file=sys.stderr, end="\n" if out else "")
     return 5 if out else 0
 

@@ -1,4 +1,4 @@
-"""Areas of a suite's report: overall, sections and subsets, and which subsets an area's figure depends on."""
+"""Areas of a suite's report: overall, sections and subsets, and the weights of subsets in an area's figure."""
 
 from collections.abc import Sequence
 
@@ -22,16 +22,16 @@ def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
     return {f"{SUBSET}{name}": cells.mean([name]) for name in cells.subsets} | suite.add_up(cells)
 
 
-def area_members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
-    """Return the subsets of each area, found as those whose figure changes the area's figure."""
+def area_weights(suite: Suite, cells: Cells) -> dict[str, dict[str, float]]:
+    """Return the weight of each subset in each area's figure: how much of a change of its mean is one of the area's."""
     # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
     known_areas = {area: np.nan_to_num(value) for area, value in figures_by_area(suite, _marked(cells)).items()}
-    members: dict[str, list[str]] = {area: [] for area in known_areas}
+    weights: dict[str, dict[str, float]] = {area: {} for area in known_areas}
     for index, name in enumerate(cells.subsets):
         for area, value in figures_by_area(suite, _marked(cells, index)).items():
             if not np.isclose(np.nan_to_num(value), known_areas[area], rtol=0, atol=1e-12):
-                members[area].append(name)
-    return members
+                weights[area][name] = 2 * float(np.nan_to_num(value) - known_areas[area])  # its mean rose by 1/2
+    return weights
 
 
 def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]]:

@@ -31,21 +31,28 @@ def compared(
 
 
 def test_a_subset_without_a_common_case_has_no_p_and_does_not_count_for_the_adjustment():
-    # 12 of 30 lost: hardly any of 1000 samples is without a loss, so p is 2/1001 among the subsets that are compared
+    # 12 of 30 lost: p is 2 Φ(-√12) = 0.0005, and twice that among the subsets that are compared
     found = compared({"a": 12, "b": 0, "c": 0}, silent="c")
     silent = found.subsets["c"]
     assert all(map(math.isnan, (silent.first, silent.second, silent.p, *silent.difference, *silent.adjusted)))
     assert not silent.significant and found.subsets["a"].significant
-    assert found.subsets["a"].p == 2 * 2 / 1001 and found.subsets["b"].p == 1
+    assert 0.0006 < found.subsets["a"].p < 0.002 and found.subsets["b"].p == 1
     assert "| c | – | – | – | – |" in markdown(found) and "nan" not in markdown(found)
     assert plain(silent.__dict__)["p"] is None and json.dumps(plain(silent.__dict__), allow_nan=False)
 
 
-def test_verdict_and_interval_follow_from_p():
-    # 30 of 30 lost: every sample shows it, and the smallest p of S samples is 2 / (S + 1): 9.5 % of 20, 4.9 % of 40
-    few, enough = (compared({"a": 30}, samples=samples) for samples in (20, 40))
-    assert few.areas["overall"].p == 2 / 21 and not few.areas["overall"].significant
-    assert "does not differ significantly" in verdict(few) and "significantly worse" in verdict(enough)
+@pytest.mark.parametrize("samples", [20, 200])
+def test_the_number_of_samples_is_no_floor_of_p(samples):
+    found = compared({"a": 30}, samples=samples)
+    assert found.areas["overall"].p == pytest.approx(4.32e-8, rel=0.01)  # 2 Φ(-√30): every prompt changed alike
+    assert "significantly worse" in verdict(found) and "p < 0.001" in verdict(found)
+
+
+@pytest.mark.parametrize("subsets", [26, 49, 98])
+def test_each_of_many_subsets_may_be_significant(subsets):
+    # right in all of 14 prompts before, in none after: p is 2 Φ(-√14) = 0.00018, and 98 times that is 0.018
+    found = compared({f"s{index}": 14 for index in range(subsets)}, size=14, samples=50)
+    assert all(change.significant and change.adjusted.real for change in found.subsets.values())
 
 
 @pytest.mark.parametrize("lost", range(10))
@@ -56,10 +63,10 @@ def test_an_interval_excludes_0_where_p_is_below_5_per_cent(lost):
 
 
 def test_an_adjusted_interval_holds_0_where_the_adjustment_leaves_nothing_significant():
-    # every sample of every subset shows the loss, and p is 2/101: below 5 % alone, above it among three
-    for change in compared({"a": 30, "b": 30, "c": 30}, samples=100).subsets.values():
-        assert change.p == pytest.approx(6 / 101) and not change.significant
-        assert change.difference == (-1, -1, -1) and change.adjusted == (-1, -1, 0)
+    # six of thirty lost: p is 2 / 2⁶ of the sign test, below 5 % alone and above it among three
+    for change in compared({"a": 6, "b": 6, "c": 6}).subsets.values():
+        assert change.p == 3 * 2 / 64 and not change.significant
+        assert change.difference.real and change.adjusted.high == 0
 
 
 @pytest.mark.parametrize("lost", [5, 6])

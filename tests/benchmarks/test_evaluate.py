@@ -6,7 +6,7 @@ from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, ran
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
-from rewardlab.benchmarks.speed.coverage import Cell, measure_cell
+from rewardlab.benchmarks.speed.coverage import Cell, SectionCell, measure_cell, measure_sections
 from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cell_sums,
     cluster_draws,
@@ -16,6 +16,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
 )
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
+from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.judges.types import Case, Comparison, Judgment, strictly_best
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -291,6 +292,24 @@ def test_the_interval_is_wilsons_with_as_many_items_as_the_variance_shows():
     centre, half = 0.8 + 0.151436, 2.13145 * np.sqrt(0.16 / 15 + 0.302872 / 60)
     low, high = share_interval(0.8, np.array([0.7, 0.9]), 16)
     assert (low, high) == pytest.approx(((centre - half) / 1.302872, (centre + half) / 1.302872), abs=1e-5)
+
+
+def test_the_interval_of_sections_of_unequal_size_is_not_that_of_their_prompts():
+    """A small section without an error is not certain: its own interval counts for half of the overall figure."""
+    subsets = ["Factuality"] * 10 + ["Math"] * 150
+    cases = [case(str(i), subset=subset) for i, subset in enumerate(subsets)]
+    right = stored("model", [(1.0, 0.0) if i % 4 or i < 10 else (0.0, 1.0) for i in range(160)])
+    row = evaluate(rewardbench2(), cases, [right]).report.rows[0]
+    small, large = row.subsets["Factuality"], row.subsets["Math"]
+    assert small.value == 1.0 and row.overall.value == pytest.approx((small.value + large.value) / 2)
+    below = np.hypot(small.value - small.low, large.value - large.low) / 2
+    assert row.overall.value - row.overall.low == pytest.approx(below, rel=0.03)
+    assert row.overall.high - row.overall.value == pytest.approx((large.high - large.value) / 2, rel=0.03)
+
+
+def test_the_interval_of_very_unequal_sections_covers_the_truth():
+    measured = measure_sections(SectionCell((20, 500), (0.97, 0.97)), data_sets=300, samples=300)
+    assert measured.accuracy > 0.93 and measured.as_equal < 0.6
 
 
 def test_nothing_scored_has_no_interval():

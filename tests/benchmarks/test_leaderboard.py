@@ -1,8 +1,10 @@
 """Leaderboards: groups of scorers that do not differ significantly."""
 
+from collections.abc import Callable
+
 import pytest
 from rewardlab.benchmarks.compare import compare
-from rewardlab.benchmarks.leaderboard import board
+from rewardlab.benchmarks.leaderboard import RankedScorer, board
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
@@ -32,7 +34,44 @@ def test_groups_are_as_significant_as_the_comparison_of_two_runs(wrong):
     assert groups_of(b=judged(wrong), a=judged(0)) == [("a", 1), ("b", 1 + change.significant)]
 
 
-def test_a_case_that_one_scorer_left_out_counts_as_changed():
-    """Both are wrong in three cases, and the figure of the one that left the nine others out is of these alone."""
-    assert groups_of(b=judged(3, silent=9), a=judged(3)) == [("a", 1), ("b", 2)]
+def test_scorers_are_compared_over_the_cases_that_both_scored():
+    """Both are wrong in three cases, and one left the nine others out: its figure is 0 and does not differ."""
+    assert groups_of(b=judged(3, silent=9), a=judged(3)) == [("a", 1), ("b", 1)]
     assert groups_of(b=judged(3, silent=12), a=judged(3)) == [("a", 1), ("b", None)]
+
+
+def rows_of(wrong: int, total: int, **scorers: Callable[[int], bool]) -> dict[str, RankedScorer]:
+    """Rank scorers that abstain on some cases by their index, and are wrong on the first of the others."""
+    cases = [Case(str(i), user_turn(str(i)), ("good", "bad"), (0,)) for i in range(total)]
+    judged = {
+        name: (
+            "model",
+            [
+                Judgment(case.id, abstained="too long") if silent(i) else Judgment(case.id, (float(i >= wrong), 0.5))
+                for i, case in enumerate(cases)
+            ],
+        )
+        for name, silent in scorers.items()
+    }
+    return {row.scorer: row for row in board(pairs(), cases, judged).rows}
+
+
+def test_a_scorer_that_abstains_where_another_is_wrong_is_not_better():
+    rows = rows_of(11, 40, a=lambda i: False, b=lambda i: i < 11)
+    assert (rows["a"].overall.value, rows["b"].overall.value) == (0.725, 1.0)
+    assert rows["a"].group == rows["b"].group == 1 and (rows["a"].unscored, rows["b"].unscored) == (0, 11)
+
+
+def test_a_scorer_of_few_cases_does_not_lead_a_group():
+    rows = rows_of(11, 40, few=lambda i: i < 38, good=lambda i: False, bad=lambda i: i >= 12)
+    assert [*rows] == ["good", "few", "bad"] and rows["few"].overall.value == 1.0
+
+
+def test_one_good_scorer_leads_26_bad_ones():
+    cases = [Case(str(i), user_turn(str(i)), ("good", "bad"), (0,)) for i in range(400)]
+
+    def always(right: bool) -> tuple[str, list[Judgment]]:
+        return "model", [Judgment(case.id, (float(right), 0.5)) for case in cases]
+
+    made = board(pairs(), cases, {"good": always(True)} | {f"bad{i}": always(False) for i in range(26)}, samples=50)
+    assert [row.group for row in made.rows] == [1, *[2] * 26]

@@ -31,7 +31,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
     runs_by_cases: dict[tuple[str, frozenset[str]], dict[str, Finished]] = {}
     for name, run in runs.items():
         runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})[name] = run
-    made = [_board(group) for group in runs_by_cases.values()]
+    made = [_board(group, config) for group in runs_by_cases.values()]
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         (work / "board.md").write_text(boards.markdown(made, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
@@ -61,7 +61,7 @@ def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
     return finished, unfinished
 
 
-def _board(runs: Mapping[str, Finished]) -> boards.Board:
+def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:
     """Rank the scorers of runs of the same cases, by name of the run.
 
     Scorers of the same name with the same judgments are one; those with other judgments have their runs in their names.
@@ -79,4 +79,6 @@ def _board(runs: Mapping[str, Finished]) -> boards.Board:
         for scorer, distinct in by_scorer.items()
         for run_name, judged in distinct.items()
     }
-    return boards.board(first.suite, first.cases, named, runs=[*runs], note=part_of(first.summary["notes"]))
+    note = part_of(first.summary["notes"])
+    options = {"samples": config.samples, "seed": config.seed}
+    return boards.board(first.suite, first.cases, named, runs=[*runs], note=note, **options)

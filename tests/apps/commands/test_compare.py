@@ -232,12 +232,15 @@ def test_a_run_from_before_intervals_had_names_still_verifies(folder, tmp_path, 
         for row in opened.summary["rows"]
     ]
     facts = {name: opened.summary[name] for name in ("notes", "samples", "seed")}
-    report = evaluate(opened.suite, opened.cases, scorers, **facts, interval="percentile").report
-    summary = json.loads(json.dumps(plain(asdict(report))))
+    for interval in ("effective", "percentile"):
+        report = evaluate(opened.suite, opened.cases, scorers, **facts, interval=interval).report
+        summary = json.loads(json.dumps(plain(asdict(report))))
+        (run / "summary.json").write_text(json.dumps(summary))
+        (run / "report.md").write_text(markdown(report))
+        assert main(["verify", str(run)]) == 0, capsys.readouterr().err
+    assert "(bootstrap of whole prompts)" in markdown(report) and "(Wilson's, " in new
     del summary["interval"]
     (run / "summary.json").write_text(json.dumps(summary))
-    (run / "report.md").write_text(markdown(report))
-    assert "(bootstrap of whole prompts)" in markdown(report) and "(Wilson's, " in new
     assert main(["verify", str(run)]) == 0, capsys.readouterr().err
     for strange in ("exact", ["percentile"]):
         (run / "summary.json").write_text(json.dumps(summary | {"interval": strange}))
@@ -284,7 +287,7 @@ def test_runs_of_other_data_are_not_compared(folder, tmp_path, capsys):
 
 
 def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys):
-    assert main(["board", str(folder / "runs"), "--output", str(tmp_path / "board")]) == 0
+    assert main(["board", str(folder / "runs"), "--samples", "400", "--output", str(tmp_path / "board")]) == 0
     assert last_json(capsys)["runs"] == 2
     lines = (tmp_path / "board" / "board.csv").read_text().strip().split("\n")
     rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
@@ -309,8 +312,8 @@ def write_pairs(path: Path, prompts: str) -> str:
 
 
 def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path, capsys):
-    data = write_pairs(tmp_path / "pairs.jsonl", "abcd")
     runs = [str(tmp_path / name) for name in ("first", "second")]
+    data = write_pairs(tmp_path / "pairs.jsonl", "abcd")
     for run in runs:
         words = ["--reference", "rewardlab.benchmarks.worlds.garden:gold", "--samples", "20", "--baselines", "longest"]
         (tmp_path / "mine.py").write_text("def length(completions):\n    return [-len(c) for c in completions]\n")

@@ -2,16 +2,24 @@ import math
 
 import numpy as np
 import pytest
+from rewardlab.benchmarks.speed.significance import Cell, board_differs, main, subsets_differ
 from rewardlab.benchmarks.statistics.cluster_bootstrap import (
+    Clusters,
     Draws,
+    Stratum,
     bootstrap_p,
     cell_sums,
     cluster_draws,
+    difference_interval,
+    difference_p,
     holm,
     holm_levels,
     items_to_see,
+    least_p,
     mcnemar,
     percentile_interval,
+    share_interval,
+    stratified_interval,
     t_interval,
     tied_groups,
     unrejected_interval,
@@ -73,13 +81,33 @@ def test_equals_are_rarely_called_different():
     assert sum(mcnemar(a, b).p < 0.05 for a, b in zip(first.T, second.T, strict=True)) <= most
 
 
-def test_a_comparison_of_the_size_asked_for_sees_the_difference_with_the_power_asked_for():
-    difference, discordant = 0.06, 0.2
-    items, random = items_to_see(difference, discordant), np.random.default_rng(2)
-    only_first, only_second = (discordant + difference) / 2, (discordant - difference) / 2
-    b, c, _ = random.multinomial(items, [only_first, only_second, 1 - discordant], size=20_000).T
-    # McNemar's test as the formula has it, without the exact test's caution
-    assert np.mean(np.abs(b - c) / np.sqrt(b + c) > stats.norm.ppf(0.975)) == pytest.approx(0.8, abs=0.02)
+@pytest.mark.parametrize(("difference", "discordant"), [(0.05, 0.2), (0.1, 0.1), (0.2, 0.3), (0.5, 0.5), (0.5, 0.7)])
+def test_the_verdict_has_the_promised_power_at_items_to_see(difference, discordant):
+    """Exact powers: of n items d n are discordant, of which a share (d + δ) / 2d favours the first."""
+    items, exact, verdict = items_to_see(difference, discordant), 0.0, 0.0
+    for number in range(1, items + 1):
+        only_first = np.arange(number + 1)
+        chance = stats.binom.pmf(number, items, discordant) * stats.binom.pmf(
+            only_first, number, (discordant + difference) / (2 * discordant)
+        )
+        score = 2 * stats.norm.sf(np.abs(2 * only_first - number) / np.sqrt(number))  # `difference_p` of single items
+        sign = 2 * stats.binom.cdf(np.minimum(only_first, number - only_first), number, 0.5)
+        verdict += chance[np.maximum(score, least_p(number)) < 0.05].sum()
+        exact += chance[sign < 0.05].sum()
+    assert 0.785 < verdict < 0.865 and 0.745 < exact < 0.8
+
+
+@pytest.mark.parametrize(("prompts", "tests"), [(30, 27), (100, 27)])
+def test_many_tests_of_equal_scorers_are_rarely_significant(prompts, tests):
+    cell, random, draws = Cell(prompts, tests), np.random.default_rng(0), cluster_draws(np.arange(prompts), 100)
+    most = stats.binom.ppf(0.999, 30, 0.05)
+    assert sum(subsets_differ(cell, random, draws) for _ in range(30)) <= most
+    assert sum(board_differs(cell, random, draws) for _ in range(30)) <= most
+
+
+@pytest.mark.slow
+def test_false_positives_are_as_rare_as_stated(capsys):
+    assert main([]) == 0, capsys.readouterr().out
 
 
 # ---- by hand ----
@@ -104,6 +132,60 @@ def test_mcnemar_by_hand():
     assert mcnemar(np.full(5, -0.02), np.full(5, 0.99)) == (0, 5, 2 / 32), "graded credit: the sign test"
 
 
+def two_point(value: float, variance: float) -> np.ndarray:
+    """Samples with this mean and variance."""
+    return value + np.sqrt(variance) * np.array([-1.0, 1.0])
+
+
+def test_p_of_a_difference_is_mcnemars_without_correction():
+    # 9 of 40 gained and 1 lost: d = 0.2, Var = (10/40 - 0.04) / 40, z = (9 - 1) / √10 = 2.5298
+    samples, clusters = two_point(0.2, (0.25 - 0.04) / 40), Clusters(40, 40)
+    assert (
+        difference_p(0.2, samples, clusters)
+        == difference_p(-0.2, -samples, clusters)
+        == pytest.approx(0.011412, rel=1e-4)
+    )
+    # z² = 3.8415: half = 1.96 √(0.00525 / (1 - 3.8415 / 40))
+    half = 1.959964 * math.sqrt(0.00525 / (1 - 3.841459 / 40))
+    assert difference_interval(0.2, samples, clusters, 0.95) == pytest.approx((0.2 - half, 0.2 + half))
+    assert difference_p(1.0, np.ones(20), Clusters(25, 25)) == pytest.approx(2 * stats.norm.sf(5))
+    assert difference_p(0.0, np.zeros(20), Clusters(25, 25)) == 1.0
+    assert difference_interval(0.1, np.full(9, 0.1), Clusters(25, 25), 0.95) == (0.1, 0.1)
+    assert difference_interval(0.5, two_point(0.5, 0.02), Clusters(3, 3), 0.95) == (-1, 1), "no more than z² clusters"
+    assert math.isnan(difference_p(math.nan, samples, clusters))
+    assert all(map(math.isnan, difference_interval(math.nan, samples, clusters, 0.95)))
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.9995])
+def test_the_interval_of_a_difference_leaves_out_0_where_p_is_below_its_level(level):
+    for value in np.linspace(0.01, 0.6, 60):
+        samples, clusters = two_point(value, 0.004), Clusters(60, 40.5)
+        low, high = difference_interval(value, samples, clusters, level)
+        assert (low > 0) == (difference_p(value, samples, clusters) < 1 - level) and low < value < high
+
+
+def test_the_interval_of_sections_combines_theirs():
+    # v = (1.0 + 0.5) / 2; Wilson's of 0 of 9 differing and of 0.5 with n = 0.25 / (0.04 · 26/25) observations
+    small, large = Stratum(np.full(2, 0.75), 9, (0.25, 0.75)), Stratum(two_point(0.75, 0.01), 26, (0.5, 1.0))
+    one, other = (share_interval(0.75, part.samples, part.clusters, part.ends) for part in (small, large))
+    assert one == pytest.approx((0.75 - 0.5 * 3.841459 / (9 + 3.841459), 0.75)) and other[0] + other[
+        1
+    ] == pytest.approx(1.5)
+    low, high = stratified_interval(0.75, [small, large])
+    assert 0.75 - low == pytest.approx(math.hypot(0.75 - one[0], 0.75 - other[0])) and high == pytest.approx(other[1])
+    assert stratified_interval(0.75, [large._replace(ends=(0.0, 1.0))]) == share_interval(0.75, large.samples, 26)
+    assert all(map(math.isnan, stratified_interval(math.nan, [small]))) and all(
+        map(math.isnan, stratified_interval(1, []))
+    )
+
+
+def test_sections_with_the_same_prompts_do_not_make_the_interval_narrower():
+    # wholly correlated: the deviations add up
+    parts = [Stratum(two_point(0.5, 0.01), 30, (0.25, 0.75))] * 2
+    low, high = share_interval(0.5, *parts[0])
+    assert stratified_interval(0.5, parts) == pytest.approx((0.5 - 2 * (0.5 - low), 0.5 + 2 * (high - 0.5)))
+
+
 def test_bootstrap_p_by_hand():
     samples = np.array([*np.arange(1, 100), -1.0])  # 1 of 100 at or below 0: 2 (1 + 1) / 101
     assert bootstrap_p(samples) == bootstrap_p(-samples) == pytest.approx(4 / 101)
@@ -116,6 +198,7 @@ def test_adjusted_p_by_hand():
     # in order 0.01, 0.02, 0.04, 0.5 times 4, 3, 2, 1, never falling: 0.04, 0.06, 0.08, 0.5
     assert holm(p) == pytest.approx([0.08, 0.04, 0.5, 0.06])
     assert holm(np.array([0.4, 0.6, 0.5])).tolist() == [1.0, 1.0, 1.0]
+    assert holm(np.array([0.04, 0.01]), tests=6) == pytest.approx([0.2, 0.06])  # times 5 and 6
 
 
 def test_the_levels_of_adjusted_intervals_are_those_of_holms_tests():
@@ -175,6 +258,28 @@ def test_ranks_are_led_by_the_best_that_is_left():
     assert grouped(values, values + noise) == ["bd", "ac"]
     assert grouped(values, values + 0 * noise) == ["b", "d", "a", "c"]
     assert grouped(values[:1], values[:1] + noise[:, :1]) == ["a"] and not tied_groups({}, lambda *_: 0.0)
+
+
+@pytest.mark.parametrize(("p", "groups"), [(0.016, [["a"], ["b"], ["c"]]), (0.018, [["a", "b", "c"]])])
+def test_all_pairs_count_because_the_best_is_chosen(p, groups):
+    # three pairs; then one pair of b and c
+    assert tied_groups({"a": 0.9, "b": 0.8, "c": 0.7}, lambda *_: p) == groups
+
+
+def test_baselines_do_not_count_for_the_models():
+    values = {"a": 0.9, "b": 0.8, "longest": 0.5, "random": 0.4}
+
+    def p_value(first: str, second: str) -> float:
+        return 0.04 if (first, second) == ("a", "b") else 1.0
+
+    assert tied_groups(values, p_value) == [["a", "b", "longest", "random"]]
+    assert tied_groups(values, p_value, lambda name: len(name) > 1) == [["a", "longest", "random"], ["b"]]
+    # each of two baselines might have been compared with each of two models: four pairs
+    tests = [
+        tied_groups(values, lambda first, second, p=p: p if second == "random" else 1.0, lambda name: len(name) > 1)
+        for p in (0.012, 0.013)
+    ]
+    assert tests == [[["a", "b", "longest"], ["random"]], [["a", "b", "longest", "random"]]]
 
 
 def test_a_scorer_between_two_ranks_stands_with_the_leader():

@@ -116,7 +116,7 @@ def test_subsets_have_adjusted_intervals_beside_adjusted_p_and_no_p_is_zero(adju
     rows = page.locator("#statistics tbody").last.locator("tr:has(td)")
     marked = {row.locator("th").inner_text(): row.locator("b").count() for row in rows.all()}
     assert marked == {"a": 0, "b": 0, "c": 1}
-    assert re.search(r"\[[+-]0\.0, ", rows.first.inner_text()), "the interval of p 0.06 holds 0"
+    assert re.search(r"\[-\d+\.\d, \+\d+\.\d\]\s0\.250", rows.first.inner_text()), "the interval of p 0.25 holds 0"
     text = page.locator("#differences").inner_text()
     assert "p < 0.001" in text and "0.000" not in text
 

@@ -1,0 +1,175 @@
+"""Figures of scorers by area with their intervals, and paired differences over the cases that both scored."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..types import Suite
+from .areas import area_weights, figures_by_area
+from .cluster_bootstrap import (
+    LEVEL,
+    Cells,
+    Clusters,
+    Draws,
+    Stratum,
+    cell_sums,
+    difference_interval,
+    difference_p,
+    effective_clusters,
+    least_p,
+    percentile_interval,
+    percentile_share_interval,
+    share_interval,
+    stratified_interval,
+)
+
+
+class Layout(NamedTuple):
+    """Index of each case's subset [M], and the bootstrap samples."""
+
+    names: list[str]
+    groups: np.ndarray
+    draws: Draws
+
+    def clusters(self, subsets: Collection[str], counted: np.ndarray) -> int:
+        """Return the number of clusters among the counted cases [M] of some subsets."""
+        inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
+        return len(np.unique(self.draws.cluster[inside]))
+
+    def weighted_clusters(self, weights: Mapping[str, float], counted: np.ndarray) -> Clusters:
+        """Return the clusters among the counted cases [M] of some subsets with the weights of these in a figure."""
+        size = np.maximum(np.bincount(self.groups[counted], minlength=len(self.names)), 1)
+        by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
+        by_cluster = np.bincount(self.draws.cluster[counted], by_case[self.groups[counted]])
+        return Clusters(self.clusters(weights, counted), effective_clusters(by_cluster))
+
+
+class Figures(NamedTuple):
+    """One scorer's shares by area, observed and in every bootstrap sample [S]. A subset has the prefix `subset:`."""
+
+    suite: Suite
+    layout: Layout
+    counted: np.ndarray
+    """Whether each case [M] was scored."""
+    cells: tuple[Cells, Cells]
+    """Sums and counts by subset, observed and in every bootstrap sample."""
+    observed: Mapping[str, float]
+    samples: Mapping[str, np.ndarray]
+    clusters: Mapping[str, Clusters]
+    """The clusters behind each area's figure."""
+    subsets: Mapping[str, Mapping[str, float]]
+    """Weights of the subsets that each area's figure depends on."""
+
+
+def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
+    """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
+    observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
+    shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
+    counted, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
+    clusters = {area: layout.weighted_clusters(subsets, counted) for area, subsets in weights.items()}
+    samples, cells = figures_by_area(suite, sampled), (observed, sampled)
+    return Figures(suite, layout, counted, cells, shares, samples, clusters, weights)
+
+
+# ---- intervals ----
+
+
+def _strata(figures: Figures, area: str) -> list[Stratum]:
+    """Return an area's strata, the subsets whose items weigh alike in its figure."""
+    observed, _ = figures.cells
+    by_weight: dict[float, list[str]] = {}
+    for name, weight in figures.subsets[area].items():
+        if items := observed.count[observed.subsets.index(name), 0]:
+            by_weight.setdefault(round(float(np.log(abs(weight) / items)), 6), []).append(name)
+    if len(by_weight) == 1:
+        return [Stratum(figures.samples[area], figures.clusters[area].number, (0.0, 1.0))]
+    return [_stratum(figures, area, subsets) for subsets in by_weight.values()]
+
+
+def _stratum(figures: Figures, area: str, subsets: Sequence[str]) -> Stratum:
+    """Return the stratum of some subsets: the area's samples and ends while all other subsets stay as observed."""
+    observed, sampled = figures.cells
+    varies = np.isin(observed.subsets, subsets)[:, None]
+
+    def figure(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+        cells = (np.where(varies, new, old) for new, old in ((total, observed.total), (count, observed.count)))
+        return figures_by_area(figures.suite, Cells(observed.subsets, observed.measures, *cells))[area]
+
+    ends = float(figure(0 * observed.count, observed.count)), float(figure(observed.count, observed.count))
+    return Stratum(figure(sampled.total, sampled.count), figures.layout.clusters(subsets, figures.counted), ends)
+
+
+class IntervalMethod(NamedTuple):
+    """How a report computes the intervals of shares and of paired differences."""
+
+    share: Callable[[Figures, str], tuple[float, float]]
+    difference: Callable[[float, np.ndarray, Clusters, float], tuple[float, float]]
+
+
+def _weighted(figures: Figures, area: str) -> tuple[float, float]:
+    return stratified_interval(figures.observed[area], _strata(figures, area))
+
+
+def _effective(figures: Figures, area: str) -> tuple[float, float]:
+    return share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
+
+
+def _percentile(figures: Figures, area: str) -> tuple[float, float]:
+    return percentile_share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
+
+
+def _percentiles(_value: float, samples: np.ndarray, _clusters: Clusters, level: float) -> tuple[float, float]:
+    return percentile_interval(samples, level)
+
+
+WEIGHTED = IntervalMethod(_weighted, difference_interval)
+INTERVALS = {
+    "weighted": WEIGHTED,
+    "effective": IntervalMethod(_effective, _percentiles),  # of earlier reports, which can still be verified
+    "percentile": IntervalMethod(_percentile, _percentiles),
+}
+"""Methods by the name that a report stores."""
+
+
+# ---- two scorers ----
+
+
+class Paired(NamedTuple):
+    """Figures of two scorers over the cases that both scored; differences are first minus second."""
+
+    first: Figures
+    second: Figures
+    changed: np.ndarray
+    """Whether a measure of each case [M] differs."""
+
+    def value(self, area: str) -> float:
+        """Return the difference in an area; NaN where a figure is."""
+        return self.first.observed[area] - self.second.observed[area]
+
+    def least_p(self, area: str) -> float:
+        """Return the smallest p of a sign test over the prompts of an area that changed."""
+        return least_p(self.first.layout.clusters(self.first.subsets[area], self.changed))
+
+    def p(self, area: str) -> float:
+        """Return the two-sided p of a difference, never below `least_p`; NaN where the difference is."""
+        return max(difference_p(self.value(area), self._samples(area), self.first.clusters[area]), self.least_p(area))
+
+    def interval(self, area: str, method: IntervalMethod = WEIGHTED, level: float = LEVEL) -> tuple[float, float]:
+        """Return the interval of a difference, by default the values that `difference_p` does not reject."""
+        return method.difference(self.value(area), self._samples(area), self.first.clusters[area], level)
+
+    def _samples(self, area: str) -> np.ndarray:
+        return self.first.samples[area] - self.second.samples[area]
+
+
+def paired(
+    suite: Suite, credits: tuple[np.ndarray, np.ndarray], layout: Layout, figures: Sequence[Figures] = ()
+) -> Paired:
+    """Pair two scorers by their credits [M, K]; their `figures` over all cases are used again if both scored all."""
+    first, second = credits
+    both = ~np.isnan(first[:, 0] + second[:, 0])
+    if not figures or not both.all():
+        figures = [figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in credits]
+    changed = np.abs(first - second) > 0  # by measure; False where one abstained
+    return Paired(*figures, changed.any(axis=1))
