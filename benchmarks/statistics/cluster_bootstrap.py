@@ -283,6 +283,12 @@ def bootstrap_p(samples: np.ndarray) -> float:
     return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
 
 
+def at_floor(samples: np.ndarray) -> bool:
+    """Return whether `bootstrap_p` is the smallest of its number of samples, so that p is known to be at most that."""
+    known = samples[~np.isnan(samples)]
+    return len(known) > 0 and bool((known > 0).all() or (known < 0).all())
+
+
 def least_p(changed: int) -> float:
     """Return the smallest p of a sign test over the prompts that changed: 2 / 2^n, at most 1.
 
@@ -334,13 +340,13 @@ def holm_levels(p: np.ndarray, alpha: float = 1 - LEVEL) -> np.ndarray:
     return 1 - alpha / (len(p) - rank)
 
 
-def formatted_p(p: float) -> str:
-    """Return a p-value behind the letter p, with three decimals.
+def formatted_p(p: float, at_most: bool = False) -> str:
+    """Return a p-value behind the letter p, with three decimals; `at_most` if it is only known to be no larger.
 
-    >>> formatted_p(0.0312), formatted_p(0.0004)
-    ('= 0.031', '< 0.001')
+    >>> formatted_p(0.0312), formatted_p(0.0004), formatted_p(0.002, at_most=True)
+    ('= 0.031', '< 0.001', '≤ 0.002')
     """
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{'≤' if at_most else '='} {p:.3f}"
 
 
 def tied_groups(

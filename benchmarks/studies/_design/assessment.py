@@ -11,6 +11,7 @@ from ....rm.errors import DataError
 from ...report import table
 from ...statistics.cluster_bootstrap import (
     Estimate,
+    at_floor,
     bootstrap_p,
     formatted_p,
     holm,
@@ -43,6 +44,8 @@ class Assessment(NamedTuple):
     significant: bool
     items: int | None = None
     """Number of clusters of items that were resampled; None if the test is over seeds."""
+    at_most: bool = False
+    """Whether p is the smallest that so few bootstrap samples can have."""
 
     @property
     def seeds(self) -> int:
@@ -166,6 +169,7 @@ def assess_samples(
                 float(quantiles * np.nanstd(drawn)),
                 bool(adjusted < alpha),
                 items,
+                at_floor(drawn),
             )
     return {claim.name: assessed[claim.name] for claim in claims}
 
@@ -188,7 +192,7 @@ def claims_table(assessments: Mapping[str, Assessment], *, unit: str = "seeds", 
             f"`{name}`: {made.claim.claim}",
             made.claim.metric,
             made.effect.formatted("+.3f"),
-            "–" if np.isnan(made.p) else formatted_p(made.p).strip("= "),
+            "–" if np.isnan(made.p) else formatted_p(made.p, made.at_most).strip("= "),
             _seeds(made),
             f"{made.claim.smallest_effect:g}",
             "–" if np.isnan(made.detectable) else f"{made.detectable:.3g}",
@@ -237,6 +241,7 @@ def assessment_facts(assessments: Mapping[str, Assessment]) -> dict[str, Any]:
             "effect": made.effect._asdict(),
             "level": made.level,
             "p": made.p,
+            "p_at_most": made.at_most,
             "detectable": made.detectable,
             "verdict": made.verdict,
         }

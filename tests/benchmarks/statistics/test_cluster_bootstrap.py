@@ -7,6 +7,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     Clusters,
     Draws,
     Stratum,
+    at_floor,
     bootstrap_p,
     cell_sums,
     cluster_draws,
@@ -184,6 +185,12 @@ def test_sections_with_the_same_prompts_do_not_make_the_interval_narrower():
     parts = [Stratum(two_point(0.5, 0.01), 30, (0.25, 0.75))] * 2
     low, high = share_interval(0.5, *parts[0])
     assert stratified_interval(0.5, parts) == pytest.approx((0.5 - 2 * (0.5 - low), 0.5 + 2 * (high - 0.5)))
+
+
+def test_a_p_of_the_smallest_value_is_marked():
+    assert (
+        at_floor(np.array([0.1, 0.2, math.nan])) and not at_floor(np.array([0.1, 0.0])) and not at_floor(np.array([]))
+    )
 
 
 def test_bootstrap_p_by_hand():

@@ -119,4 +119,6 @@ def test_claims_about_fixed_items_are_tested_by_their_bootstrap_samples():
         "no significant difference: equivalent within the smallest effect",
     ]
     table = claims_table(made, unit="questions", note="Resampled.")
+    assert "| ≤ 0.001 |" in table, "no sample of a is below 0: p is only known to be no larger"
+    assert assessment_facts(made)["a"]["p_at_most"] and not assessment_facts(made)["b"]["p_at_most"]
     assert "| questions |" in table and "| 350 |" in table and "Resampled. Equivalent:" in table
