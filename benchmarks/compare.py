@@ -56,7 +56,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second scorer minus first over the cases that both scored."""
+    """Second scorer minus first over the cases that both scored; common cases without a score of both are left out."""
 
     first: str
     second: str
@@ -68,6 +68,9 @@ class Comparison:
     flips: tuple[Flip, ...]
     note: str = ""
     """Which part of the benchmark was judged; empty for all of it."""
+    only_first: int = 0
+    """Cases of the first run alone, which are left out."""
+    only_second: int = 0
 
 
 def compare(
@@ -164,6 +167,28 @@ def _needed(comparison: Comparison) -> str:
     )
 
 
+def cases_text(comparison: Comparison) -> str:
+    """Return a sentence on the number of compared cases, and on those that are left out and why."""
+    left_out = {
+        "without a score of both": comparison.left_out,
+        "only in the first run": comparison.only_first,
+        "only in the second run": comparison.only_second,
+    }
+    parts = [f"{count:,} {why}" for why, count in left_out.items() if count]
+    return f"{comparison.cases:,} cases{'; left out: ' if parts else ''}{', '.join(parts)}."
+
+
+def items_text(comparison: Comparison) -> str:
+    """Return what a count of items shows, and why its p is not that of the verdict."""
+    exact = comparison.discordant
+    return (
+        f"Item by item: {exact.only_first:,} with more credit for {comparison.first}, {exact.only_second:,} for "
+        f"{comparison.second}; McNemar's exact test of these counts has p {formatted_p(exact.p)}. It takes every item "
+        "as independent and of equal weight. The verdict does not rest on it: it weighs sections as the benchmark "
+        "does, and takes the items of a prompt together."
+    )
+
+
 def markdown(comparison: Comparison, flips: int = 20) -> str:
     """Return the comparison as Markdown, with the first `flips` changed cases."""
 
@@ -173,16 +198,14 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
 
     before, after = inert(comparison.first), inert(comparison.second)
     up = sum(flip.after > flip.before for flip in comparison.flips)
-    exact = comparison.discordant
     return "\n".join(
         [
             f"# {after} against {before}",
             "",
             *([f"**{inert(comparison.note)}**", ""] if comparison.note else []),
-            f"{inert(verdict(comparison))} {comparison.cases} cases; {comparison.left_out} that one left unscored are "
-            "out.",
-            f"McNemar's exact test over items: more credit for {before} {exact.only_first}, for "
-            f"{after} {exact.only_second}, p {formatted_p(exact.p)}.",
+            inert(f"{verdict(comparison)} {cases_text(comparison)}"),
+            "",
+            inert(items_text(comparison)),
             "",
             lines(comparison.areas),
             "",

@@ -153,7 +153,9 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def _repr_html_(self) -> str:
-        title = f"{self.facts.second} minus {self.facts.first}, {self.facts.cases} cases"
+        from ...benchmarks.compare import cases_text
+
+        title = f"{self.facts.second} minus {self.facts.first}, {cases_text(self.facts)}"
         return heading(title) + table(self.to_pandas().round(4))
 
 

@@ -173,7 +173,9 @@ def compare_finished(
         samples=samples,
         seed=seed,
     )
-    return replace(comparison, note=part_of([*first[0].summary["notes"], *second[0].summary["notes"]]))
+    only_first, only_second = (len(run.cases) - len(cases) for run, _ in (first, second))
+    note = part_of([*first[0].summary["notes"], *second[0].summary["notes"]])
+    return replace(comparison, note=note, only_first=only_first, only_second=only_second)
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:

@@ -2,10 +2,11 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from rewardlab.apps.runs.run_folder import plain
-from rewardlab.benchmarks.compare import Comparison, compare, markdown, verdict
+from rewardlab.benchmarks.compare import Comparison, cases_text, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.benchmarks.suites.rm_bench import rm_bench
@@ -53,6 +54,17 @@ def test_each_of_many_subsets_may_be_significant(subsets):
     # right in all of 14 prompts before, in none after: p is 2 Φ(-√14) = 0.00018, and 98 times that is 0.018
     found = compared({f"s{index}": 14 for index in range(subsets)}, size=14, samples=50)
     assert all(change.significant and change.adjusted.real for change in found.subsets.values())
+
+
+def test_a_report_says_which_cases_are_left_out_and_which_p_decides():
+    found = replace(compared({"a": 12, "b": 0}, silent="b"), only_first=3, only_second=1200)
+    text = markdown(found)
+    assert cases_text(found) == (
+        "30 cases; left out: 30 without a score of both, 3 only in the first run, 1,200 only in the second run."
+    )
+    assert cases_text(compared({"a": 0})) == "30 cases." and cases_text(found) in text
+    assert "Item by item: 12 with more credit for before, 0 for after" in text
+    assert "McNemar's exact test of these counts has p < 0.001" in text and "The verdict does not rest on it" in text
 
 
 @pytest.mark.parametrize("lost", range(10))

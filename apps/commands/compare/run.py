@@ -13,7 +13,7 @@ from ....rm.data.pairs import is_number
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.checked_files import from_yaml
 from ...runs.finished import compare_finished, open_finished, shared_cases
-from ...runs.run_folder import log, log_report, run_folder, write_json
+from ...runs.run_folder import log_report, run_folder, write_json
 from .settings import CompareConfig
 
 RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false}"
@@ -25,8 +25,6 @@ def comparison_of(config: CompareConfig) -> Comparison:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
-    if left := len(first.cases) + len(second.cases) - 2 * len(cases):
-        log(f"{left} cases are in one of the runs only and are left out")
     if len(config.scorer) > 2:
         raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(config.scorer)}")
     names = [*config.scorer, *config.scorer][:2] or [None, None]
@@ -58,6 +56,9 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         "first": comparison.first,
         "second": comparison.second,
         "cases": comparison.cases,
+        "left_out": comparison.left_out,
+        "only_first": comparison.only_first,
+        "only_second": comparison.only_second,
         "difference": overall.difference._asdict(),
         "p": overall.p,
         "real": overall.significant,

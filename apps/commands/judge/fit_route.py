@@ -20,8 +20,8 @@ def fit_route(config: JudgeConfig, loading: dict[str, Any]) -> dict[str, Any]:
     started = time.time()
     (first, cheap), (second, strong) = map(opened, config.fit_route)
     cases = shared_cases(first, second)
-    if left := len(first.cases) + len(second.cases) - 2 * len(cases):
-        log(f"{left} cases are in one of the runs only and are left out")
+    if left_out := len(first.cases) + len(second.cases) - 2 * len(cases):
+        log(f"{left_out} cases are in one of the runs only and are left out")
     model = open_reward_model(config.fit_reward_model, loading) if config.fit_reward_model else None
     read = REWARDS[: 1 + isinstance(model, UncertainRewardModel)] if model else ()
     embedder = open_embedder(config.encoder, **loading) if config.encoder else None
@@ -31,7 +31,7 @@ def fit_route(config: JudgeConfig, loading: dict[str, Any]) -> dict[str, Any]:
         features = case_features(cases, model)
         probe = fit_probe(features, needed, inputs=(*METADATA, *read), embedder=embedder, seed=config.seed)
         probe.save(work)
-        facts = {"cheap": cheap, "strong": strong, "contract": probe.contract, **probe.facts}
+        facts = {"cheap": cheap, "strong": strong, "contract": probe.contract, "left_out": left_out, **probe.facts}
         write_manifest(work, data=[], seed=config.seed, started=started, runs=config.fit_route, **facts)
     return {"run": config.output, **facts}
 

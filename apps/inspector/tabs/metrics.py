@@ -19,9 +19,8 @@ METRICS = {
     "unscored": "Abstentions: cases for which the scorer gave no score. They are counted, and not in the accuracy.",
     "difference": "Accuracy of the second minus that of the first on the same cases, in points, with its interval from "
     "paired bootstrap samples of whole prompts. Bold: significant.",
-    "p": "Two-sided p-value of the difference from the paired bootstrap; of subsets adjusted by Holm's method.",
-    "McNemar": "Exact test whether cases that only one of the two gets right fall evenly on both. It assumes that "
-    "cases are independent of each other.",
+    "p": "Two-sided p-value of the difference, from the spread of paired bootstrap samples of whole prompts; of "
+    "subsets adjusted by Holm's method.",
     "margin": "Lowest score of a right response minus highest score of a wrong one: above 0 is right, 0 a tie.",
     "change": "Margin of the second minus margin of the first.",
     "calibration error": "Mean distance between the probability that margins claim, σ(|margin|), and the share that is "

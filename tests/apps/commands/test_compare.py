@@ -313,16 +313,20 @@ def write_pairs(path: Path, prompts: str) -> str:
 
 def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path, capsys):
     runs = [str(tmp_path / name) for name in ("first", "second")]
-    data = write_pairs(tmp_path / "pairs.jsonl", "abcd")
-    for run in runs:
+    for run, prompts in zip(runs, ("abcd", "abcdef"), strict=True):
+        data = write_pairs(tmp_path / "pairs.jsonl", prompts)
         words = ["--reference", "rewardlab.benchmarks.worlds.garden:gold", "--samples", "20", "--baselines", "longest"]
         (tmp_path / "mine.py").write_text("def length(completions):\n    return [-len(c) for c in completions]\n")
         model = ["--model", f"{tmp_path / 'mine.py'}:length"]
         assert main(["eval", *model, *words, "shortest", "--data", data, "--output", run]) == 0
     capsys.readouterr()
-    assert main(["compare", *runs, "--scorer", "shortest", "longest"]) == 0
+    assert main(["compare", *runs, "--scorer", "shortest", "longest", "--output", str(tmp_path / "comparison")]) == 0
     out, text = capsys.readouterr()
-    assert json.loads(out.strip().split("\n")[-1])["flips"] == 4
+    summary = json.loads(out.strip().split("\n")[-1])
+    assert (summary["flips"], summary["cases"], summary["left_out"]) == (4, 4, 0)
+    stored = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
+    assert [facts[name] for facts in (summary, stored) for name in ("only_first", "only_second")] == [0, 2] * 2
+    assert "4 cases; left out: 2 only in the second run." in (tmp_path / "comparison" / "comparison.md").read_text()
     assert re.search(r"^- gained row 1 `\w+`: a$", text, flags=re.M) and "- gained row 4 `" in text
     assert main(["compare", *runs, "--scorer", "a", "b", "c"]) == 2
 

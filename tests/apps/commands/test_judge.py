@@ -191,7 +191,7 @@ def test_a_probe_is_fitted_to_two_judges_of_a_run_and_routes(judge, capsys, tmp_
         assert code == 0 and facts["judges"]["small pairwise"]["accuracy"] == 0.5, err
         fit = ("judge", "--fit_route", f"{run}:small pairwise", f"{run}:large pairwise", "--output")
         code, facts, err = call(capsys, *fit, tmp_path / "probe")
-        assert code == 0 and (facts["cases"], facts["needed"]) == (24, 12), err
+        assert code == 0 and (facts["cases"], facts["needed"], facts["left_out"]) == (24, 12, 0), err
         together = f"mixed=route(rule={tmp_path / 'probe'}, budget=0.5)"
         code, facts, err, _ = judge("--together", together, at=world, model=("small", "large"), data=data, output="two")
     assert code == 0 and facts["judges"]["mixed"]["accuracy"] == 1.0, err

@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
-from .....benchmarks.compare import Change, Comparison, change_texts, verdict
+from .....benchmarks.compare import Change, Comparison, cases_text, change_texts, items_text, verdict
 from .....benchmarks.evaluate import OVERALL
-from .....benchmarks.statistics.cluster_bootstrap import formatted_p
 from ...figures import PALETTE, layout, opens, plain, titled
 from ...html import STYLE, decimals_of, number, pill, shown, with_csv
 from ..metrics import METRICS, SECTION, about, cases_query, header_row, linked
@@ -117,12 +116,10 @@ def drawn_note(shown_points: int, total: int) -> str:
 
 
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
-    """Return verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
-    exact, subsets = comparison.discordant, comparison.subsets
+    """Return verdict, counts of items, and second minus first by section and subset with intervals and p."""
+    subsets = comparison.subsets
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
-    mcnemar = about("McNemar", "McNemar's exact test over items")
-    left_out = f"; {comparison.left_out:,} without a score of both are left out" if comparison.left_out else ""
     table = (
         f'<table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
         f"{''.join(row(name, change, **_filter(name)) for name, change in comparison.areas.items())}"
@@ -131,8 +128,8 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
     )
     return (
         f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict"><b>{shown(verdict(comparison))}</b> '
-        f"{comparison.cases:,} cases{left_out}. {mcnemar}: more credit for the first {exact.only_first:,}, for the "
-        f"second {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>{with_csv(table)}</div>"
+        f'{shown(cases_text(comparison))}</p><p class="faint">{shown(items_text(comparison), 1000)}</p>'
+        f"{with_csv(table)}</div>"
     )
 
 

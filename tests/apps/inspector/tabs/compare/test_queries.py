@@ -166,7 +166,7 @@ def test_statistics_are_those_of_the_verb(two):
     assert (found.discordant.only_first, found.discordant.only_second, found.discordant.p) == (0, 2, 0.5)
     assert [*found.subsets] == ["a", "b"] and (found.first, found.second) == ("before/rm", "after/rm")
     html = statistics_html(found, *two)
-    assert "+25.0 [" in html and "for the second 2, p = 0.500" in html
+    assert "+25.0 [" in html and "0 with more credit for before/rm, 2 for after/rm;" in html and "p = 0.500" in html
 
 
 def test_marks_follow_the_adjusted_p_and_its_interval():
@@ -176,7 +176,7 @@ def test_marks_follow_the_adjusted_p_and_its_interval():
     areas = {"overall": change(surely, 0.0001, surely)}
     subsets = {"a": change(surely, 0.0004, surely), "b": change(alone, 0.08, wider)}
     html = statistics_html(Comparison("x", "y", 9, 0, areas, subsets, Discordant(0, 40, 2e-12), ()), *SIDES)
-    assert "McNemar" in html and "second 40, p &lt; 0.001" in html and "0.000" not in html
+    assert "40 for y; McNemar" in html and "p &lt; 0.001" in html and "0.000" not in html
     assert html.count("<b>+10.0 [+5.0, +15.0]</b>") == 2 and "<td>&lt; 0.001</td>" in html
     assert ">+10.0 [-2.0, +22.0]</td><td>0.080</td>" in html and "+19.0" not in html
 
@@ -247,6 +247,7 @@ def test_cases_of_one_run_only_are_left_out(tmp_path):
     second = write_evaluation(tmp_path / "b", cases[:6], {"rm": margins(AFTER)})
     sides = Side("a", first, "rm"), Side("b", second, "rm")
     assert check(*sides) == 6 == sum(agreement(*sides).values())
+    assert "6 cases; left out: 2 only in the first run." in statistics_html(statistics(*sides), *sides)
 
 
 def test_a_scorer_that_is_not_there_is_told(two):
