@@ -6,15 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..judges.types import Case, Judgment
-from ..rm.errors import DataError
+from ..rm.errors import DataError, UsageError
 from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
-from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, holm, holm_levels, items_to_see, mcnemar
+from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
 from .statistics.figures import Paired, paired
+from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
 
+LEAST_SAMPLES = 40
+"""Bootstrap samples whose standard deviation, from which p follows, is known to 1 / √(2 · 40) = 11 %."""
 SHOWN = 80
 """Characters of a prompt in a list of flips."""
 
@@ -38,6 +41,12 @@ class Change:
     def significant(self) -> bool:
         """Whether p is below 5 %, where the adjusted interval excludes 0."""
         return self.p < 1 - LEVEL
+
+
+def check_samples(samples: int) -> None:
+    """Raise a `UsageError` for too few bootstrap samples to tell from them what is significant."""
+    if samples < LEAST_SAMPLES:
+        raise UsageError(f"--samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class Comparison:
     only_first: int = 0
     """Cases of the first run alone, which are left out."""
     only_second: int = 0
+    needed: int | None = None
+    """Items at which a difference of the overall size would be significant in 80 % of comparisons; None without one."""
 
 
 def compare(
@@ -92,7 +103,8 @@ def compare(
     if not both.any():
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
-    areas, subsets = _changes(paired(suite, (after, before), layout), layout.names)
+    pair = paired(suite, (after, before), layout)
+    areas, subsets = _changes(pair, layout.names)
     return Comparison(
         first=first[0],
         second=second[0],
@@ -105,6 +117,7 @@ def compare(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
+        needed=_needed(pair, int(both.sum())),
     )
 
 
@@ -130,6 +143,12 @@ def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dic
     return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
 
 
+def _needed(pair: Paired, items: int) -> int | None:
+    """Return the number of items to see the overall difference, from the variance that it has with these items."""
+    gap = pair.value(OVERALL)
+    return items_to_see(gap, max(items * pair.null_variance(OVERALL), gap**2)) if abs(gap) > 1e-9 else None
+
+
 def _beginning(case: Case) -> str:
     """Return the first characters of the last user message, in one line."""
     users = [turn["content"] for turn in case.prompt if turn["role"] == "user"] or [prompt_text(case.prompt)]
@@ -150,21 +169,11 @@ def verdict(comparison: Comparison) -> str:
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )
     if not change.significant:
-        return (
-            f"{comparison.second} does not differ significantly from {comparison.first} "
-            f"({difference_text}).{_needed(comparison)}"
-        )
+        needed = f" To see a difference of this size takes about {comparison.needed or 0:,} items in these proportions."
+        verdict_text = f"{comparison.second} does not differ significantly from {comparison.first} ({difference_text})."
+        return verdict_text + (needed if comparison.needed else "")
     direction = "better" if gap.value > 0 else "worse"
     return f"{comparison.second} is significantly {direction} than {comparison.first} ({difference_text})."
-
-
-def _needed(comparison: Comparison) -> str:
-    """Return a sentence with the number of items at which a difference of this size would be significant."""
-    exact, gap = comparison.discordant, abs(comparison.areas[OVERALL].difference.value)
-    share = (exact.only_first + exact.only_second) / comparison.cases
-    return (
-        f" To see a difference of this size takes about {items_to_see(gap, share)} items." if 0 < gap <= share else ""
-    )
 
 
 def cases_text(comparison: Comparison) -> str:

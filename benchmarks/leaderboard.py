@@ -12,8 +12,8 @@ from ..judges.types import Case, Judgment
 from ..rm.io.escaping import harmless, inert
 from .evaluate import OVERALL, credits_of, filled_overall, lay_out
 from .report import COLOURS, cell, table
-from .statistics.cluster_bootstrap import tied_groups
 from .statistics.figures import WEIGHTED, Figures, figures_of, paired
+from .statistics.multiple_tests import tied_groups
 from .types import Interval, Suite
 
 HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]

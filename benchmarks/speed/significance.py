@@ -21,10 +21,9 @@ from ..statistics.cluster_bootstrap import (
     Draws,
     cluster_draws,
     difference_p,
-    holm,
     least_p,
-    tied_groups,
 )
+from ..statistics.multiple_tests import holm, tied_groups
 from ._scripts import argument_parser, write
 
 ACCURACY, ICC = 0.7, 0.3

@@ -1,6 +1,6 @@
 """Intervals and tests for items that are correlated within clusters, such as responses to one prompt; pure NumPy."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -227,15 +227,25 @@ def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float
 
         p = 2 Φ(-|z|),   z² = d² / (Var + d² / C)
 
-    Var is the variance of the samples and C the effective number of clusters: Var + d² / C is the second moment about 0
-    of the clusters' differences, their variance if d were 0. This is the score test; for single items it is McNemar's
-    (b - c) / √(b + c). It has no floor at the number of samples, so that it holds among many tests, and is calibrated
-    far in its tail (`rewardlab bench significance`), where Student's t, whose variance is about d, rejects too often.
+    This is the score test, with the `null_variance`; for single items it is McNemar's (b - c) / √(b + c). It has no
+    floor at the number of samples, so that it holds among many tests, and is calibrated far in its tail (`rewardlab
+    bench significance`), where Student's t, whose variance is about d, rejects too often.
     """
-    if np.isnan(value):
+    variance = null_variance(value, samples, clusters)
+    if np.isnan(variance):
         return float("nan")
-    variance = float(np.nanvar(samples)) + (value**2 / clusters.effective if clusters.effective else 0.0)
     return float(2 * stats.norm.sf(abs(value) / np.sqrt(variance))) if variance > 0 else 1.0
+
+
+def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> float:
+    """Return the variance that a difference d would have if it were 0: Var + d² / C, NaN for NaN.
+
+    Var is the variance of the samples and C the effective number of clusters; with d² / C it becomes the second moment
+    about 0 of the clusters' differences.
+    """
+    if np.isnan(value) or not clusters.effective:
+        return float("nan")
+    return float(np.nanvar(samples)) + value**2 / clusters.effective
 
 
 def difference_interval(value: float, samples: np.ndarray, clusters: Clusters, level: float) -> tuple[float, float]:
@@ -312,34 +322,6 @@ def unrejected_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
     return float(known[beyond]), float(known[-1 - beyond])
 
 
-def holm(p: np.ndarray, tests: int | None = None) -> np.ndarray:
-    """Return Holm's adjusted p-values [T], which bound the chance of any false positive among T tests (Holm 1979).
-
-    If T are the only `tests` of a larger number whose p is below 1, give that number.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * ((tests or len(p)) - np.arange(len(p))))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(raised, 1)
-    return adjusted
-
-
-def holm_levels(p: np.ndarray, alpha: float = 1 - LEVEL) -> np.ndarray:
-    """Return the confidence levels [T] at which Holm's method tests each of T hypotheses.
-
-    That is 1 - α / (T - k) for the hypothesis with k smaller p-values. Every hypothesis that Holm
-    rejects has an interval without 0 at its level; the intervals are not simultaneous.
-
-    >>> holm_levels(np.array([0.01, 0.04])).round(3).tolist()
-    [0.975, 0.95]
-    """
-    rank = np.argsort(np.argsort(p, kind="stable"), kind="stable")
-    return 1 - alpha / (len(p) - rank)
-
-
 def formatted_p(p: float, at_most: bool = False) -> str:
     """Return a p-value behind the letter p, with three decimals; `at_most` if it is only known to be no larger.
 
@@ -349,46 +331,18 @@ def formatted_p(p: float, at_most: bool = False) -> str:
     return "< 0.001" if p < 0.001 else f"{'≤' if at_most else '='} {p:.3f}"
 
 
-def tied_groups(
-    values: Mapping[str, float],
-    p_value: Callable[[str, str], float],
-    family: Callable[[str], Hashable] = lambda _name: None,
-) -> list[list[str]]:
-    """Group scorers by name: each group is the best remaining scorer and all that do not differ significantly from it.
-
-    `values` are the scorers' figures, none of them NaN; `p_value` is that of the difference of two, NaN if it is
-    unknown and so not significant. Differences to the best are tested at 5 % in each family. Holm's method counts all
-    pairs that might have been tested, because the best is chosen by its figure: r (r - 1) / 2 of the r remaining
-    scorers of the best's family, and all pairs of two families for another one.
-    """
-    remaining, groups = sorted(values, key=lambda name: -values[name]), []
-    while remaining:
-        leader = remaining[0]
-        members: dict[Hashable, list[str]] = {}
-        for name in remaining:
-            members.setdefault(family(name), []).append(name)
-        rivals = len(members[family(leader)])
-        adjusted = {leader: 1.0}
-        for kind, names in members.items():
-            others = [name for name in names if name != leader]
-            pairs = rivals * len(others) if kind != family(leader) else rivals * (rivals - 1) // 2
-            p = np.array([p_value(leader, other) for other in others])
-            adjusted |= zip(others, holm(p, pairs).tolist(), strict=True)
-        groups.append([name for name in remaining if not adjusted[name] < 1 - LEVEL])
-        remaining = [name for name in remaining if adjusted[name] < 1 - LEVEL]
-    return groups
-
-
-def items_to_see(difference: float, discordant: float, level: float = LEVEL, power: float = 0.8) -> int:
+def items_to_see(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
     """Return the number of items at which a paired comparison detects a `difference` of accuracies with a given power.
 
-    n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987), and at least so
-    many that their discordant ones can be significant (`least_p`). The items are single and weigh alike. At this number
-    `difference_p` has an exact power of .79 to .86, and McNemar's exact test, which is conservative, one of .75 to .79.
+        n = (z_{1-α/2} √s + z_{power} √(s - δ²))² / δ²                       (Connor 1987)
+
+    The mean `square` s of the items' differences is the share of discordant items if all weigh alike, and at least so
+    many items are needed that their discordant ones can be significant (`least_p`). At this number `difference_p` has
+    an exact power of .79 to .86, and McNemar's exact test, which is conservative, one of .75 to .79.
     """
-    if not 0 < abs(difference) <= discordant <= 1:
-        raise ValueError(f"0 < |difference| <= discordant <= 1, got {difference} and {discordant}")
+    if not 0 < difference**2 <= square:
+        raise ValueError(f"0 < difference² <= square, got {difference} and {square}")
     z, b = stats.norm.ppf((1 + level) / 2), stats.norm.ppf(power)
-    root = z * np.sqrt(discordant) + b * np.sqrt(discordant - difference**2)
+    root = z * np.sqrt(square) + b * np.sqrt(square - difference**2)
     least = next(number for number in count(1) if least_p(number) < 1 - level)
-    return int(np.ceil(max(root**2 / difference**2, least / discordant)))
+    return int(np.ceil(max(root**2 / difference**2, least / min(square, 1))))

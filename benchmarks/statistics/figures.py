@@ -18,6 +18,7 @@ from .cluster_bootstrap import (
     difference_p,
     effective_clusters,
     least_p,
+    null_variance,
     percentile_interval,
     percentile_share_interval,
     share_interval,
@@ -154,6 +155,10 @@ class Paired(NamedTuple):
     def p(self, area: str) -> float:
         """Return the two-sided p of a difference, never below `least_p`; NaN where the difference is."""
         return max(difference_p(self.value(area), self._samples(area), self.first.clusters[area]), self.least_p(area))
+
+    def null_variance(self, area: str) -> float:
+        """Return the variance that a difference would have if it were 0."""
+        return null_variance(self.value(area), self._samples(area), self.first.clusters[area])
 
     def interval(self, area: str, method: IntervalMethod = WEIGHTED, level: float = LEVEL) -> tuple[float, float]:
         """Return the interval of a difference, by default the values that `difference_p` does not reject."""

@@ -98,6 +98,25 @@ def test_a_section_may_be_significant_though_no_case_earned_more_or_less():
     assert found.areas["hard"].significant and found.areas["easy"].significant
 
 
+def test_the_items_that_are_needed_depend_on_the_weights_of_sections():
+    """Of 200 items three of the section Math are lost, or three of eight beside it."""
+
+    def needed(**sizes: int) -> int | None:
+        names = [(subset, i) for subset, size in sizes.items() for i in range(size)]
+        cases = [Case(f"{s}/{i}", user_turn(f"{s} {i}"), ("good", "bad"), (0,), s) for s, i in names]
+        before = [Judgment(case.id, (1.0, 0.5)) for case in cases]
+        after = [Judgment(case.id, (float(index >= 3), 0.5)) for index, case in enumerate(cases)]
+        comparison = compare(rewardbench2(), cases, ("before", before), ("after", after))
+        assert f"takes about {comparison.needed:,} items" in verdict(comparison)
+        return comparison.needed
+
+    # δ = s = 0.015: (1.959964 √0.015 + 0.841621 √(0.015 - 0.000225))² / 0.000225 = 522, as the samples vary
+    assert needed(Math=200) == pytest.approx(522, rel=0.1)
+    # δ = 3 / 16, and Var + δ² / C = 3 / 16² in all: 200 · 0.0117 = 2.34 takes the place of s
+    assert needed(Factuality=8, Math=192) == pytest.approx(200 * 2.8016**2 / 3, rel=0.25)
+    assert compared({"a": 0}).needed is None
+
+
 def test_without_an_overall_figure_the_verdict_says_so():
     found = compared({"Factuality": 6, "Math": 0}, silent="Math", suite=rewardbench2())
     assert math.isnan(found.areas["overall"].p) and found.areas["Factuality"].significant

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks import leaderboard as boards
+from ....benchmarks.compare import check_samples
 from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
@@ -23,6 +24,7 @@ Judged = tuple[str, list[Judgment]]
 
 def run_board(config: BoardConfig) -> dict[str, Any]:
     """Write a leaderboard of every finished run under a folder: one table per suite and set of cases."""
+    check_samples(config.samples)
     runs, unfinished = _find_runs(Path(config.runs))
     if unfinished:
         log(f"left out, because unfinished: {', '.join(unfinished)}")

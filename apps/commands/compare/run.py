@@ -23,6 +23,7 @@ def comparison_of(config: CompareConfig) -> Comparison:
     """Compare the second run with the first on their common cases."""
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
+    comparing.check_samples(config.samples)
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if len(config.scorer) > 2:

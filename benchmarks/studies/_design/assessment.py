@@ -14,12 +14,11 @@ from ...statistics.cluster_bootstrap import (
     at_floor,
     bootstrap_p,
     formatted_p,
-    holm,
-    holm_levels,
     t_interval,
     unrejected_interval,
 )
 from ...statistics.forest import Effect, forest
+from ...statistics.multiple_tests import holm, holm_levels
 from ...statistics.power import detectable_effect, look_levels, paired_sd
 from .claims import Claim
 from .design import Design

@@ -300,6 +300,9 @@ def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, ca
     assert all(np.diff([groups[row["scorer"]] for row in rows]) >= 0) and max(values) == values[0]
     assert (tmp_path / "board" / "board.png").stat().st_size > 5000
     assert main(["board", str(tmp_path), "--output", str(tmp_path / "b")]) == 2
+    capsys.readouterr()
+    assert main(["board", str(folder / "runs"), "--samples", "39", "--output", str(tmp_path / "b")]) == 2
+    assert "--samples is at least 40" in capsys.readouterr().err
 
 
 # ---- scorers of other names, flips, baselines and subsets ----
