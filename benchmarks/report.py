@@ -15,8 +15,8 @@ from .types import Interval, Report, Row, part_of
 METHODS = {
     "percentile": "bootstrap of whole prompts",
     "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
-    "weighted": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth, and "
-    "Student's quantile for the number of prompts that the weights of subsets leave",
+    "weighted": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth; means of "
+    "sections combine theirs",
 }
 EARLIER_WORDING = {
     "What the nulls say": "What the baselines say",
