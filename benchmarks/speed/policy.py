@@ -114,7 +114,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
         "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1, "report_to": "none", "disable_dropout": True,
     }  # fmt: skip
     if name == "ours":
-        algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
+        algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA, corrected=False))
         sources = RewardSources({"parity": lambda examples: [parity(example.completion) for example in examples]})
         policy_trainer: Any = PolicyTrainer(
             copy.deepcopy(start),

@@ -163,7 +163,7 @@ def training(setting: Setting, rows: int, size: Size) -> dict[str, Any]:
 
 def fast_training(policy: PreTrainedModel, setting: Setting, reward: Any, cycles: int, rows: int, seed: int) -> Any:
     """Train as `Loop` does."""
-    algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
+    algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA, corrected=False))
     loop = PolicyLoop(cycles, prompts=rows // GROUP, group=GROUP)
     return train_policy(policy, reward, algorithm, loop, split_prompts()[0], seed=seed, reference=setting.start)
 

@@ -25,13 +25,13 @@ class Penalty:
     """β KL(π | base): a term of the loss, of every token's reward, or of the completion's reward.
 
     In a reward, token t costs β k(log π_old(y_t), log base(y_t)); `kind` k and `corrected` are those of
-    `kernels.policy_loss`.
+    `kernels.policy_loss`. The default is TRL's: a term of the loss whose gradient is that of KL(π | base).
     """
 
     beta: float = 0.0
     place: str = "loss"
     kind: str = "k3"
-    corrected: bool = False
+    corrected: bool = True
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for an unknown place."""

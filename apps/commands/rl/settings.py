@@ -55,7 +55,10 @@ class RlConfig:
         choices=("k1", "k2", "k3", "forward"),
         default=None,
     )
-    kl_corrected: bool = setting("Multiply the KL in the loss by the token ratio.", default=False)
+    kl_corrected: bool = setting(
+        "Multiply the KL in the loss by the token ratio, as TRL does, for the gradient of KL(policy, reference).",
+        default=True,
+    )
     entropy: float = setting("Coefficient of the policy's entropy.", default=0.0)
     critic: bool = setting("Train a critic; required by gae.", group="Critic", default=False)
     critic_learning_rate: float = setting("Learning rate of the critic.", default=1e-3)

@@ -150,7 +150,7 @@ class Loop(Job):
             load("policy.advantages", self.advantage)(**dict(self.settings)),
             load("policy.losses", "ppo")(),
             load("policy.aggregations", "token_mean")(),
-            penalty=Penalty(self.beta, self.place, "k3" if self.place == "loss" else "k1"),
+            penalty=Penalty(self.beta, self.place, "k3" if self.place == "loss" else "k1", corrected=False),
             advantage_transforms=white,
         )
         arguments = PolicyArguments(

@@ -109,7 +109,7 @@ class ReplayRun(Job):
             load("policy.advantages", "grpo")(),
             load("policy.losses", "ppo")(),
             load("policy.aggregations", "token_mean")(),
-            penalty=Penalty(self.beta, "loss", "k3"),
+            penalty=Penalty(self.beta, "loss", "k3", corrected=False),
         )
         reports = train_policy(
             policy,

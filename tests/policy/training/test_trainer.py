@@ -11,6 +11,8 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from rewardlab.apps.commands.rl.composition import build_algorithm
+from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.sources import RewardSources
@@ -88,9 +90,11 @@ def gold_function(prompts, completions, **_):
     ]
 
 
-@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.parametrize("corrected", [None, False])
 def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, corrected):
     """Same answers, same loss, same weights after four steps with a KL in the loss and two passes.
+
+    So by the default of both (None), and without the correction of the KL.
 
     Adam's epsilon keeps a step along a gradient of rounding alone as small as that, on every processor.
     """
@@ -101,14 +105,16 @@ def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path
         [gold_function],
         GRPOConfig(
             **SMALL_RUN, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
-            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=corrected,
-            adam_epsilon=1e-4,
+            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, adam_epsilon=1e-4,
+            **({} if corrected is None else {"use_bias_correction_kl": corrected}),
         ),
         data,
         processing_class=words,
     )  # fmt: skip
     theirs.train()
-    ours = train(steps=4, penalty=Penalty(0.05, corrected=corrected), num_iterations=2, adam_epsilon=1e-4)
+    config = RlConfig(kl=0.05, **({} if corrected is None else {"kl_corrected": corrected}))
+    penalty = build_algorithm(config, ["gold"]).penalty
+    ours = train(steps=4, penalty=penalty, num_iterations=2, adam_epsilon=1e-4)
     assert logged(ours, "reward") == pytest.approx(logged(theirs, "reward"), abs=1e-6)
     assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), abs=1e-5)
     assert logged(ours, "entropy") == pytest.approx(
