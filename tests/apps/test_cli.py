@@ -150,7 +150,7 @@ def test_usage_errors_exit_2_with_a_way_out(pairs, model, tmp_path, capsys):
         "no file nowhere.jsonl": ["train", "--kind", "linear", "--data", "nowhere.jsonl", *out],
         "cannot read the file given with --config": ["train", "--config", "nowhere.yaml"],
         "exists already": ["train", "--kind", "linear", "--data", pairs, "--output", model],
-        "has no backbone": ["train", "--kind", "linear", "--model", "x", "--data", pairs, *out],
+        "--model belongs to --kind": ["train", "--kind", "linear", "--model", "x", "--data", pairs, *out],
         "name one with --model": ["train", "--lora", "--data", pairs, *out],
         "--output ends with .parquet or .jsonl": ["score", "--model", model, "--data", pairs, "--output", "x.csv"],
         "invalid choice: 'keep' (choose from 'refuse', 'skip')": [

@@ -24,6 +24,7 @@ from ...runs.stop_training import train_until_asked
 from ...settings.fields import changed_settings
 from .ensembles import make_boosted, make_ensemble
 from .guides import prepare_guide
+from .kind_settings import BY_GRADIENT, check_read
 from .latent import prepare_latent
 from .latent_settings import LatentConfig
 from .process import prepare_process, shown_solutions
@@ -34,10 +35,6 @@ from .several_settings import SeveralConfig
 
 FREE = ("resume", "overwrite", "output")
 """Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
-SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
-WITHOUT_OBJECTIVE = {"ensemble": "has the objectives of its members", "process": "learns labels of steps"}
-PAIR_LOSS = ("scalar", "multi_head")
-BY_GRADIENT = ("scalar", "process", "latent", "multi_head", "autoregressive")
 
 
 def train(
@@ -60,7 +57,7 @@ def train(
     several.validate(config.kind, len(names))
     steps.validate(config.kind)
     latent.validate(config.kind)
-    _check_read(config, names, arguments)
+    check_read(config, guide, arguments)
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
@@ -126,21 +123,6 @@ def _trained(
         prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
         return prepared.model, _run(prepared, config, arguments, work, here)
     return _train_head(config, names[0], data.pairs)
-
-
-def _check_read(config: TrainConfig, names: list[str], arguments: RewardArguments) -> None:
-    """Raise a `UsageError` for settings that the kind of reward model does not read."""
-    kind, centers = config.kind, arguments.center_rewards_coefficient
-    given = {"loss": config.loss != TrainConfig().loss, "center_rewards_coefficient": centers}
-    ignored = [name for name, is_given in given.items() if is_given]
-    if ignored and kind not in PAIR_LOSS:
-        raise UsageError(f"--{ignored[0]} belongs to --kind {' and '.join(PAIR_LOSS)}, got {kind}; leave it out")
-    if config.eval_data and kind not in (*BY_GRADIENT, "ensemble"):
-        raise UsageError(f"--kind {kind} is fitted without evaluation; leave --eval_data out and use rewardlab eval")
-    if kind in WITHOUT_OBJECTIVE and names != [OVERALL]:
-        raise UsageError(f"--kind {kind} {WITHOUT_OBJECTIVE[kind]}; leave --objective and --objectives out")
-    if kind not in SEVERAL_OBJECTIVES and len(names) > 1:
-        raise UsageError(f"--kind {kind} learns one objective, got {', '.join(names)}; name one")
 
 
 def _check_kind(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
@@ -215,8 +197,8 @@ def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig
         raise UsageError(
             "--stream counts the rows that it reads in the training process; leave --dataloader_num_workers out"
         )
-    if config.kind not in ("scalar", "autoregressive") or several.weights:
-        raise UsageError("--stream trains a scalar or an autoregressive reward model without --weights; leave it out")
+    if several.weights:
+        raise UsageError("--weights need the rewards of all pairs; leave --stream or --weights out")
     if config.kind == "scalar" and not config.model:
         raise UsageError("a small model from scratch learns its tokens from all of the text; name one with --model")
     if labelled := [source for source in config.data if _source(source, guide)[0]]:
@@ -242,8 +224,6 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
     if config.kind == "embedding":
         options = {"encoder": config.model, "dtype": config.dtype} | trust(config)
         options |= {"max_length": config.max_length} if config.max_length else {}
-    elif config.model or config.lora:
-        raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
     fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
     unlabelled = sum(objective not in pair.wins for pair in pairs)
     if unlabelled:

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.commands.train.kind_settings import BY_GRADIENT, FROM_SCRATCH
+from rewardlab.apps.commands.train.settings import KINDS
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
@@ -17,9 +19,20 @@ from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.models.scalar import scalar_from_config
 from transformers import BertConfig, BertForSequenceClassification
 
-SMALL = ["--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "8", "--golden", "4", "--max_length", "64"]
-SMALL += ["--learning_rate", "3e-3", "--per_device_train_batch_size", "8", "--disable_tqdm", "True"]
-SMALL += ["--save_strategy", "no", "--use_cpu", "True"]
+SMALL = ["--small_hidden", "32", "--small_vocabulary", "300"]
+STEPS = [
+    "--max_steps",
+    "8",
+    "--max_length",
+    "64",
+    "--learning_rate",
+    "3e-3",
+    "--per_device_train_batch_size",
+    "8",
+    "--disable_tqdm",
+    "True",
+]
+STEPS += ["--save_strategy", "no", "--use_cpu", "True"]
 TAUGHT = garden.pairs(80, 0)
 
 
@@ -44,7 +57,10 @@ def train(world, tmp_path, capsys):
     """A run of the verb: exit code, last line, what it said, folder."""
 
     def run(*words, data="pairs.jsonl", output="rm"):
-        given = ["--data", str(world / data), *SMALL] if data else []
+        kind = words[words.index("--kind") + 1] if "--kind" in words else "scalar"
+        given = ["--data", str(world / data), "--golden", "4"] if data else []
+        given += STEPS if kind in BY_GRADIENT and data else []
+        given += SMALL if kind in FROM_SCRATCH and data else []
         code = main(["train", *given, *map(str, words), "--output", str(tmp_path / output)])
         out, err = capsys.readouterr()
         return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
@@ -148,7 +164,7 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
     """Labels of 'helpful' and 'overall' contradict each other, so that a model of the other label is another one."""
     rows = [{**pair_row(pair), "wins": {"overall": 0.0, "helpful": 1.0}} for pair in TAUGHT]
     write(tmp_path / "contrary.jsonl", rows)
-    words = ["--kind", kind, "--max_steps", "2"]
+    words = ["--kind", kind, *(["--max_steps", "2"] if kind in BY_GRADIENT else [])]
     words += ["--members", world / "linear-0.1", world / "linear-10"] if kind == "boosted" else []
     words += ["--latent_alignment", "0"] if kind == "latent" else []
     if kind == "autoregressive":
@@ -228,6 +244,15 @@ def never_trains(monkeypatch):
         (["--kind", "linear", "--eval_data", "held"], 2, "--kind linear is fitted without evaluation"),
         (["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"], 2, "leave --eval_data out"),
         (["--kind", "autoregressive", "--loss", "weak_margin"], 2, "--loss belongs to --kind scalar and multi_head"),
+        (["--kind", "linear", "--learning_rate", "1e-3"], 2, "--learning_rate belongs to --kind scalar, process, "),
+        (["--kind", "embedding", "--num_train_epochs", "2"], 2, "--num_train_epochs belongs to --kind scalar"),
+        (["--kind", "boosted", "--members", "a", "b", "--max_length", "9"], 2, "--max_length belongs to --kind"),
+        (["--kind", "ensemble", "--members", "a", "b", "--stream"], 2, "--stream belongs to --kind scalar and autoreg"),
+        (["--kind", "boosted", "--members", "a", "b", "--stream"], 2, "--stream belongs to --kind scalar and autoreg"),
+        (["--kind", "process", "--inverse_regularization", "2"], 2, "belongs to --kind linear and embedding, got"),
+        (["--train_beta", "0.5"], 2, "--train_beta belongs to --kind autoregressive, got scalar; leave it out"),
+        (["--lora_r", "4"], 2, "--lora_r belongs to --lora; add --lora, or leave it out"),
+        (["--stream_block", "9"], 2, "--stream_block belongs to --stream; add --stream, or leave it out"),
         (["--dtype", "bfloat16"], 2, "--dtype belongs to a backbone, and a small model from scratch has its own"),
         (["--chat_template", "plain"], 2, "--chat_template belongs to a backbone"),
         (["--loss", "boosted"], 2, "the argument 'share' is missing"),
@@ -238,6 +263,15 @@ def never_trains(monkeypatch):
 def test_what_does_not_fit_together_is_refused(words, code, sentence, train, never_trains):
     found, _, err, folder = train(*words)
     assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BY_GRADIENT])
+def test_a_kind_without_steps_refuses_settings_of_the_trainer(kind, train, world):
+    words = ["--data", world / "pairs.jsonl"] if kind != "ensemble" else []
+    words += ["--members", "a", "b"] if kind in ("ensemble", "boosted") else []
+    code, _, err, folder = train("--kind", kind, *words, "--max_steps", "2", data=None)
+    assert code == 2 and not folder.exists()
+    assert f"--max_steps belongs to --kind scalar, process, latent, multi_head and autoregressive, got {kind}" in err
 
 
 def test_weights_are_not_learned_without_labels_of_the_whole(train, tmp_path, never_trains):

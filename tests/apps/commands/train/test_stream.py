@@ -104,7 +104,7 @@ def _resume_with_other_processes_is_refused(world, output, kind):
     ("words", "sentence"),
     [
         (("--max_steps", "-1"), "say with --max_steps how long to train"),
-        (("--kind", "linear"), "--stream trains a scalar or an autoregressive reward model"),
+        (("--kind", "linear"), "belongs to --kind"),
         (("--model", ""), "name one with --model"),
         ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
         (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
