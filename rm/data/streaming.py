@@ -3,9 +3,11 @@
 import gzip
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,10 +37,15 @@ class StreamPosition(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Position of a block, and the number of rows yielded before it."""
+    """Position of a block, and what was yielded, read and encoded before it."""
 
     first: int
+    """Number of rows yielded."""
     position: StreamPosition
+    read: int = 0
+    dropped: int = 0
+    ignored: Mapping[str, int] = MappingProxyType({})
+    counts: Mapping[str, int] = MappingProxyType(dict.fromkeys(COUNTS, 0))
 
 
 class PairStream(IterableDataset):
@@ -63,7 +70,7 @@ class PairStream(IterableDataset):
             raise UsageError(f"a block has at least one pair, got {block}")
         self.sources, self.encode, self.block, self.seed, self.on_bad_row = [*sources], encode, block, seed, on_bad_row
         self.report = RowReport()
-        """Report of the rows read so far; rows count again in every epoch and after resuming."""
+        """Report of the rows read so far, also those before a resume; rows count again in every epoch."""
         self.counts = dict.fromkeys(COUNTS, 0)
         self._rows = 0
         self._blocks = [Block(0, StreamPosition())]
@@ -72,7 +79,7 @@ class PairStream(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         """Yield rows from the beginning, or from the position that `go_on` set."""
         self._blocks = self._blocks[:1]
-        first, position = self._blocks[0]
+        first, position, *_ = self._blocks[0]
         skip = self._rows - first
         epoch, before = position.epoch, first if position == StreamPosition(position.epoch) else None
         while True:
@@ -86,7 +93,7 @@ class PairStream(IterableDataset):
             for number in order[skip:]:
                 yield rows[number]
             first, skip, position = first + len(rows), 0, after
-            self._blocks.append(Block(first, position))
+            self._blocks.append(self._block(first, position))
             if position.epoch > epoch:
                 if first == before:
                     raise DataError(
@@ -105,16 +112,28 @@ class PairStream(IterableDataset):
     def position_after(self, rows: int) -> dict[str, Any]:
         """Return the JSON-serializable state from which to resume after `rows` rows since the start of training."""
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
-        return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._made()}
+        dropped = self.report.dropped[: block.dropped]
+        report = {"read": block.read, "dropped": dropped, "ignored": dict(block.ignored), "counts": dict(block.counts)}
+        return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._made()} | report
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Set the state from which the next iteration starts."""
+        """Set the state from which the next iteration starts; one without counts begins to count there."""
         if state["of"] != self._made():
             raise DataError(
                 f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
                 "the seed and the block that the run was begun with"
             )
-        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), StreamPosition(**state["position"]))]
+        block = Block(int(state["first"]), StreamPosition(**state["position"]))
+        if "counts" in state:
+            dropped = [(location, reason) for location, reason in state["dropped"]]
+            self.report, self.counts = RowReport(state["read"], dropped, Counter(state["ignored"])), state["counts"]
+            block = self._block(block.first, block.position)
+        self._rows, self._blocks = int(state["rows"]), [block]
+
+    def _block(self, first: int, position: StreamPosition) -> Block:
+        """Return the block that begins after what has been read so far."""
+        report = self.report
+        return Block(first, position, report.read, len(report.dropped), dict(report.ignored), dict(self.counts))
 
     def _made(self) -> dict[str, Any]:
         return {"sources": self.sources, "seed": self.seed, "block": self.block}

@@ -63,13 +63,15 @@ def test_an_epoch_has_every_row_once_and_the_next_another_order(sources):
 
 @pytest.mark.parametrize("number", [0, 7, 22, 40])
 def test_a_stream_goes_on_exactly_wherever_it_was_left(sources, number):
-    whole, left = list(islice(stream(sources), 60)), stream(sources)
+    uncut, left = stream(sources), stream(sources)
+    whole = list(islice(uncut, 60))
     list(islice(left, number + 5))  # what is read ahead is not trained on
     state = json.loads(json.dumps(left.position_after(number)))
     again = stream(sources)
     again.go_on(state)
     found = iter(again)
     assert list(islice(found, 60 - number)) == whole[number:]
+    assert again.report == uncut.report and again.counts == uncut.counts, "what was read before counts too"
     third = stream(sources)
     third.go_on(again.position_after(number + 4))
     assert list(islice(third, 10)) == whole[number + 4 : number + 14]

@@ -58,6 +58,7 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     assert len(whole) == 12 and whole.tolist() == cut.tolist()
     manifest, resumed = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "cut"))
     assert resumed["train_loss"] == pytest.approx(whole.mean(), rel=1e-3) and whole.std() > 1e-3
+    assert resumed["stream"] == manifest["stream"], "rows before the cut are counted"
     assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
 
 
