@@ -71,12 +71,15 @@ def sft_trainer(
     """Return the trainer of `train`; `arguments` are further ones of TRL's `SFTConfig`."""
     from datasets import Dataset
 
+    from ...rm.training.learning_signal import SignalCheck
+
     check_records(records)
     return _trainer_class(how, tokenizer)(
         model=model,
         args=_arguments(Path(folder), how, arguments),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
         processing_class=tokenizer,
+        callbacks=[SignalCheck()],
         peft_config=_lora(how.lora_rank) if how.lora_rank else None,
     )
 

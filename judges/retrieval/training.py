@@ -16,6 +16,7 @@ from ...rm.errors import DataError, UsageError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.distributed import refuse_divided_batches
 from ...rm.training.fault_tolerance import FaultTolerantTrainer
+from ...rm.training.learning_signal import SignalCheck
 from .encoder import FacetEncoder, TokenizedText, batch_of
 from .pooling import diversity, similarity
 
@@ -173,7 +174,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
             data_collator=self.collate,
             train_dataset=rows,
             processing_class=encoder.tokenizer,
-            callbacks=[MarkComplete()],
+            callbacks=[MarkComplete(), SignalCheck()],
         )
         self.model_accepts_loss_kwargs = False
 

@@ -22,6 +22,7 @@ from .checkpointing import MarkComplete
 from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
+from .learning_signal import SignalCheck
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
@@ -214,7 +215,7 @@ class RewardTrainer(FaultTolerantTrainer):
             eval_dataset=eval_rows,
             processing_class=reward_model.encoder.tokenizer,
             compute_metrics=task.metrics,
-            callbacks=[MarkComplete(), *callbacks],
+            callbacks=[MarkComplete(), SignalCheck(), *callbacks],
         )
         self.task, self.loss_name = task, _name_of(task)
         self.loss_before: float | None = 0.0

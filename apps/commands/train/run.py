@@ -15,6 +15,7 @@ from ....rm.data.streaming import PairStream, StreamPosition
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.learning_signal import check_fitted
 from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
@@ -24,7 +25,7 @@ from ...runs.stop_training import train_until_asked
 from ...settings.fields import changed_settings
 from .ensembles import make_boosted, make_ensemble
 from .guides import prepare_guide
-from .kind_settings import BY_GRADIENT, check_read
+from .kind_settings import BY_GRADIENT, FITTED, check_read
 from .latent import prepare_latent
 from .latent_settings import LatentConfig
 from .process import prepare_process, shown_solutions
@@ -230,6 +231,8 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
         log(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
     facts = {"encoding": {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}}
     model = load("rm.models", config.kind)(**options).fit(pairs, objective=objective, **fit)
+    if config.kind in FITTED:
+        check_fitted(model.weights, config.kind)
     if config.kind != "embedding":
         return model, facts
     over = model.over_length([example for pair in pairs for example in pair.examples])

@@ -274,6 +274,19 @@ def test_a_kind_without_steps_refuses_settings_of_the_trainer(kind, train, world
     assert f"--max_steps belongs to --kind scalar, process, latent, multi_head and autoregressive, got {kind}" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "label", "sentence"),
+    [
+        (["--kind", "linear"], {"wins": {"overall": 0.5}}, "all weights of the linear reward model are 0"),
+        (["--loss", "scaled_bradley_terry"], {"margin": 0.0}, "none of 8 steps had a finite gradient other than 0"),
+    ],
+)
+def test_a_training_that_has_nothing_to_learn_from_ends_with_exit_code_5(words, label, sentence, train, tmp_path):
+    write(tmp_path / "alike.jsonl", [pair_row(pair) | label for pair in TAUGHT])
+    code, _, err, folder = train(*words, data=tmp_path / "alike.jsonl")
+    assert code == 5 and sentence in err and not folder.exists()
+
+
 def test_weights_are_not_learned_without_labels_of_the_whole(train, tmp_path, never_trains):
     rows = [{**pair_row(pair), "wins": {"helpful": 1.0, "harmless": 0.0}} for pair in TAUGHT[:9]]
     write(tmp_path / "parts.jsonl", rows)
