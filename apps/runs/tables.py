@@ -78,7 +78,7 @@ def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tupl
 def _answer(stored: Any) -> str:
     if isinstance(stored, dict):
         return Steps(map(str, stored["steps"]), str(stored["separator"]))
-    return as_completion(stored, "answers")
+    return stored if isinstance(stored, str) else as_completion(stored, "answers")
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:

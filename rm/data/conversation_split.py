@@ -8,11 +8,12 @@ from os.path import commonprefix
 from typing import Any
 
 from ..types import Message, Messages, completion, user_turn
-from .messages_and_tools import as_message
+from .messages_and_tools import as_message, parsed_messages
 
 
 def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
     """Return prompt, chosen and rejected completion; a missing prompt is the common beginning of both conversations."""
+    chosen, rejected = parsed_messages(chosen, "chosen"), parsed_messages(rejected, "rejected")
     if isinstance(chosen, str) != isinstance(rejected, str):
         raise ValueError("one of chosen and rejected is text and the other is messages")
     if prompt is not None:
@@ -30,20 +31,23 @@ def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messag
 
 
 def as_turns(value: Any, name: str) -> list[Message]:
-    """Return a list of messages; raise `ValueError` for anything else."""
-    if not isinstance(value, list | tuple) or not value:
+    """Return a list of messages, which may be stored as JSON text; raise `ValueError` for anything else."""
+    turns = parsed_messages(value, name)
+    if not isinstance(turns, list | tuple) or not turns:
         raise ValueError(f"'{name}' is not text and not a list of messages: {type(value).__name__}")
-    return [as_message(turn, name) for turn in value]
+    return [as_message(turn, name) for turn in turns]
 
 
 def as_prompt(value: Any) -> Messages:
-    """Return text as one user turn, or a list of messages unchanged."""
-    return user_turn(value) if isinstance(value, str) else tuple(as_turns(value, "prompt"))
+    """Return text as one user turn, or a list of messages unchanged; it may be stored as JSON text."""
+    turns = parsed_messages(value, "prompt")
+    return user_turn(turns) if isinstance(turns, str) else tuple(as_turns(turns, "prompt"))
 
 
 def as_completion(value: Any, name: str) -> str:
-    """Return a text or a list of messages as a completion."""
-    return value if isinstance(value, str) else as_reply(as_turns(value, name), name)
+    """Return a text or a list of messages, which may be stored as JSON text, as a completion."""
+    turns = parsed_messages(value, name)
+    return turns if isinstance(turns, str) else as_reply(as_turns(turns, name), name)
 
 
 def as_reply(turns: Sequence[Message], name: str) -> str:

@@ -1,6 +1,7 @@
 """Parse messages, tool calls and tool schemas from rows of the common formats."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,12 @@ from ..types import ROLES, Message, Messages, tools_of
 FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "tools")
 MEDIA = ("image", "images", "audio", "audios", "video", "videos")
 """Columns and message fields that cannot be represented as text."""
+PYTHON_LIST = re.compile(r"\s*\[\s*\{'.*\}\s*\]\s*", re.DOTALL)
+"""A list of dictionaries in Python's notation; NumPy's arrays have no commas between the items."""
+PYTHON_REMEDY = (
+    "pandas writes lists so into CSV files; save the data as JSON lines, "
+    'df.to_json("data.jsonl", orient="records", lines=True), or as Parquet'
+)
 
 
 def as_message(raw: Any, name: str) -> Message:
@@ -40,6 +47,32 @@ def as_message(raw: Any, name: str) -> Message:
     if tools := as_tools(raw.get("tools")):
         turn["tools"] = tools
     return turn
+
+
+def parsed_messages(value: Any, name: str) -> Any:
+    """Return the list of messages that a text holds as JSON, and any other value unchanged.
+
+    A text counts if it is a list of objects that each have `role` and `content` (or `tool_calls`). Python's notation of
+    such a list, which pandas writes into CSV files, cannot be parsed without guessing: it raises a `ValueError`.
+
+    >>> parsed_messages('[{"role": "user", "content": "Hi"}]', "prompt")
+    [{'role': 'user', 'content': 'Hi'}]
+    >>> parsed_messages('[{"role": "editor"}]', "chosen"), parsed_messages("[INST] Hi", "prompt")
+    ('[{"role": "editor"}]', '[INST] Hi')
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    if PYTHON_LIST.fullmatch(value) and all(f"'{field}':" in value for field in ("role", "content")):
+        raise ValueError(f"'{name}' is in Python's notation: {PYTHON_REMEDY}")
+    try:
+        turns = from_json(value)
+    except ValueError:
+        return value
+    return turns if turns and all(map(_is_message, turns)) else value
+
+
+def _is_message(turn: Any) -> bool:
+    return isinstance(turn, Mapping) and "role" in turn and not turn.keys().isdisjoint(("content", "tool_calls"))
 
 
 def _content(raw: Mapping[str, Any], name: str, calls: bool) -> str:
@@ -73,6 +106,8 @@ def _json(text: str, name: str) -> Any:
     try:
         return from_json(text)
     except ValueError as error:
+        if PYTHON_LIST.fullmatch(text):
+            raise ValueError(f"{name} is in Python's notation: {PYTHON_REMEDY}") from None
         raise ValueError(f"{name} is not JSON: {error}") from None
 
 
@@ -154,7 +189,8 @@ def as_columns(turn: Message) -> dict[str, str]:
 def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
     """Yield `column[].field` for message fields that are not used."""
     for column in columns:
-        turns = values[column] if isinstance(values[column], list) else []
+        stored = parsed_messages(values[column], column)
+        turns = stored if isinstance(stored, list) else []
         named = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
         yield from sorted({f"{column}[].{key}" for turn in named for key in turn if _is_unread(turn, key)})
 

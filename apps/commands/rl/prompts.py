@@ -9,7 +9,7 @@ from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.prompt_sampling import VARIANTS
 from ....rm.backbones.chat_templates import prefilled
-from ....rm.data.messages_and_tools import as_columns
+from ....rm.data.messages_and_tools import as_columns, parsed_messages
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text
@@ -91,7 +91,8 @@ def rows_of(*parts: Prompts) -> dict[str, list[Row]]:
 
 def _prompt_row(row: Row) -> PromptRow:
     columns = {name: value for name, value in row.items() if name not in ASKED}
-    return PromptRow(_prompt_of(row), isinstance(row.get("prompt"), str), columns, _variants_of(row))
+    is_text = isinstance(parsed_messages(row.get("prompt"), "prompt"), str)
+    return PromptRow(_prompt_of(row), is_text, columns, _variants_of(row))
 
 
 def _variants_of(row: Row) -> tuple[Messages, ...]:

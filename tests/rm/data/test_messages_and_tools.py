@@ -7,10 +7,11 @@ import pickle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rewardlab.judges.case_rows import parse_case
 from rewardlab.rm.data.lint import lint
 from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_examples, parse_pair
 from rewardlab.rm.data.scored_rows import load_judged
-from rewardlab.rm.data.streaming import PairStream
+from rewardlab.rm.data.streaming import PairStream, StreamPosition
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Completion, completion_turns, prompt_text, tools_of
 
@@ -241,3 +242,80 @@ def test_calls_that_differ_in_a_sign_are_neither_near_identical_nor_a_duplicate(
     assert not lint([pair("1", 1, -1), pair("2", 2, -2)]).findings
     assert {one.reason for one in lint([pair("1", 1, -1), pair("2", 1, -1)]).findings} == {"duplicate"}
     assert {one.reason for one in lint([pair("1", 1, -1), pair("2", -1, 1)]).findings} == {"contradictory duplicate"}
+
+
+# ---- conversations that are stored as text ----
+
+TURNS = [QUESTION, ANSWER, {"role": "user", "content": "It's [cold]?"}]
+GOOD, BAD = ({"role": "assistant", "content": content} for content in ("No.", "Yes."))
+STORED = {
+    "prompt": {"prompt": TURNS, "chosen": "No.", "rejected": "Yes."},
+    "completions": {"prompt": TURNS, "chosen": [GOOD], "rejected": [BAD]},
+    "conversations": {"chosen": [*TURNS, GOOD], "rejected": [*TURNS, BAD]},
+}
+
+
+def numpy_text(turns):
+    """Return a NumPy array of messages as pandas writes it: without commas."""
+    return f"[{chr(10).join(map(str, turns))}]"
+
+
+def as_text(row, dump):
+    return {name: dump(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+@pytest.mark.parametrize("form", STORED)
+def test_a_conversation_that_is_stored_as_json_text_is_parsed_as_messages(form):
+    assert parse_pair(as_text(STORED[form], json.dumps)) == parse_pair(STORED["prompt"])
+
+
+@pytest.mark.parametrize("dump", [str, numpy_text])
+@pytest.mark.parametrize("form", STORED)
+def test_a_conversation_in_pythons_notation_is_refused_with_the_remedy(form, dump):
+    with pytest.raises(ValueError, match=r"'(prompt|chosen)' is in Python's notation: .*df\.to_json"):
+        parse_pair(as_text(STORED[form], dump))
+
+
+def test_every_reader_of_conversations_parses_json_text_and_refuses_pythons_notation(tmp_path):
+    readers = {"messages": parse_examples, "answers": parse_case, "completion": parse_examples}
+    rows = {
+        "messages": {"messages": [*TURNS, GOOD]},
+        "answers": {"prompt": "Hot?", "answers": [[GOOD], [BAD]], "best": 0},
+        "completion": {"prompt": TURNS, "completion": [GOOD]},
+    }
+    for name, parse in readers.items():
+        row = rows[name]
+
+        def stored(dump, name=name, row=row):
+            value = [dump(item) for item in row[name]] if name == "answers" else dump(row[name])
+            return row | {name: value}
+
+        assert parse(stored(json.dumps)) == parse(row), name
+        with pytest.raises(ValueError, match="Python's notation"):
+            parse(stored(str))
+    with pytest.raises(ValueError, match="'tools' is in Python's notation"):
+        parse_pair(ROW | {"tools": str([TOOL])})
+    file = write(tmp_path / "pairs.jsonl", [as_text(STORED["conversations"], json.dumps)])
+    assert PairStream([file], list).read(StreamPosition())[0] == load_pairs(file)[0]
+    assert load_pairs(file)[0] == [parse_pair(STORED["prompt"])]
+
+
+def test_a_text_that_only_begins_like_a_conversation_stays_text():
+    texts = [
+        json.dumps([{"role": "editor", "name": "Ann"}]),
+        json.dumps([QUESTION, "and so on"]),
+        '[{"role": "user", "content": "cut o',
+        f"{json.dumps([QUESTION])} is how you write it",
+        "[{'role': 'user'}]",
+        "[1, 2]",
+    ]
+    for text in texts:
+        assert parse_pair({"prompt": text, "chosen": text, "rejected": "no"}).examples[0] == (
+            ({"role": "user", "content": text},),
+            text,
+        )
+
+
+def test_unread_fields_of_messages_that_are_stored_as_text_are_counted(tmp_path):
+    row = as_text({"prompt": [QUESTION | {"mood": "curious"}], "chosen": "a", "rejected": "b"}, json.dumps)
+    assert load_pairs(write(tmp_path / "pairs.jsonl", [row]))[1].ignored == {"prompt[].mood": 1}
