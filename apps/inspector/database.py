@@ -64,5 +64,6 @@ def reading(text: str, files: Mapping[str, Path], way_out: str = WAY_OUT) -> Ite
     except duckdb.OutOfMemoryException as error:
         raise DataError(f"{read[0].parent} needs more memory than {SETTINGS['memory_limit']}; narrow it") from error
     except duckdb.Error as error:
-        names = " or ".join(path.name for path in read)
-        raise DataError(f"{read[0].parent}: {names} is damaged ({str(error).splitlines()[0]}); {way_out}") from error
+        names, reason = " or ".join(path.name for path in read), str(error).splitlines()[0]
+        wrong = "has other columns than are read" if isinstance(error, duckdb.BinderException) else "is damaged"
+        raise DataError(f"{read[0].parent}: {names} {wrong} ({reason}); {way_out}") from error

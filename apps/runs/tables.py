@@ -16,6 +16,7 @@ from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import as_completion, as_prompt
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
+from ...rm.io.reading_faults import reading_fault
 from ...rm.types import Messages, Steps, completion_json, prompt_text
 
 T = TypeVar("T")
@@ -162,9 +163,9 @@ def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         return pq.ParquetFile(path).read().to_pylist()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, MemoryError, pa.ArrowException) as error:
         raise _no_table(path, error) from error
 
 
-def _no_table(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again")
+def _no_table(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: {reading_fault(error, 'not a table of an eval run', 'run rewardlab eval again')}")

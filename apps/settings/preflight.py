@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.backbones.hub import is_path
-from ...rm.data.readers import SUFFIXES
+from ...rm.data.readers import SUFFIXES, format_of
 from ...rm.errors import UsageError, did_you_mean
 from .fields import as_list
 
@@ -71,7 +71,7 @@ def _check_repeated(name: str, values: list[str]) -> None:
 def _check_files(name: str, values: list[str]) -> None:
     for value in values:
         path = value if _exists(value) or "=" not in value else value.partition("=")[2]
-        looks_local = is_path(path) or path.removesuffix(".gz").endswith((*SUFFIXES, ".txt", ".toml"))
+        looks_local = is_path(path) or format_of(path) in (*SUFFIXES, ".txt", ".toml")
         if path and looks_local and not _exists(path):
             raise UsageError(f"--{name}: no file {path}; check the path")
 

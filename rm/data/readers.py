@@ -2,21 +2,19 @@
 
 import codecs
 import csv
-import gzip
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..backbones.hub import absent, note_data
 from ..errors import UNREADABLE, DataError, UsageError
-from ..io.checked_files import RepeatedKeyError, from_json_row
+from ..io.checked_files import RepeatedKeyError, from_json, from_json_row
+from ..io.compressed_files import OPENERS, compression_of, read_bytes
+from ..io.reading_faults import reading_fault
 
-RATIO, LEAST = 200, 64 << 20
-"""A gzip file may unpack to this multiple of its size, or to this many bytes if that is more."""
 LONGEST_CELL = 2**31 - 1
 """Characters of a cell of a CSV file: the largest limit that the module `csv` takes on every system."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
@@ -32,7 +30,16 @@ class Row(NamedTuple):
 
 def is_local(source: str) -> bool:
     """Return whether a source is a local file or folder rather than a dataset on the Hub."""
-    return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
+    return os.path.exists(source) or format_of(source) in SUFFIXES
+
+
+def format_of(source: str) -> str:
+    """Return the suffix of a file's format, without that of its compression.
+
+    >>> format_of("a/pairs.jsonl.gz"), format_of("owner/name")
+    ('.jsonl', '')
+    """
+    return Path(source.removesuffix(compression_of(source))).suffix
 
 
 def source_name(source: str) -> str:
@@ -41,44 +48,31 @@ def source_name(source: str) -> str:
     >>> source_name("scores/Llama-3.1-8B.jsonl.gz"), source_name("owner/scores:test")
     ('Llama-3.1-8B', 'test')
     """
-    name = re.split("[/:]", source)[-1].removesuffix(".gz")
+    name = re.split("[/:]", source)[-1].removesuffix(compression_of(source))
     return name.removesuffix(next((suffix for suffix in SUFFIXES if name.endswith(suffix)), ""))
 
 
 def read_rows(source: str) -> Iterator[Row]:
-    """Yield rows of a JSONL, JSON, Parquet or CSV file (`.gz` too) or dataset `folder-or-hub-id[@revision][:split]`."""
+    """Yield the rows of a JSONL, JSON, Parquet or CSV file, which may be compressed, or of a dataset
+    `folder-or-hub-id[@revision][:split]`; a folder may be one of `datasets.save_to_disk`.
+    """
     if not is_local(source) or os.path.isdir(source):
         return _dataset_rows(source)
     if not os.path.exists(source):
         raise UsageError(f"no file {source}; check the path")
-    suffix = Path(source.removesuffix(".gz")).suffix
+    suffix = format_of(source)
     reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
     if suffix not in reader_by_suffix:
-        raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
-    return reader_by_suffix[suffix](source)
-
-
-def _content(path: str) -> bytes:
-    raw = Path(path).read_bytes()
-    if not path.endswith(".gz"):
-        return raw
-    most = max(LEAST, RATIO * len(raw))
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            content = file.read(most + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
-    if len(content) > most:
-        raise DataError(
-            f"{path}: unpacks to more than {RATIO} times its {len(raw):,} bytes, which no text does; where it is meant "
-            "so, unpack it with gunzip"
+        raise UsageError(
+            f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, and behind it "
+            f"{', '.join(OPENERS)} where the file is compressed"
         )
-    return content
+    return reader_by_suffix[suffix](source, read_bytes(source))
 
 
-def _jsonl_rows(path: str) -> Iterator[Row]:
-    content = _content(path).removeprefix(codecs.BOM_UTF8)
-    for number, raw in enumerate(io.BytesIO(content), start=1):  # str.splitlines would also split at U+2028
+def _jsonl_rows(path: str, content: bytes) -> Iterator[Row]:
+    lines = io.BytesIO(content.removeprefix(codecs.BOM_UTF8))
+    for number, raw in enumerate(lines, start=1):  # str.splitlines would also split at U+2028
         if raw.strip():
             location = f"{path}:{number}"
             try:
@@ -91,15 +85,31 @@ def _jsonl_rows(path: str) -> Iterator[Row]:
                 yield Row(location, {}, f"not JSON: {error}")
 
 
-def _json_rows(path: str) -> Iterator[Row]:
+def _json_rows(path: str, content: bytes) -> Iterator[Row]:
+    """Return the rows of a list, of a table of columns or of groups; or of JSON lines, which many call `.json`."""
+    if _holds_lines(content):
+        return _jsonl_rows(path, content)
+    return (_row(f"{path}: row {number}", values) for number, values in enumerate(_json_list(path, content), start=1))
+
+
+def _holds_lines(content: bytes) -> bool:
+    """Return whether the first line of a text is an object in JSON, and another line follows."""
+    first, _, rest = content.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
     try:
-        rows = from_json_row(_content(path).decode("utf-8-sig"))
+        return bool(rest.strip()) and isinstance(from_json(first), dict)
+    except ValueError:
+        return False
+
+
+def _json_list(path: str, content: bytes) -> list[Any]:
+    try:
+        rows = from_json_row(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
     except RepeatedKeyError as error:
         raise DataError(f"{path}: {error}") from error
     except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
+        raise DataError(f"{path}: not JSON ({error}); is it cut off?") from error
     if isinstance(rows, dict) and (columns := _columns(rows)):
         constants = {name: value for name, value in rows.items() if name not in columns}
         rows = [constants | dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -107,8 +117,7 @@ def _json_rows(path: str) -> Iterator[Row]:
         rows = [row for group in rows.values() for row in group]
     if not isinstance(rows, list):
         raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
-    for number, values in enumerate(rows, start=1):
-        yield _row(f"{path}: row {number}", values)
+    return rows
 
 
 def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -119,9 +128,9 @@ def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     return columns if is_columnar else {}
 
 
-def _csv_rows(path: str) -> Iterator[Row]:
+def _csv_rows(path: str, content: bytes) -> Iterator[Row]:
     try:
-        text = _content(path).decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
     return csv_rows(path, io.StringIO(text, newline=""))
@@ -151,16 +160,21 @@ def _row(location: str, values: object) -> Row:
     )
 
 
-def _parquet_rows(path: str) -> Iterator[Row]:
+def _parquet_rows(path: str, content: bytes) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.ParquetFile(pa.BufferReader(_content(path))).read().to_pylist()
-    except (pa.ArrowException, *UNREADABLE) as error:  # a text column may be invalid UTF-8
-        raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
-    for number, values in enumerate(rows, start=1):
-        yield Row(f"{path}: row {number}", without_padding(values))
+        batches = pq.ParquetFile(pa.BufferReader(content)).read().to_batches()
+    except (pa.ArrowException, MemoryError, *UNREADABLE) as error:
+        raise DataError(f"{path}: {reading_fault(error, 'not a whole Parquet file')}") from error
+    rows = (batch.slice(index, 1) for batch in batches for index in range(batch.num_rows))
+    for number, row in enumerate(rows, start=1):
+        location = f"{path}: row {number}"
+        try:
+            yield Row(location, without_padding(row.to_pylist()[0]))
+        except (pa.ArrowException, *UNREADABLE) as error:  # text that is not UTF-8, a date beyond the year 9999
+            yield Row(location, {}, f"a value that cannot be read: {error}")
 
 
 def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,11 +192,15 @@ def _without_nulls(value: Any) -> Any:
 def _dataset_rows(source: str) -> Iterator[Row]:
     from datasets import load_dataset
 
-    name, _, split = source.partition(":")
-    name, _, revision = name.partition("@")
+    name, split, revision = dataset_parts(source)
     try:
-        dataset = load_dataset(name, split=split or None, revision=revision or None)
+        if is_saved(name):
+            dataset = saved_dataset(name, split)
+        else:
+            dataset = load_dataset(name, split=split or None, revision=revision or None)
         note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
+    except UsageError:
+        raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
             f"no file and no dataset '{source}': {absent(name, error)}; give a .jsonl, .json or .parquet file, "
@@ -196,3 +214,28 @@ def _dataset_rows(source: str) -> Iterator[Row]:
         dataset = next(iter(dataset.values()))
     for number, values in enumerate(dataset, start=1):
         yield Row(f"{source}: row {number}", without_padding(values))
+
+
+def dataset_parts(source: str) -> tuple[str, str, str]:
+    """Return name, split and revision of `name[@revision][:split]`, empty where they are not named."""
+    name, _, split = source.partition(":")
+    name, _, revision = name.partition("@")
+    return name, split, revision
+
+
+def is_saved(folder: str) -> bool:
+    """Return whether a folder was written by `save_to_disk` of `datasets`."""
+    return any(Path(folder, name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def saved_dataset(folder: str, split: str) -> Any:
+    """Load a dataset, or one split of several, from a folder of `save_to_disk`; without a name all splits."""
+    from datasets import load_from_disk
+
+    dataset = load_from_disk(folder)
+    if not split:
+        return dataset
+    if not isinstance(dataset, dict) or split not in dataset:
+        splits = f"splits {', '.join(dataset)}" if isinstance(dataset, dict) else "no splits"
+        raise UsageError(f"no split '{split}' in '{folder}', which has {splits}; name another, or none")
+    return dataset[split]

@@ -1,6 +1,6 @@
 """Streaming of training rows: read, encode and shuffle during training, and resume at the exact row."""
 
-import gzip
+import io
 import json
 import os
 from collections import Counter
@@ -15,9 +15,11 @@ from torch.utils.data import IterableDataset
 
 from ..backbones.hub import absent, note_data
 from ..errors import DataError, UsageError
+from ..io.compressed_files import compression_of, open_bytes
+from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed
-from .readers import Row, csv_rows, is_local, without_padding
+from .readers import Row, csv_rows, dataset_parts, format_of, is_local, is_saved, saved_dataset, without_padding
 
 BLOCK = 4096
 FILE = "stream.json"
@@ -198,8 +200,11 @@ class PairStream(IterableDataset):
 def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
     try:
         return [*islice(rows, number)]
-    except Exception as error:  # the library raises a different error for each format
-        raise DataError(f"{source}: damaged ({(str(error).splitlines() or [''])[0]}); correct or restore it") from error
+    except Exception as error:  # the library raises a different error for each format and transport
+        damaged, remedy = "damaged", "correct or restore it"
+        if not (is_local(source) or os.path.isdir(dataset_parts(source)[0])):
+            damaged, remedy = "reading it from the Hub failed", "check the connection, and continue with --resume"
+        raise DataError(f"{source}: {reading_fault(error, damaged, remedy)}") from error
 
 
 def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,15 +216,12 @@ def open_stream(source: str) -> Any:
     """Open one source as a streaming dataset."""
     from datasets import load_dataset
 
-    suffix = Path(source.removesuffix(".gz")).suffix
     try:
         if is_local(source) and not os.path.isdir(source):
-            if suffix not in FORMATS or not os.path.exists(source):
-                raise UsageError(f"{source}: no file that can be streamed; give one of {', '.join(FORMATS)}")
-            reading = _as_text(source) if suffix == ".csv" else {}
-            return load_dataset(FORMATS[suffix], data_files=source, split="train", streaming=True, **reading)
-        name, _, split = source.partition(":")
-        name, _, revision = name.partition("@")
+            return _open_file(source)
+        name, split, revision = dataset_parts(source)
+        if is_saved(name):
+            return _open_saved(name, split)
         dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
         note_data(source, dataset)
         return dataset
@@ -232,6 +234,25 @@ def open_stream(source: str) -> Any:
         ) from error
 
 
+def _open_file(path: str) -> Any:
+    from datasets import load_dataset
+
+    suffix = format_of(path)
+    if suffix not in FORMATS or not os.path.exists(path):
+        raise UsageError(f"{path}: no file that can be streamed; give one of {', '.join(FORMATS)}")
+    if compression_of(path) == ".zst":
+        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or leave --stream out")
+    reading = _as_text(path) if suffix == ".csv" else {}
+    return load_dataset(FORMATS[suffix], data_files=path, split="train", streaming=True, **reading)
+
+
+def _open_saved(folder: str, split: str) -> Any:
+    dataset = saved_dataset(folder, split)
+    if isinstance(dataset, dict) and "train" not in dataset:
+        raise UsageError(f"dataset '{folder}' has splits {', '.join(dataset)}; name one as '{folder}:SPLIT'")
+    return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
+
+
 def _as_text(path: str) -> dict[str, Any]:
     """Return the options with which `datasets` reads the columns of a CSV file and every cell as text, as `read_rows`.
 
@@ -239,8 +260,7 @@ def _as_text(path: str) -> dict[str, Any]:
     """
     from datasets import Features, Value
 
-    opened = gzip.open if path.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
         first = next(csv_rows(path, lines), None)
     if first is None:
         raise DataError(f"{path}: no row; name a source with preference pairs")

@@ -16,7 +16,7 @@ class TrainConfig:
     """Settings of reward model training: model, data, loss, and handling of unusable rows."""
 
     data: list[str] = setting(
-        "Preference files (.jsonl, .json, .parquet, also .gz) or hub-id[@revision][:split].",
+        "Preference files (.jsonl, .json, .parquet, .csv, also compressed) or hub-id[@revision][:split].",
         group="Data and output",
         default_factory=list,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
+from .....rm.io.reading_faults import reading_fault
 from ....runs.run_folder import CHECKPOINTS
 from ....runs.token_texts import pieces
 from ...html import STYLE, decimals_of, number, shown
@@ -91,8 +92,8 @@ def _file(folder: Path, step: int) -> pq.ParquetFile:
         raise UsageError(f"no completions of step {step} are stored; there are steps {_list(steps_of(folder))}")
     try:
         return pq.ParquetFile(path, memory_map=True)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} is damaged ({error}); {WAY_OUT}") from error
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise DataError(f"{path}: {reading_fault(error, 'it is damaged', WAY_OUT)}") from error
 
 
 def _number(path: Path) -> int | None:
@@ -107,8 +108,9 @@ def _list(steps: Sequence[int]) -> str:
 def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> list[dict[str, Any]]:
     try:
         return file.read(names).slice(max(0, start), size).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"the completions of this step are damaged ({error}); {WAY_OUT}") from error
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        fault = reading_fault(error, "the file is damaged", WAY_OUT)
+        raise DataError(f"the completions of this step: {fault}") from error
 
 
 def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:

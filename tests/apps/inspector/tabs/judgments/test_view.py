@@ -365,7 +365,7 @@ def test_what_cannot_be_shown_is_told_and_a_run_appears_when_it_is_finished(visi
     page = visit(address, "?run=half", ready="#case .note")
     page.locator("#case .note", has_text="items.parquet is damaged").wait_for()
     for run, sentence in (
-        ("old", "scores.parquet is damaged"),
+        ("old", "scores.parquet has other columns"),
         ("unsummed", "has no summary.json yet"),
         ("later.partial (running or cut off)", "This run is being written"),
     ):

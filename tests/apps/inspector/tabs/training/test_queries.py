@@ -255,7 +255,7 @@ def test_damaged_answers_are_told_and_the_other_steps_can_be_read(tmp_path):
     folder = write_training(tmp_path / "rl", LOG)
     path = folder / "rollouts" / "step-000002.parquet"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"step-000002.parquet is damaged .*the other steps can still"):
+    with pytest.raises(DataError, match=r"step-000002.parquet: it is damaged .*the other steps can still"):
         number_of(folder, 2)
     assert number_of(folder, 4) == 3
 

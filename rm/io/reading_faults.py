@@ -1,0 +1,19 @@
+"""Why a file could not be read: libraries raise errors for memory, permissions and damage from the same call."""
+
+
+def reading_fault(error: BaseException, damaged: str, remedy: str = "fetch it again") -> str:
+    """Return the cause of an error of a file reader, and what to do; by default that the file is damaged.
+
+    >>> reading_fault(EOFError("no end marker"), "not a whole Parquet file")
+    'not a whole Parquet file (no end marker); fetch it again'
+    >>> reading_fault(PermissionError(13, "Permission denied"), "not a whole Parquet file")
+    'this user may not read it ([Errno 13] Permission denied); change its permissions'
+    """
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if isinstance(error, PermissionError):
+        return f"this user may not read it ({reason}); change its permissions"
+    if isinstance(error, MemoryError):
+        return f"it does not fit into memory ({reason}); split it, or stream it where that is possible"
+    if isinstance(error, NotImplementedError):
+        return f"it needs a feature that its reader lacks ({reason}); write it again without that"
+    return f"{damaged} ({reason}); {remedy}"
