@@ -25,11 +25,20 @@ REASONS = (
     OMITTED, SAME_WHEN_RENDERED,
 )  # fmt: skip
 """Reasons of rows that can be read, and so can be kept."""
-TOKENS = re.compile(
-    r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
-    r"|(?:^|\n\n)(?:Human|Assistant): "
-)
-"""Tokens and markers that chat templates put between turns."""
+MARKERS = {
+    "ChatML, Llama 3 and 4, Qwen, Phi, gpt-oss, Command R, GLM, Kimi, Granite": r"<\|[\w-]+\|>",
+    "DeepSeek, Hunyuan": r"<｜[^<>｜\s]+｜>",
+    "Gemma 4": r"<\|(?:turn|channel|tool|tool_call|tool_response)>|<(?:turn|channel|tool|tool_call|tool_response)\|>",
+    "Gemma": r"<(?:start|end)_of_turn>",
+    "Llama 2": r"<</?SYS>>",
+    "Mistral": r"\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]",
+    "GLM": r"\[gMASK\]|<[se]op>",
+    "MiniMax": r"\]~!?b[\[\]]|\[e~\[",
+    "Seed": r"<seed:[\w:]+>",
+    "beginning, end and padding": r"</?s>|<(?:bos|eos|pad|unk)>",
+    "HH dialogues": r"(?:^|\n\n)(?:Human|Assistant): ",
+}
+"""Tokens and markers that chat templates put between turns, by families of models."""
 
 
 class Finding(NamedTuple):
@@ -206,7 +215,7 @@ def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
 def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
     """Yield texts with markers that chat templates put between turns: a model would read a false end of turn."""
     known = [re.escape(token) for token in special if token.strip()]
-    pattern = re.compile("|".join([TOKENS.pattern, *known]))
+    pattern = re.compile("|".join([*MARKERS.values(), *known]))
     for row, pair in enumerate(pairs):
         texts = {f"turn {index + 1} of the prompt": _raw(turn) for index, turn in enumerate(pair.prompt)}
         for name in ("chosen", "rejected"):

@@ -138,8 +138,16 @@ def _reading(config: LintConfig) -> dict[str, Any]:
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
     limit = config.max_length or model.contract.max_length
     encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))
-    special = [token for token in encoder.tokenizer.all_special_tokens if len(token) > 2]
-    return {"encode": encoder.encode_all, "max_length": limit, "special": special}
+    return {"encode": encoder.encode_all, "max_length": limit, "special": control_tokens(encoder.tokenizer)}
+
+
+def control_tokens(tokenizer: Any) -> list[str]:
+    """Return the texts that a tokenizer encodes as control tokens wherever they stand, longest first.
+
+    Those of the format of turns are often special among the added tokens only, without a role such as EOS.
+    """
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return sorted({token for token in [*added, *tokenizer.all_special_tokens] if len(token) > 2}, key=len, reverse=True)
 
 
 def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:

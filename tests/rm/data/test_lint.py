@@ -95,7 +95,41 @@ def test_template_tokens_are_found_everywhere(text, place):
     assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
 
 
-@pytest.mark.parametrize("text", ["a < b and b > c", "a humane act: b", "x | y", "array[INSTANCE]", "<b>bold</b>"])
+FORMATS = {
+    "ChatML": "<|im_start|>user\nHi<|im_end|>",
+    "Llama 3": "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
+    "Llama 4": "<|header_start|>user<|header_end|>\n\nHi<|eot|>",
+    "gpt-oss": "<|start|>assistant<|channel|>final<|message|>Hi<|return|>",
+    "Phi": "<|user|>\nHi<|end|>",
+    "Command R": "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hi<|END_OF_TURN_TOKEN|>",
+    "Kimi": "<|im_user|>user<|im_middle|>Hi<|im_end|>",
+    "Granite": "<|fim-prefix|>",
+    "DeepSeek": "<｜User｜>",
+    "DeepSeek, end": "Hi<｜end▁of▁sentence｜>",
+    "Gemma 3": "Hi<end_of_turn>",
+    "Gemma 4": "<|turn>user\nHi",
+    "Gemma 4, end": "Hi<turn|>",
+    "Llama 2": "<<SYS>>",
+    "Mistral": "[INST]",
+    "Mistral, system": "[SYSTEM_PROMPT]Be kind.[/SYSTEM_PROMPT]",
+    "Mistral, tools": '[TOOL_CALLS][{"name": "f"}]',
+    "GLM": "[gMASK]<sop>",
+    "MiniMax": "]~b]user\nHi",
+    "MiniMax, end": "Hi[e~[",
+    "Seed": "<seed:bos>user",
+    "end": "Hi</s>",
+    "HH": "a\n\nAssistant: b",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_markers_of_every_family_of_chat_formats_are_found(name):
+    assert found([pair(chosen=FORMATS[name])]) == [(0, checks.MARKUP)]
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b and b > c", "a humane act: b", "x | y", "array[INSTANCE]", "<b>bold</b>", "a[b[~c]]", "x <|> y"]
+)
 def test_ordinary_text_is_no_template(text):
     assert found([pair(text)]) == []
 
