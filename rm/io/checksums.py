@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UNREADABLE
+from ..errors import UNREADABLE, DataError
 
 PIECE = 1 << 20
 
@@ -26,10 +26,12 @@ def sha256(path: Path, *, settle: bool = False) -> str:
 def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) -> str:
     """Compute a SHA-256 of the paths and contents of all files below a folder, in chunks.
 
-    Hidden files and folders are left out, and those for which `skip` is true.
+    Hidden files and folders are left out, and those for which `skip` is true. Links count as what they lead to, so a
+    copy of the folder has the same hash; raise a `DataError` for a folder that contains itself by a link.
     """
     digest = hashlib.sha256()
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        _refuse_loop(Path(parent), folder)
         inside = [Path(parent, name) for name in sorted((*folders, *files)) if not name.startswith(".")]
         counted = [path for path in inside if not skip(path)]
         folders[:] = [path.name for path in counted if path.is_dir()]
@@ -37,6 +39,13 @@ def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) ->
             if path.is_file():
                 digest.update(os.fsencode(path.relative_to(folder)) + f"\0{sha256(path)}\n".encode())
     return digest.hexdigest()
+
+
+def _refuse_loop(path: Path, top: Path) -> None:
+    """Raise a `DataError` if a folder below `top` is also one of the folders around it."""
+    around = (outer for outer in path.parents if outer.is_relative_to(top))
+    if path.resolve() in {outer.resolve() for outer in around}:
+        raise DataError(f"{path} is a link to a folder that contains it; remove the link")
 
 
 def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
