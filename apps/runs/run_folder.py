@@ -25,7 +25,7 @@ from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ...rm.io.checked_files import from_yaml
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
-from ...rm.io.escaping import redacted, terminal
+from ...rm.io.escaping import redacted, terminal, unescaped
 from ..settings.fields import changed_settings
 from .lock import only_writer
 from .signals import Terminated
@@ -53,9 +53,9 @@ def log(message: str) -> None:
 
 
 def log_report(text: str) -> None:
-    """Log a verb's final report, unless the caller shows the result itself, as notebooks do."""
+    """Log a verb's final report in Markdown, unless the caller shows the result itself, as notebooks do."""
     if SHOWS_REPORTS.get():
-        log(text)
+        log(unescaped(text))
 
 
 def log_rows(name: str, rows: RowReport) -> None:

@@ -265,10 +265,11 @@ def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, show
 
 def _first(linted: Linted, reason: str, describe_row: Callable[[int], str], shown: int) -> str:
     findings = [finding for finding in linted.findings if finding.reason == reason]
-    places_text = "; ".join(
-        f"{describe_row(finding.row)} ({_detail(finding, describe_row)})" for finding in findings[:shown]
-    )
-    return places_text + (" ..." if len(findings) > shown else "")
+    places: dict[str, list[str]] = defaultdict(list)
+    for finding in findings[:shown]:
+        places[_detail(finding, describe_row)].append(describe_row(finding.row))
+    text = "; ".join(f"{', '.join(rows)} ({detail})" for detail, rows in places.items())
+    return text + (" ..." if len(findings) > shown else "")
 
 
 def _detail(finding: Finding, describe_row: Callable[[int], str]) -> str:

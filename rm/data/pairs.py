@@ -102,9 +102,7 @@ def load_placed_examples(
     """Load the same examples as `load_examples`, each with its file and row."""
 
     def parse(row: Row) -> list[PlacedExample]:
-        file, _, number = row.location.rpartition(":")
-        number = int(number.removeprefix(" row "))
-        return [PlacedExample(name, example, file, number) for name, example in parse_examples(row.values)]
+        return [PlacedExample(name, example, row.source, row.number) for name, example in parse_examples(row.values)]
 
     rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
     return [example for row in rows for example in row], report
@@ -184,8 +182,8 @@ def check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
     stated = row_id(row.values)
     if stated is None:
         return
-    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.location)
-    if earlier != row.location:
+    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.place)
+    if earlier != row.place:
         raise ValueError(f"duplicate id: '{stated}' is the id of {earlier} too")
 
 
@@ -198,7 +196,7 @@ def parsed(
 ) -> Iterator[T]:
     """Yield the result of `parse` for each row; rows that it rejects are refused, or added to the report.
 
-    `first_by_id` collects the first location of each (subset, id); a row that repeats one is rejected.
+    `first_by_id` collects the place of the first row of each (subset, id); a row that repeats one is rejected.
     """
     for row in rows:
         report.read += 1

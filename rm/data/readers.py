@@ -27,6 +27,21 @@ class Row(NamedTuple):
     values: Mapping[str, Any]
     error: str = ""
 
+    @property
+    def source(self) -> str:
+        """The file or dataset of the row."""
+        return self.location.rpartition(":")[0]
+
+    @property
+    def number(self) -> int:
+        """The line or row within the source, from 1."""
+        return int(self.location.rpartition(":")[2].removeprefix(" row "))
+
+    @property
+    def place(self) -> str:
+        """The location within the source: `line 3`, or `row 3` where rows are no lines."""
+        return f"{'row' if self.location.endswith(f' {self.number}') else 'line'} {self.number}"
+
 
 def is_local(source: str) -> bool:
     """Return whether a source is a local file or folder rather than a dataset on the Hub."""

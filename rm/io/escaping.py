@@ -12,6 +12,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 """Characters that move the cursor, set colours, hide or reverse text; tabs and line ends are kept."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
+ESCAPES = re.compile(r"\\(?=\|)|(?<=!)\\(?=\[)|\\(?=\][(:])")
+"""Backslashes that `inert` and tables write."""
 SECRET = re.compile(
     r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|izer|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
     re.IGNORECASE,
@@ -58,6 +60,15 @@ def inert(text: str) -> str:
     """
     flat = " ".join(terminal(text).split("\n"))
     return SCRIPTED.sub(r"\\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", flat).replace("![", "!\\["))
+
+
+def unescaped(markdown: str) -> str:
+    r"""Return Markdown as text for a terminal, where nothing is rendered: without the escapes of `inert` and of tables.
+
+    >>> unescaped(inert("a <b> ![p](http://x)")), unescaped(r"| a\|b |")
+    ('a <b> ![p](http://x)', '| a|b |')
+    """
+    return ESCAPES.sub("", markdown).replace("&lt;", "<")
 
 
 def redacted(words: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from ....benchmarks.compare import check_samples
 from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
+from ....rm.io.escaping import unescaped
 from ...runs.figures import save_figure
 from ...runs.finished import Finished, case_hash, open_finished
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder
@@ -38,7 +39,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
         (work / "board.md").write_text(boards.markdown(made, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
         save_figure(boards.figure(made), work / "board.png")
-    log(boards.markdown(made, unfinished))
+    log(unescaped(boards.markdown(made, unfinished)))
     suites = [board.suite for board in made]
     return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
 

@@ -1,7 +1,8 @@
 """`rewardlab lint`: defects of preference data by row and reason, and a cleaned file."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -44,11 +45,11 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         read = read_pairs(config.data)
         log_rows("data", read.ignored)
         linted = _all_of(read, config)
-        text = markdown(linted, lambda row: read.rows[row].location, len(read.rows))
-        log_report(f"\n{text}")
+        text, title = markdown(linted, _places(read, config.data), len(read.rows)), ", ".join(config.data)
+        log_report(f"\n{title}\n\n{text}")
         facts = _facts(read, linted)
         if work is not None:
-            (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
+            (work / REPORT).write_text(f"# {title}\n\n{text}", encoding="utf-8")
             write_rows(work / FINDINGS, (_finding_row(read, finding) for finding in linted.findings))
             data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
@@ -65,6 +66,18 @@ def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
     if not config.output:
         return nullcontext()
     return run_folder(config.output, asdict(config), overwrite=config.overwrite)
+
+
+def _places(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
+    """Return row -> where it is, below a title with the sources: a lone one is not named again, nor are folders."""
+    names = Counter(Path(source).name for source in sources)
+
+    def place(index: int) -> str:
+        row, name = read.rows[index], Path(read.rows[index].source).name
+        source = name if names[name] == 1 else row.source
+        return row.place if len(sources) == 1 else f"{source}, {row.place}"
+
+    return place
 
 
 def _facts(read: Read, linted: Linted) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path
     assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
-    assert f"| {OVERLAP} | 20 | {data}:" in report and "No word, position or length tells the label." in report
+    assert f"| {OVERLAP} | 20 | line " in report and "No word, position or length tells the label." in report
 
 
 def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
@@ -133,11 +133,24 @@ def test_a_repeated_id_is_unusable_and_what_fix_writes_can_be_loaded(tmp_path, c
     given[2]["id"] = given[0]["id"]
     data, clean = write(tmp_path / "pairs.jsonl", given), str(tmp_path / "clean.jsonl")
     assert main(["lint", data]) == 5
-    assert f"{data}:3 (duplicate id: '0' is the id of {data}:1 too)" in capsys.readouterr().err
+    assert "line 3 (duplicate id: '0' is the id of line 1 too)" in capsys.readouterr().err
     assert main(["lint", data, "--fix", clean]) == 0
     assert [pair.id for pair in load_pairs(clean)[0]] == ["0", "1", "3"]
     assert main(["lint", data, clean]) == 5, "ids of different files may be the same"
     assert json.loads((tmp_path / "clean.left_out.jsonl").read_text())["row"] == given[2]
+
+
+def test_the_report_names_a_path_once_and_escapes_for_html_in_the_file_alone(tmp_path, capsys):
+    given = [row | {"chosen": f"{row['chosen']} </s>"} for row in rows(3)] + [{"prompt": "a"}] * 2
+    data, out = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint"
+    assert main(["lint", data, "--output", str(out)]) == 5
+    report, shown = (out / "report.md").read_text(), capsys.readouterr().err.partition("rewardlab lint:")[0]
+    cells = "| template tokens in the text | 3 | line 1, line 2, line 3 ('</s>' in chosen) |"
+    assert cells in shown and cells.replace("</s>", "&lt;/s>") in report
+    assert "| unusable | 2 | line 4, line 5 (no column 'chosen'" in shown and shown.count(str(tmp_path)) == 1
+    other = write(tmp_path / "more.jsonl", given[-1:])
+    assert main(["lint", data, other]) == 5
+    assert "pairs.jsonl, line 4, pairs.jsonl, line 5, more.jsonl, line 1 (no column" in capsys.readouterr().err
 
 
 def test_fix_writes_dates_as_text(tmp_path):

@@ -174,7 +174,7 @@ def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
     rows = [ROW | {"id": name, "chosen": f"good {n}"} for n, name in enumerate("abca")]
     path = write(tmp_path / "a.jsonl", rows)
     for read in (load_pairs, load_examples):
-        with pytest.raises(DataError, match=rf"a.jsonl:4: duplicate id: 'a' is the id of {path}:1 too"):
+        with pytest.raises(DataError, match=r"a.jsonl:4: duplicate id: 'a' is the id of line 1 too"):
             read(path)
         assert len(read(path, on_bad_row="skip")[1].dropped) == 1
     write(tmp_path / "b.jsonl", [row | {"subset": str(n)} for n, row in enumerate(rows)])
