@@ -1,9 +1,10 @@
 """Scorers of cases: reward models, judges and stored scores. A reward that is not finite is an abstention."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..judges.audit.measures import credit
 from ..judges.kinds.reward_model import RewardScorer
 from ..judges.types import Case, Comparison, Judge, Judgment, scored
 from ..rm.contract.golden_scores import load_reward_model
-from ..rm.contract.scoring_contract import ScoringContract
+from ..rm.contract.scoring_contract import FILE, ScoringContract
 from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
@@ -40,12 +41,19 @@ def open_scorer(
 
     `kind` loads the source as another kind than its configuration names, such as a causal LM as `autoregressive` or
     `implicit`. An autoregressive model that follows a preference is evaluated at `preference`; without one it has a
-    reward per objective. `on_long` and `on_bad_row` are those of `RewardScorer`.
+    reward per objective. The `objective` of a classifier without a contract is the output that is the reward.
+    `on_long` and `on_bad_row` are those of `RewardScorer`.
     """
     if kind is not None:
-        model = load("rm.models", kind)(source, **options)
+        loader = load("rm.models", kind)
+        _refuse_edges(source, options.keys() - signature(loader).parameters.keys())
+        model = loader(source, **options)
+    elif ":" in source:
+        _refuse_edges(source, options.keys())
+        model = _function_model(source)
     else:
-        model = _function_model(source) if ":" in source else load_reward_model(source, **options)
+        stated = {} if (Path(source) / FILE).exists() else {"objective": objective}
+        model = load_reward_model(source, **stated, **options)
     if preference is not None:
         read_at: Any = getattr(model, "at", None)
         if read_at is None:
@@ -53,6 +61,12 @@ def open_scorer(
         model = read_at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
+
+
+def _refuse_edges(source: str, options: Iterable[str]) -> None:
+    """Raise `UsageError` for settings of BOS and EOS among options that a model does not take."""
+    if untaken := sorted({"bos", "eos"} & {*options}):
+        raise UsageError(f"--{untaken[0]}: {source} reads no such token; leave it out")
 
 
 # ---- plain functions as reward models ----

@@ -29,7 +29,8 @@ from transformers.pytorch_utils import Conv1D
 
 from ...kernels.dispatch import way, wide
 from ...kernels.lora_film import lora_film, modulate
-from ..backbones.loading import fingerprint, whole_name
+from ..backbones.hub import whole_name
+from ..backbones.loading import fingerprint
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..training.sharded_weights import gathered, put

@@ -6,6 +6,10 @@ from types import MethodType
 from typing import Any, TypeVar
 
 from accelerate.utils import extract_model_from_parallel
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .loading import decoder_head
 
 T = TypeVar("T")
 
@@ -41,3 +45,16 @@ def inside(model: Any, read: Callable[[Any], T]) -> T:
 def language_model_of(model: Any) -> Any:
     """Return the model without its adapter wrapper."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def head_inputs(model: nn.Module, **inputs: Tensor) -> Float[Tensor, "N L D"]:
+    """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
+    head = decoder_head(model)
+    assert head is not None
+    given: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
+    try:
+        model(**inputs, use_cache=False)
+    finally:
+        hook.remove()
+    return given[0]

@@ -4,11 +4,24 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import UsageError
+from ..errors import UNREADABLE, DataError, UsageError
+from ..io.checked_files import from_json
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 RESOLVED: dict[str, str] = {}
 """Commits that this process has loaded from the Hub: name as given -> commit SHA, for manifests."""
+
+
+ADAPTER = "adapter_config.json"
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "tekken.json",
+)
 
 
 class Source(NamedTuple):
@@ -54,9 +67,51 @@ def is_path(source: str) -> bool:
     return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
 
 
+def whole_name(source: str) -> str:
+    """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
+    return str(Path(source).resolve()) if source and Path(source).exists() else source
+
+
+def tokenizer_source(source: str) -> str:
+    """Return where a model's tokenizer is: PEFT saves none with an adapter, which then has that of its base model.
+
+    Raises `DataError` for a folder without tokenizer files, from which Transformers makes an empty tokenizer.
+    """
+    if not _lacks_tokenizer(Path(source)):
+        return source
+    base = _base_of_adapter(Path(source) / ADAPTER)
+    if _lacks_tokenizer(Path(base or source)):
+        holder = f"{source}, an adapter, and in that of its base model {base}" if base else source
+        raise DataError(
+            f"no tokenizer in the folder {holder} (none of {', '.join(TOKENIZERS)}); copy the tokenizer files of the "
+            "model that it was trained from into it"
+        )
+    return base or source
+
+
+def _lacks_tokenizer(folder: Path) -> bool:
+    return folder.is_dir() and not any((folder / name).exists() for name in TOKENIZERS)
+
+
+def _base_of_adapter(settings: Path) -> str | None:
+    """Return the base model that the settings of an adapter name; None if they are absent or damaged."""
+    try:
+        values = from_json(settings.read_text(encoding="utf-8"))
+        return base_name(str(values["base_model_name_or_path"]), values.get("revision"))
+    except UNREADABLE:
+        return None
+
+
+def base_name(base: str, revision: str | None) -> str:
+    """Return the base model that an adapter names: a path, or a Hub id with its revision."""
+    return f"{base}@{revision}" if revision and not Path(base).exists() else base
+
+
 def absent(source: str, error: Exception) -> str:
     """Return why loading by a name failed: a missing folder, or the Hub's error if it was asked."""
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
+    lines = [line.strip() for line in lines if line.strip()]
+    text = " ".join(lines) if lines[0].endswith((":", ",")) else lines[0]  # a list follows on further lines
     if Path(source).exists() or not isinstance(error, OSError | ValueError):
         return text
     if is_path(source):

@@ -29,9 +29,9 @@ from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from .chat_templates import check_template
 from .config_check import check_claims, check_layers
-from .hub import absent, note_model, parse_source
+from .hub import absent, note_model, parse_source, tokenizer_source
 from .tokenization import edge_tokens, right_padded
-from .value_heads import HEAD, put_head, refuse_pickles, stored_head
+from .value_heads import HEAD, put_head, refuse_pickles, stored_head, warn_of_unread
 
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (
@@ -53,15 +53,19 @@ def hide_loading_bars() -> None:
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer by path or Hub id; its chat template may come from a Jinja file, or be `plain` (blank lines)."""
-    location = parse_source(source, trust_remote_code=trust_remote_code)
+    """Load a tokenizer by path or Hub id; its chat template may come from a Jinja file, or be `plain` (blank lines).
+
+    An adapter's folder without a tokenizer has that of its base model.
+    """
+    holder = tokenizer_source(source)
+    location = parse_source(holder, trust_remote_code=trust_remote_code)
     check_layers(source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             location.name, revision=location.revision, trust_remote_code=trust_remote_code
         )
     except Exception as error:  # damaged files raise the errors of their parsers
-        raise DataError(f"{source}: no tokenizer there ({absent(source, error)})") from error
+        raise DataError(f"{holder}: no tokenizer there ({absent(holder, error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
     check_template(tokenizer.chat_template, source)
@@ -182,7 +186,8 @@ def load_classifier(
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         name_labels(config, objectives, per_token)
         auto = CLASSIFIERS[per_token]
-        return _from_pretrained(auto, source, dtype, trust_remote_code=trust_remote_code, config=config)
+        options = {"trust_remote_code": trust_remote_code, "config": config, "fresh_head": fresh_head}
+        return _from_pretrained(auto, source, dtype, **options)
 
     model, absent = _or_data_error(load, source, "reward model")
     head = stored_head(source) if decoder_head(model) is not None else None
@@ -235,15 +240,17 @@ def _looks_ahead(model: Any) -> bool:
     return not torch.allclose(first, second, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
-def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
-    """Load a model from safetensors; return it and the names of missing and mismatched tensors."""
+def _from_pretrained(
+    auto: Any, source: str, dtype: str, *, fresh_head: bool = False, **options: Any
+) -> tuple[Any, list[str]]:
+    """Load a model from safetensors; return it and the names of missing and mismatched tensors; warn of unread ones."""
     trusting = bool(options.get("trust_remote_code"))
     location = parse_source(source, trust_remote_code=trusting)
     if Path(source).is_dir():
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # the folder of an adapter has none
         check_claims(options.get("config") or load_config(source, trust_remote_code=trusting), source)
-    with _without_missing_report():  # callers refuse missing tensors, except for a head that is to be trained
+    with _without_report():  # callers refuse missing tensors, except for a head that is to be trained
         model, facts = auto.from_pretrained(
             location.name,
             revision=location.revision or "main",
@@ -254,17 +261,17 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
             **options,
         )
     note_model(source)
+    warn_of_unread(model, facts["unexpected_keys"], source, fresh_head)
     return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
 
 
 @contextmanager
-def _without_missing_report() -> Iterator[None]:
-    """Drop Transformers' loading reports that name nothing but missing tensors."""
+def _without_report() -> Iterator[None]:
+    """Drop Transformers' loading reports that name nothing but missing and unread tensors, which are reported here."""
 
     def keep(record: LogRecord) -> bool:
         text = record.getMessage()
-        others = ("UNEXPECTED", "MISMATCH", "CONVERSION", "ERROR")
-        return "LOAD REPORT" not in text or any(status in text for status in others)
+        return "LOAD REPORT" not in text or any(status in text for status in ("MISMATCH", "CONVERSION", "ERROR"))
 
     logger = logging.get_logger("transformers.modeling_utils")
     logger.addFilter(keep)
@@ -343,11 +350,6 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
     return digest.hexdigest()[:16]
 
 
-def whole_name(source: str) -> str:
-    """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
-    return str(Path(source).resolve()) if source and Path(source).exists() else source
-
-
 # ---- one score per sequence ----
 
 
@@ -385,16 +387,3 @@ def head_outputs(
     finally:
         hook.remove()
     return everywhere[0]
-
-
-def head_inputs(model: nn.Module, **inputs: Tensor) -> Float[Tensor, "N L D"]:
-    """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
-    head = decoder_head(model)
-    assert head is not None
-    given: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
-    try:
-        model(**inputs, use_cache=False)
-    finally:
-        hook.remove()
-    return given[0]

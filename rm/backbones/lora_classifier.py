@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
+from .hub import ADAPTER, base_name
 from .loading import load_classifier
 from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
-ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 RANK = 65_536  # larger than any layer is wide; a damaged file with a larger rank would exhaust memory
 
 
@@ -32,6 +33,11 @@ def check_targets(model: Any, targets: Any) -> None:
 def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
     """Load the base model that the folder names, with adapter and head; raise `DataError` if they do not fit."""
     config, keys = read_lora(folder)
+    if (rows := head_rows(folder)) != len(objectives):
+        raise UsageError(
+            f"{folder}: the head of the adapter has {rows} outputs, and {len(objectives)} are to be loaded "
+            f"({', '.join(objectives)}); start from its base {base_of(config)}"
+        )
     model, absent = load_classifier(base_of(config), objectives, fresh_head=True, **loading)
     head = stored_head(str(folder))
     if head is not None:
@@ -72,10 +78,19 @@ def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
         raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
 
 
+def head_rows(folder: Path) -> int:
+    """Return the number of outputs of the head that is saved with an adapter; 1 if there is none."""
+    if (head := stored_head(str(folder))) is not None:
+        return len(head.weight)
+    with safe_open(folder / WEIGHTS, framework="pt") as tensors:
+        matrices = [key for key in read_lora(folder)[1] if ".lora_" not in key and key.endswith(".weight")]
+        shapes = [tensors.get_slice(key).get_shape() for key in matrices]
+    return min((shape[0] for shape in shapes if len(shape) == 2), default=1)
+
+
 def base_of(config: LoraConfig) -> str:
     """Return the base model that a LoRA names: path, or Hub id with its revision."""
-    base = str(config.base_model_name_or_path)
-    return f"{base}@{config.revision}" if config.revision and not Path(base).exists() else base
+    return base_name(str(config.base_model_name_or_path), config.revision)
 
 
 def put_lora(model: PreTrainedModel, folder: Path, *, trainable: bool) -> PeftModel:

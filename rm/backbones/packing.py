@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from .loading import decoder_head, embedding_rows, head_inputs
+from .forward_hooks import head_inputs
+from .loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"
 LEAST = 16

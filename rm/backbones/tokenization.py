@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from ..contract.scoring_contract import ScoringContract
+from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
@@ -57,19 +57,25 @@ def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
     return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
 
 
-def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | None]:
+def describe_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, bos: Edge | None = None, eos: Edge | None = None
+) -> dict[str, str | None]:
     """Return the contract fields that a tokenizer determines: vocabulary, template, BOS and EOS policy.
 
-    BOS is prepended once if the tokenizer would do so itself (Llama, Gemma), and never twice. EOS is appended once if
-    the template does not close completions (plain text); templates that close their turns are unchanged.
+    By default BOS is prepended once if the tokenizer would do so itself (Llama, Gemma), and never twice; EOS is
+    appended once if the template does not close completions (plain text), and templates that close their turns are
+    unchanged. Raises `UsageError` where a token is to be added once and the tokenizer has none.
     """
     before, after = edge_tokens(tokenizer)
+    for name, policy, token in (("bos", bos, before), ("eos", eos, after)):
+        if policy == "once" and token is None:
+            raise UsageError(f"--{name} once: the tokenizer of '{tokenizer.name_or_path}' has no {name.upper()} token")
     adds_bos = before is not None and tokenizer("a").input_ids[:1] == [tokenizer.convert_tokens_to_ids(before)]
     return {
         "tokenizer": content_hash(sorted(tokenizer.get_vocab().items())),
         "template": None if tokenizer.chat_template is None else content_hash(tokenizer.chat_template),
-        "bos": "once" if adds_bos else "template",
-        "eos": "template" if after is None or _closes_turns(tokenizer) else "once",
+        "bos": bos or ("once" if adds_bos else "template"),
+        "eos": eos or ("template" if after is None or _closes_turns(tokenizer) else "once"),
     }
 
 

@@ -1,5 +1,6 @@
-"""Heads that Transformers' sequence classifiers do not load by themselves: TRL's value head, and biases of heads."""
+"""Heads that Transformers' sequence classifiers do not load by themselves: value heads, and biases of heads."""
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,10 @@ from ..io.checked_files import from_json
 from .hub import parse_source
 
 HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers
-VALUE = "v_head.summary"
+VALUE_HEADS = ("v_head.summary", "value_head")  # of TRL and LLaMA-Factory, and of OpenRLHF
+READ_ELSEWHERE = (f"{HEAD}.", *(f"{name}." for name in VALUE_HEADS), "lm_head.")
+"""Beginnings of the names of tensors that Transformers leaves out and that are no loss: heads that `stored_head` reads,
+and that of a language model."""
 BESIDE = "value_head.safetensors"
 SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}
@@ -34,29 +38,26 @@ def stored_head(source: str) -> Head | None:
 
     Heads of rewardlab may have a bias, for which Transformers' decoders have no parameter. Otherwise it is TRL's
     `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
-    them or beside a LoRA.
+    them or beside a LoRA; or OpenRLHF's `value_head`.
     """
     files = (BESIDE, SINGLE_FILE)
     score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
     if f"{HEAD}.weight" in score_head:
         return Head(score_head[f"{HEAD}.weight"], score_head[f"{HEAD}.bias"]) if f"{HEAD}.bias" in score_head else None
-    value_head = stored(source, [f"{VALUE}.weight", f"{VALUE}.bias"], files)
-    return (
-        Head(value_head[f"{VALUE}.weight"], value_head.get(f"{VALUE}.bias"))
-        if f"{VALUE}.weight" in value_head
-        else None
-    )
+    value_heads = stored(source, [f"{name}.{part}" for name in VALUE_HEADS for part in ("weight", "bias")], files)
+    name = next((name for name in VALUE_HEADS if f"{name}.weight" in value_heads), None)
+    return Head(value_heads[f"{name}.weight"], value_heads.get(f"{name}.bias")) if name else None
 
 
 def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
     """Load those of the named tensors that the safetensors files contain, sharded or not."""
-    paths = [path for name in files if (path := _file(source, name))]
-    if not paths and (index := _file(source, INDEX)):
+    paths = [path for name in files if (path := file_of(source, name))]
+    if not paths and (index := file_of(source, INDEX)):
         try:
             shards = from_json(index.read_text(encoding="utf-8"))["weight_map"]
         except UNREADABLE as error:
             raise DataError(f"{index}: damaged ({error}); fetch it again") from error
-        paths = [path for name in sorted({shards[n] for n in names if n in shards}) if (path := _file(source, name))]
+        paths = [path for name in sorted({shards[n] for n in names if n in shards}) if (path := file_of(source, name))]
     tensors_by_name: dict[str, Tensor] = {}
     for path in paths:
         try:
@@ -67,13 +68,14 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
     return tensors_by_name
 
 
-def _file(source: str, name: str) -> Path | None:
+def file_of(source: str, name: str) -> Path | None:
+    """Return a file of a folder or Hub id; None if it has no such file, or the Hub cannot be reached."""
     if Path(source).is_dir():
         return Path(source) / name if (Path(source) / name).exists() else None
     location = parse_source(source)
     try:
         path = cached_file(location.name, name, revision=location.revision)
-    except OSError:  # not on the Hub, or the Hub cannot be reached
+    except OSError:
         return None
     return Path(path) if path else None
 
@@ -93,6 +95,18 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
         if head.bias is not None:
             new.bias.copy_(head.bias)
     setattr(model, HEAD, new)
+
+
+def warn_of_unread(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
+    """Warn of tensors that the model has no layer for; with a fresh head those of other heads are no loss."""
+    trunk = f"{model.base_model_prefix}."
+    unread = sorted(name for name in names if not name.startswith(READ_ELSEWHERE))
+    if unread := [name for name in unread if name.startswith(trunk) or not fresh_head]:
+        warnings.warn(
+            f"{source}: {len(unread)} of its tensors are not read, because a {type(model).__name__} has no layer for "
+            f"them: {', '.join(unread[:4])}{' ...' if len(unread) > 4 else ''}; its scores may need them",
+            stacklevel=2,
+        )
 
 
 def refuse_pickles(folder: Path) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from scipy.special import expit, softmax
 
-from ..backbones.loading import decoder_head, head_inputs, head_outputs
+from ..backbones.forward_hooks import head_inputs
+from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..types import Example
 from .scoring_contract import PLAIN_TEMPLATE

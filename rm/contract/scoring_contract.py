@@ -11,6 +11,9 @@ from ..io.checked_files import from_json
 from ..types import content_hash
 
 FILE = "scoring.json"
+Edge = Literal["template", "once"]
+EDGES: tuple[Edge, ...] = ("template", "once")
+"""Policies of BOS and EOS: as the chat template writes them, or added once where it did not."""
 PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{ '\n\n' }}{% endif %}{% endfor %}"
 
 
@@ -32,9 +35,9 @@ class ScoringContract:
     """Content hash of the chat template."""
     date_string: str = "26 Jul 2024"
     """The date for templates that print one (Llama 3), fixed so that scores do not change from day to day."""
-    bos: Literal["template", "once"] | None = None
+    bos: Edge | None = None
     """`template`: as the template renders it. `once`: prepended unless the template already did."""
-    eos: Literal["template", "once"] | None = None
+    eos: Edge | None = None
     """`template`: as the template renders it. `once`: appended unless the text already ends with it."""
     truncation: Literal["left", "right"] | None = None
     """The side from which too long sequences are cut. `left` keeps the end of the completion; a leading BOS stays."""
@@ -58,6 +61,10 @@ class ScoringContract:
     """Largest number T of steps in hidden space that such a kind takes before it scores."""
     latent_depth: Literal["fixed", "head"] | None = None
     """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
+    reward_mean: float | None = None
+    """Mean that the head subtracts from the reward of a model whose own software normalises rewards, in its units."""
+    reward_std: float | None = None
+    """Standard deviation by which the head then divides it."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
 
@@ -97,7 +104,7 @@ def _check(contract: ScoringContract) -> None:
             value is None or isinstance(value, str) for value in optional
         ),
         "dtype": contract.dtype in DTYPES,
-        "bos, eos": {contract.bos, contract.eos} <= {"template", "once", None},
+        "bos, eos": {contract.bos, contract.eos} <= {*EDGES, None},
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
@@ -106,7 +113,9 @@ def _check(contract: ScoringContract) -> None:
         "latent_depth": contract.latent_depth in ("fixed", "head", None),
         "aggregate": contract.aggregate in ("min", "product", "last", "mean", None),
         "token_baseline": contract.token_baseline in ("base", None),
-        "beta, token_offset": all(map(_finite_or_none, (contract.beta, contract.token_offset))),
+        "beta, token_offset, reward_mean, reward_std": all(
+            map(_finite_or_none, (contract.beta, contract.token_offset, contract.reward_mean, contract.reward_std))
+        ),
     }
     if wrong := [name for name, holds in right.items() if not holds]:
         raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")

@@ -19,7 +19,7 @@ from ..adapters.settings import AdapterSettings, load_settings
 from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.logprobs import centred_logprobs, completion_logprobs
 from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
-from ..contract.scoring_contract import FILE, ScoringContract, load_contract
+from ..contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
 from ..data.preference_vectors import Preference, preference_vector
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
@@ -174,6 +174,8 @@ def autoregressive(
     dtype: str = "float32",
     device: str | None = None,
     trust_remote_code: bool = False,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
 ) -> AutoregressiveRewardModel:
     """Load a causal language model from a folder or Hub id as a reward model, or load a saved reward model.
 
@@ -188,6 +190,8 @@ def autoregressive(
     token_offset = settled(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
     centred = settled(source, "centred", centred, saved.get("centred"), False)
     max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
+    bos = settled(source, "bos", bos, contract and contract.bos, None)
+    eos = settled(source, "eos", eos, contract and contract.eos, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     adapted = (folder / ADAPTER).exists()
@@ -210,6 +214,8 @@ def autoregressive(
         token_baseline="base" if centred else None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
+        bos=bos,
+        eos=eos,
     )
     return AutoregressiveRewardModel(
         over.model if over else model,
@@ -233,6 +239,8 @@ def completion_contract(
     token_baseline: Literal["base"] | None = None,
     backbone: str | None = None,
     objectives: tuple[str, ...] = ("reward",),
+    bos: Edge | None = None,
+    eos: Edge | None = None,
 ) -> ScoringContract:
     """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
     return ScoringContract(
@@ -245,7 +253,7 @@ def completion_contract(
         token_offset=token_offset,
         token_baseline=token_baseline,
         backbone=backbone,
-        **describe_tokenizer(tokenizer),
+        **describe_tokenizer(tokenizer, bos, eos),
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..backbones.loading import load_causal_lm, load_tokenizer, whole_name
+from ..backbones.hub import whole_name
+from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.tokenization import Encoder
-from ..contract.scoring_contract import FILE, load_contract
+from ..contract.scoring_contract import FILE, Edge, load_contract
 from ..errors import DataError, UsageError
 from ..types import Example, content_hash
 from .autoregressive import (
@@ -70,6 +71,8 @@ def implicit(
     beta: float | None = None,
     max_length: int | None = None,
     chat_template: str | None = None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
     dtype: str = "float32",
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -92,15 +95,18 @@ def implicit(
     if contract and contract.backbone != backbone:
         raise DataError(f"{folder / SETTINGS}: not the models and beta of {FILE}; restore the file that was saved")
     max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
+    edges = {
+        "bos": settled(source, "bos", bos, contract and contract.bos, None),
+        "eos": settled(source, "eos", eos, contract and contract.eos, None),
+    }
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     other = load_tokenizer(settings["reference"], trust_remote_code=trust_remote_code)
     _check_same_vocabulary(tokenizer, other, settings)
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     models = [load_causal_lm(settings[role], tokenizer, **loading) for role in ("policy", "reference")]
-    contract = contract or completion_contract(
-        "implicit", tokenizer, models, dtype=dtype, max_length=max_length, beta=settings["beta"], backbone=backbone
-    )
+    stated = {"dtype": dtype, "max_length": max_length, "beta": settings["beta"], "backbone": backbone} | edges
+    contract = contract or completion_contract("implicit", tokenizer, models, **stated)
     return ImplicitRewardModel(*models, Encoder(tokenizer, contract), settings)
 
 

@@ -11,16 +11,16 @@ import torch
 from peft import LoraConfig
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
-from torch import nn
 
 from ..backbones.loading import check_vocabulary, load_classifier, load_tokenizer
 from ..backbones.tokenization import Encoder, pad
-from ..contract.scoring_contract import load_contract
+from ..contract.scoring_contract import Edge, load_contract
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ..io.checked_files import from_json
 from ..types import OVERALL, PreferencePair, RewardModel, content_hash
+from ._foreign import last_linear
 from .linear.pairwise_logistic import pairwise_logistic
-from .scalar import ScalarRewardModel, _assemble, _keep_whole, scalar
+from .scalar import ScalarRewardModel, _assemble, _keep_whole, _new_contract, scalar
 
 WEIGHTS = "objective_weights.json"
 
@@ -66,6 +66,8 @@ def untrained(
     *,
     max_length: int | None = None,
     chat_template: str | None = None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
     dtype: str = "float32",
     lora: LoraConfig | None = None,
     seed: int = 0,
@@ -80,7 +82,8 @@ def untrained(
     if lora is not None and new:
         _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
     check_vocabulary(tokenizer, model, source)
-    return _assemble(model, tokenizer, None, names, max_length=max_length, dtype=dtype, lora=lora, device=None)
+    contract = _new_contract(model, tokenizer, names, max_length=max_length, dtype=dtype, bos=bos, eos=eos)
+    return _assemble(model, tokenizer, contract, lora=lora, device=None)
 
 
 # ---- the overall reward ----
@@ -93,7 +96,9 @@ def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> Mult
     if last != OVERALL:
         raise UsageError(f"the last objective has to be '{OVERALL}', got {', '.join(model.contract.objectives)}")
     weights = checked_weights(weights, names)
-    head = _last_linear(model.model, len(names) + 1)
+    head = last_linear(model.model, len(names) + 1)
+    if head is None:
+        raise UsageError(f"this model has no linear head of {len(names) + 1} outputs; leave --weights out")
     w = torch.tensor([*weights.values()], dtype=torch.float64, device=head.weight.device)
     for tensor in [head.weight] + ([] if head.bias is None else [head.bias]):
         tensor[-1] = torch.tensordot(w, tensor[:-1].double(), 1).to(tensor.dtype)
@@ -162,14 +167,6 @@ def _positive_logistic(differences: np.ndarray, wins: np.ndarray, C: float) -> n
 
 def _hash(weights: Mapping[str, float]) -> str:
     return content_hash({"weights": [[name, float(weight)] for name, weight in weights.items()]})
-
-
-def _last_linear(model: nn.Module, outputs: int) -> nn.Linear:
-    """Return the linear layer whose outputs are the rewards; with PEFT the trainable copy."""
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
-    if not layers:
-        raise UsageError(f"this model has no linear head of {outputs} outputs, so no sum of them; leave --weights out")
-    return layers[-1]
 
 
 def _check_sum(model: MultiObjectiveRewardModel) -> None:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from scipy.special import expit
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -24,16 +24,18 @@ from ..backbones.loading import (
     load_tokenizer,
     name_labels,
 )
-from ..backbones.lora_classifier import check_targets, load_lora
+from ..backbones.lora_classifier import check_targets, head_rows, load_lora
 from ..backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ..backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
 from ..backbones.tokenization import describe_tokenizer
-from ..contract.scoring_contract import ScoringContract
+from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError, did_you_mean
 from ..types import Example
+from ._foreign import with_single_output
 from .scalar import _keep_whole, context_of, padded_batches
 
 OBJECTIVES = ("correct",)
+LABELS = ("wrong", *OBJECTIVES)  # of TRL's token classifiers
 STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
 """Defaults of a new model's contract."""
 StepScores = Float[np.ndarray, "T K"]
@@ -131,6 +133,7 @@ def process(
     aggregate: str | None = None,
     max_length: int | None = None,
     chat_template: str | None = None,
+    bos: Edge | None = None,
     dtype: str = "float32",
     lora: LoraConfig | None = None,
     seed: int = 0,
@@ -145,7 +148,7 @@ def process(
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
+    asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos}
     source, contract, adapted = open_source(source, asked, lora)
     if contract and contract.kind != "process":
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
@@ -153,18 +156,19 @@ def process(
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
     if adapted:
-        objectives = contract.objectives if contract else OBJECTIVES
-        model = load_lora(Path(source), objectives, trainable=fresh, **loading)
+        objectives = contract.objectives if contract else LABELS[-head_rows(Path(source)) :]
+        model, new = load_lora(Path(source), objectives, trainable=fresh, **loading), []
     else:
         labels = OBJECTIVES if contract else _labels(source, trust_remote_code)
         objectives = contract.objectives if contract else labels
         model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
-        if len(objectives) == 2 and contract is None:
-            model = _single_output(model)
-        if lora is not None:  # PEFT would adapt the head of a token classifier with all-linear
-            trunk = f"{model.base_model_prefix}."
-            head = [name for name, _ in model.named_parameters() if not name.startswith(trunk)]
-            _keep_whole(lora, [*(key.removeprefix(trunk) for key in new), *head])
+    if len(objectives) == 2 and contract is None:
+        with_single_output(model, torch.tensor([-1.0, 1.0]))  # softmax(z)_1 = σ(z_1 - z_0)
+        name_labels(model.config, OBJECTIVES, per_token=True)
+    if lora is not None:  # PEFT would adapt the head of a token classifier with all-linear
+        trunk = f"{model.base_model_prefix}."
+        head = [name for name, _ in model.named_parameters() if not name.startswith(trunk)]
+        _keep_whole(lora, [*(key.removeprefix(trunk) for key in new), *head])
     check_vocabulary(tokenizer, model, source)
     contract = contract or _new_contract(model, tokenizer, asked, max_length=max_length, dtype=dtype)
     return _assembled(model, tokenizer, contract, lora=lora, device=device)
@@ -204,28 +208,10 @@ def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
     return names if len(names) == 2 else OBJECTIVES
 
 
-@torch.no_grad()
-def _single_output(model: PreTrainedModel) -> PreTrainedModel:
-    """Replace a head of two labels by their difference: softmax(z)_1 = σ(z_1 - z_0)."""
-    name, old = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module.out_features == 2
-    ][-1]
-    new = nn.Linear(old.in_features, 1, bias=old.bias is not None, device=old.weight.device, dtype=old.weight.dtype)
-    new.weight.copy_(old.weight[1:] - old.weight[:1])
-    if old.bias is not None:
-        new.bias.copy_(old.bias[1:] - old.bias[:1])
-    model.set_submodule(name, new)
-    name_labels(model.config, OBJECTIVES, per_token=True)
-    model.num_labels = 1
-    return model
-
-
 def _new_contract(
     model: PreTrainedModel | PeftModel,
     tokenizer: PreTrainedTokenizerBase,
-    asked: Mapping[str, str | None],
+    asked: Mapping[str, Any],
     *,
     max_length: int | None,
     dtype: str,
@@ -240,7 +226,7 @@ def _new_contract(
         step_separator=asked["step_separator"] or STEP_SEPARATOR,
         step_token=asked["step_token"],
         aggregate=_known(asked["aggregate"] or AGGREGATE),
-        **describe_tokenizer(tokenizer) | {"eos": None},
+        **describe_tokenizer(tokenizer, asked.get("bos")) | {"eos": None},
     )
 
 

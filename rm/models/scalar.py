@@ -1,6 +1,5 @@
 """Scalar reward model: any Hugging Face decoder or encoder backbone with a linear head on the sequence."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,7 +21,6 @@ from ..backbones.loading import (
     embedding_rows,
     ensure_pad,
     load_classifier,
-    load_config,
     load_tokenizer,
     sequence_scores,
 )
@@ -30,11 +28,11 @@ from ..backbones.lora_classifier import check_targets, load_lora
 from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
 from ..backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ..backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
-from ..contract.scoring_contract import ScoringContract
-from ..errors import DataError, UsageError
+from ..contract.scoring_contract import Edge, ScoringContract
+from ..errors import UsageError
 from ..types import Example
+from ._foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
-OBJECTIVES = ("reward",)
 CPU_TOKENS = 4096
 _TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait
 Row = tuple[int, ...]
@@ -106,6 +104,9 @@ def scalar(
     fresh: bool = False,
     max_length: int | None = None,
     chat_template: str | None = None,
+    objective: str | None = None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
     dtype: str = "float32",
     lora: LoraConfig | None = None,
     seed: int = 0,
@@ -114,28 +115,38 @@ def scalar(
 ) -> ScalarRewardModel:
     """Load a reward model from a folder or Hub id.
 
-    A saved folder has its own contract. For other sequence classifiers the contract is derived from the tokenizer. With
-    `fresh` the source is a backbone to be trained: a missing head is initialised from `seed`, and `lora` adds adapters.
-    Otherwise a missing head is an error. `max_length` in tokens.
+    A saved folder has its own contract. For other sequence classifiers the contract is derived from the tokenizer and
+    from what the software that trained them left in the folder; `bos` and `eos` override both, and `objective` names
+    the output that is the reward where there are several classes. With `fresh` the source is a backbone to be trained:
+    a missing head is initialised from `seed`, and `lora` adds adapters. Otherwise a missing head is an error.
+    `max_length` in tokens.
     """
-    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
+    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
     source, contract, adapted = open_source(source, asked, lora)
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
-    objectives = contract.objectives if contract else OBJECTIVES if fresh else _labels(source, trust_remote_code)
+    outputs = Outputs(contract.objectives if contract else OBJECTIVES, False)
+    if not (contract or fresh):
+        outputs = outputs_of(source, adapted=adapted, trust_remote_code=trust_remote_code)
+    index, names = reward_index(source, outputs, objective), outputs.names
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
     if adapted:
-        model = load_lora(Path(source), objectives, trainable=fresh, **loading)
+        model, new = load_lora(Path(source), names, trainable=fresh, **loading), []
     else:
-        model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
+        model, new = load_classifier(source, names, fresh_head=fresh, **loading)
         if lora is not None and new:
             _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
     check_vocabulary(tokenizer, model, source)
-    return _assemble(
-        model, tokenizer, contract, objectives, max_length=max_length, dtype=dtype, lora=lora, device=device
-    )
+    if index is not None:
+        keep_output(model, names, index)
+    if contract is None:
+        objectives = names if index is None else (names[index],)
+        stated = edges_of(source, model.config) | {k: v for k, v in (("bos", bos), ("eos", eos)) if v is not None}
+        stated |= {} if adapted or new else apply_normalisation(model, source)
+        contract = _new_contract(model, tokenizer, objectives, max_length=max_length, dtype=dtype, **stated)
+    return _assemble(model, tokenizer, contract, lora=lora, device=device)
 
 
 def scalar_from_config(
@@ -149,50 +160,43 @@ def scalar_from_config(
 ) -> ScalarRewardModel:
     """Create an untrained reward model with random weights, for example from `backbones.loading.small_config`."""
     model = classifier_from_config(config, objectives, seed)
-    return _assemble(model, tokenizer, None, objectives, max_length=max_length, dtype="float32", lora=lora, device=None)
+    contract = _new_contract(model, tokenizer, objectives, max_length=max_length, dtype="float32")
+    return _assemble(model, tokenizer, contract, lora=lora, device=None)
 
 
-def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
-    """Return the objectives of a foreign model: the names of its outputs if it has several."""
-    try:
-        config = load_config(source, trust_remote_code=trust_remote_code)
-        names = config.id2label or {0: OBJECTIVES[0]}
-    except (OSError, ValueError):
-        return OBJECTIVES  # loading raises the proper error
-    language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # labels are defaults
-    if len(names) == 1 or language_model:
-        return OBJECTIVES
-    objectives = tuple(names[name] for name in sorted(names))
-    if all(re.fullmatch(r"LABEL_\d+", name) for name in objectives):
-        raise DataError(
-            f"{source}: a classifier of {len(names)} classes ({', '.join(objectives)}), whose outputs are no rewards; "
-            "give a model with one output, or name its objectives as id2label in its config.json"
-        )
-    return objectives
+def _new_contract(
+    model: PreTrainedModel | PeftModel,
+    tokenizer: PreTrainedTokenizerBase,
+    objectives: tuple[str, ...],
+    *,
+    max_length: int | None,
+    dtype: str,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+    **stated: Any,
+) -> ScoringContract:
+    """Return the contract of a model that has none; `stated` are further fields of it."""
+    ensure_pad(tokenizer, embedding_rows(model))
+    return ScoringContract(
+        kind="scalar",
+        objectives=objectives,
+        dtype=dtype,
+        truncation="left",
+        max_length=max_length or context_of(model.config, tokenizer),
+        pooling="model" if decoder_head(model) is None else "last",
+        **describe_tokenizer(tokenizer, bos, eos),
+        **stated,
+    )
 
 
 def _assemble(
     model: PreTrainedModel | PeftModel,
     tokenizer: PreTrainedTokenizerBase,
-    contract: ScoringContract | None,
-    objectives: tuple[str, ...],
+    contract: ScoringContract,
     *,
-    max_length: int | None,
-    dtype: str,
     lora: LoraConfig | None,
     device: str | None,
 ) -> ScalarRewardModel:
-    if contract is None:
-        ensure_pad(tokenizer, embedding_rows(model))
-        contract = ScoringContract(
-            kind="scalar",
-            objectives=objectives,
-            dtype=dtype,
-            truncation="left",
-            max_length=max_length or context_of(model.config, tokenizer),
-            pooling="model" if decoder_head(model) is None else "last",
-            **describe_tokenizer(tokenizer),
-        )
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     if lora is not None:
         check_targets(model, lora.target_modules)

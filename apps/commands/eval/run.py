@@ -17,13 +17,16 @@ from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
+from ....rm.models._foreign import classes_of
 from ....rm.registry import load
+from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.model_hashes import model_hashes
 from ...runs.processes import LEADER, Process, announce, join, process
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
+from ...settings.reading import edges
 from ...settings.specs import build
 from .settings import EvalConfig
 
@@ -31,7 +34,7 @@ from .settings import EvalConfig
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Judge a suite with the models, the references and every baseline, and write the run folder."""
     started, here = time.time(), process(config.processes, "eval")
-    options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
+    options: dict[str, Any] = {"objective": _pair_label(config)} if config.benchmark == "pairs" else {}
     suite = _open_suite(config, options)
     sources = config.data or [suite.hub]
     if not all(sources):
@@ -122,9 +125,17 @@ def _guide_notes(source: str) -> list[str]:
     return [f"{source}: the guide has collapsed at {named}; it hardly reads its context there."] if named else []
 
 
+def _pair_label(config: EvalConfig) -> str:
+    """Return the label of the pairs; the class that is a classifier's reward is none of theirs."""
+    if config.objective is None or any(config.objective in classes_of(source) for source in config.model):
+        return OVERALL
+    return config.objective
+
+
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
     refusals: dict[str, Any] = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
-    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config) | refusals
+    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as}
+    reading |= edges(config) | trust(config) | refusals
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
     reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
     scorers = [
@@ -136,7 +147,7 @@ def _open_models(config: EvalConfig) -> list[RewardScorer]:
 
 
 def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
-    for flag in ("read_as", "reference_policy", "preference"):
+    for flag in ("read_as", "reference_policy", "preference", "bos", "eos"):
         if getattr(config, flag):
             raise UsageError(f"{name} is read where it is served; leave --{flag} out")
     several = [model for model in config.model if is_served(model)]

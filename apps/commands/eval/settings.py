@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....benchmarks.types import BASELINES
+from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, one_of, setting
+from ...settings.reading import bos_setting, eos_setting
 
 
 @dataclass
@@ -35,7 +37,9 @@ class EvalConfig:
         default_factory=lambda: ["all"],
     )
     objective: str | None = setting(
-        "Label of the pairs, and the objective of models that have several; by default the mean of all.", default=None
+        "Label of the pairs, and the objective of models that have several; by default the mean of all. Of a "
+        "classifier without a scoring contract, the output that is the reward.",
+        default=None,
     )
     on_long: Literal["truncate", "refuse"] = setting(
         "What to do with a case beyond a model's max_length; cut ones are counted in the report.", default="truncate"
@@ -45,6 +49,8 @@ class EvalConfig:
         "that a model's chat template leaves out, skip makes an abstention.",
         default="refuse",
     )
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     samples: int = setting("Bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)

@@ -13,7 +13,6 @@ from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
 from ....rm.contract.parity import edge_cases, with_weights
-from ....rm.contract.scoring_contract import FILE
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
 from ....rm.models.autoregressive import AutoregressiveRewardModel
@@ -21,13 +20,14 @@ from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import log, run_folder, trust, write_manifest
+from ...settings.reading import has_contract, reading
 from .settings import MergeConfig
 
 
 def run_merge(config: MergeConfig) -> dict[str, Any]:
     """Merge the adapter into the weights; the folder is saved once it reproduces the golden scores."""
     started = time.time()
-    model: Any = load_reward_model(config.model, **trust(config))
+    model: Any = load_reward_model(config.model, **reading(config), **trust(config))
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         if isinstance(model, AutoregressiveRewardModel):
             plain = _merge_guide(model, config, work)
@@ -45,9 +45,10 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
         raise UsageError(f"{config.model} follows no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
     adapted = isinstance(getattr(classifier, "model", None), PeftModel)
-    if not adapted and ((Path(config.model) / FILE).exists() or stored_head(config.model) is None):
+    if not adapted and (has_contract(config.model) or not (stored_head(config.model) or reading(config))):
         raise UsageError(
-            f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge"
+            f"{config.model}: no adapter in it (kind '{model.contract.kind}') and no --objective, --bos or --eos for a "
+            "model of other software, so there is nothing to merge"
         )
     if (Path(config.model) / GOLDEN).exists():
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)

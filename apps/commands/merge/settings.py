@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from ....rm.contract.scoring_contract import Edge
 from ...settings.fields import given, setting
+from ...settings.reading import bos_setting, eos_setting, label_setting
 
 
 @dataclass
@@ -17,6 +19,9 @@ class MergeConfig:
         "Preference vector of a preference-conditioned autoregressive adapter, such as helpful=0.7,harmless=0.3.",
         default=None,
     )
+    objective: str | None = label_setting()
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
 

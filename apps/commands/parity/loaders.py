@@ -13,7 +13,7 @@ import torch
 from peft import AutoPeftModelForSequenceClassification
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from ....rm.backbones.hub import parse_source
+from ....rm.backbones.hub import parse_source, tokenizer_source
 from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.contract.known_faults import Scored, device_of, whole_ids
@@ -50,7 +50,8 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     other = AutoModelForSequenceClassification.from_pretrained(
         location.name, use_safetensors=True, **revision, **options
     )
-    return {"plain Transformers": plain(source, other.to(device_of(model)), options)}
+    outputs = [other.config.label2id.get(name, row) for row, name in enumerate(model.contract.objectives)]
+    return {"plain Transformers": plain(source, other.to(device_of(model)), options, outputs)}
 
 
 def adapter(source: str, model: Any, **options: Any) -> dict[str, Way]:
@@ -79,9 +80,12 @@ def _check_scalar(source: str, model: Any) -> None:
         )
 
 
-def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
-    """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one."""
-    location = parse_source(source)
+def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
+    """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one.
+
+    `outputs` are the columns that are rewards, of all that the classifier has.
+    """
+    location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE
     other.eval()
@@ -102,7 +106,8 @@ def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
                     return_dict=True,
                 ).to(other.device)
                 with torch.inference_mode():
-                    scores.append(other(**batch).logits.double().cpu().numpy())
+                    logits = other(**batch).logits.double().cpu().numpy()
+                scores.append(logits[:, [*outputs]] if outputs else logits)
                 real = batch["attention_mask"].bool()
                 tokens += [row[mask].tolist() for row, mask in zip(batch["input_ids"], real, strict=True)]
         except Exception as error:  # templates and models raise what they like
@@ -127,8 +132,8 @@ def other_model(source: str, **options: Any) -> dict[str, Way]:
     return {source: way}
 
 
-def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: bool = False) -> dict[str, Way]:
-    """`rewardlab score` in a process of its own."""
+def fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
+    """`rewardlab score` in a process of its own, with the options as its settings."""
     module = cli.__name__
 
     def way(examples: Sequence[Example]) -> Scored:
@@ -141,7 +146,8 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
             data.write_text("".join(json.dumps(row) + "\n" for row in rows))
             command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
             command += ["--on_long", "truncate"]
-            command += ["--data", str(data), "--output", str(out), "--trust_remote_code", str(trust_remote_code)]
+            command += ["--data", str(data), "--output", str(out)]
+            command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
                 return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")

@@ -16,6 +16,7 @@ from ....rm.models.latent import LatentRewardModel
 from ....rm.models.process import ProcessRewardModel
 from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
+from ...settings.reading import reading
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .settings import Against, ParityConfig
@@ -37,7 +38,7 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     """Compare every way with the model's own scores and write the reports; a way that differs fails the check."""
     if config.step_token is not None:
         return _report(config, *step_parities(config, _data_examples(config)))
-    model = load_reward_model(config.model, check=False, **trust(config))
+    model = load_reward_model(config.model, check=False, **reading(config), **trust(config))
     golden = _golden(config.model)
     examples, notes = _conversations(config, model, golden)
     groups, left_out = _groups(config, model, examples, golden)
@@ -108,7 +109,7 @@ def _groups(
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
-        groups.append(Group(examples, fresh_process(config.model, objectives, **trust(config))))
+        groups.append(Group(examples, fresh_process(config.model, objectives, **reading(config), **trust(config))))
     plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
     for against in config.asked:
         groups += _against(against, config, model, examples, plain)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, setting
+from ...settings.reading import bos_setting, eos_setting, label_setting
 
 SERVERS = ("vllm", "sglang", "http")
 NATIVE_WAYS = ("checkpoint", "adapter")
@@ -50,6 +52,9 @@ class ParityConfig:
     fresh: bool = setting("Also load the model in a fresh process.", default=True)
     token: str | None = setting("Password of the server in --against http.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    objective: str | None = label_setting()
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
@@ -75,6 +80,8 @@ class ParityConfig:
             if self.step_labels:
                 raise UsageError("--step_labels are for a process reward model; give its --step_token too")
             return
+        if self.objective:
+            raise UsageError("--step_token compares all scores of a step; leave --objective out")
         if not self.asked or {asked.kind for asked in self.asked} != {"vllm"}:
             raise UsageError(
                 "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "

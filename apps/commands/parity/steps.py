@@ -33,8 +33,9 @@ class StepModel:
         self.label_ids = [single_token_id(self.tokenizer, label, "step_labels") for label in config.step_labels]
         auto = AutoModelForCausalLM if self.label_ids else AutoModelForTokenClassification
         self.model = _load(auto, config.model, options)
+        described = describe_tokenizer(self.tokenizer, config.bos, config.eos)
         labels = config.step_labels or [*self.model.config.id2label.values()]
-        self.contract = ScoringContract(kind="process", objectives=tuple(labels), **describe_tokenizer(self.tokenizer))
+        self.contract = ScoringContract(kind="process", objectives=tuple(labels), **described)
         self.encoder = Encoder(self.tokenizer, self.contract)
 
     @torch.inference_mode()

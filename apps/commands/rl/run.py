@@ -18,7 +18,8 @@ from ....policy.training.critic import CriticArguments
 from ....policy.training.prompt_sampling import CURRICULUM, DrawnPrompts
 from ....policy.training.reference_policy import soup
 from ....policy.training.trainer import PolicyTrainer
-from ....rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
+from ....rm.backbones.hub import whole_name
+from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint

@@ -12,8 +12,9 @@ from ....rm.types import Example
 from ...runs.processes import gathered_columns, process
 from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
-from ...serving.open_model import open_model
+from ...serving.open_model import is_served, open_model
 from ...serving.replicas import Replicas, open_replicas
+from ...settings.reading import reading
 from .settings import ScoreConfig
 
 OMITTED = "omitted"
@@ -48,10 +49,12 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
 
 
 def _open_model(config: ScoreConfig) -> Any:
+    if (config.servers or is_served(config.model)) and (stated := reading(config)):
+        raise UsageError(f"--{next(iter(stated))} is part of the contract of the model that is served; leave it out")
     if config.servers:
         model: Any = open_replicas(config.servers, "--servers", in_flight=config.in_flight)
     else:
-        model = open_model(config.model, check=config.check, **trust(config))
+        model = open_model(config.model, check=config.check, **reading(config), **trust(config))
     if isinstance(model, Replicas):
         model.truncate = config.on_long == "truncate"
     return model

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, setting
+from ...settings.reading import bos_setting, eos_setting, label_setting
 
 
 @dataclass
@@ -29,6 +31,9 @@ class ScoreConfig:
         "What to do with a conversation beyond the model's max_length.", default="refuse"
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    objective: str | None = label_setting()
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     check: bool = setting("First check that the model reproduces its golden scores.", default=True)
     processes: int = setting("Number of processes started by torchrun; the rows are sharded over them.", default=1)
     overwrite: bool = setting("Replace the output file.", default=False)

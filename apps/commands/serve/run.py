@@ -8,6 +8,7 @@ from ....rm.contract.golden_scores import load_reward_model
 from ....rm.errors import UsageError
 from ...runs.run_folder import trust
 from ...serving.access import check_reach
+from ...settings.reading import edges, has_contract, reading
 from .settings import ServeConfig
 
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -20,7 +21,8 @@ def serve(config: ServeConfig) -> dict[str, Any]:
         raise UsageError(f"pip install 'rewardlab[serve]' for the server ({', '.join(absent)} is not installed)")
     from ...serving.process import DrainingServer, prepared
 
-    model = load_reward_model(config.model, check=config.check, **trust(config))
+    stated = edges(config) if has_contract(config.model) else reading(config)
+    model = load_reward_model(config.model, check=config.check, **stated, **trust(config))
     site, url = prepared(model, config)
     sentence = f"{config.model} is at {url}, contract {site.contract} (stop with Ctrl-C)"
     print(sentence, file=sys.stderr, flush=True)

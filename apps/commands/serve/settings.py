@@ -3,8 +3,10 @@
 import os
 from dataclasses import dataclass
 
+from ....rm.contract.scoring_contract import Edge
 from ...serving.access import clean_token
 from ...settings.fields import given, setting
+from ...settings.reading import bos_setting, eos_setting
 
 TOKEN = "REWARDLAB_TOKEN"
 
@@ -23,8 +25,12 @@ class ServeConfig:
         f"Bearer token required of every request; by default the environment variable {TOKEN}.", default=None
     )
     objective: str | None = setting(
-        "Objective of /get_reward, which returns one number per response; by default the mean of all.", default=None
+        "Objective of /get_reward, which returns one number per response; by default the mean of all. Of a "
+        "classifier without a scoring contract, the output that is the reward.",
+        default=None,
     )
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     batch_tokens: int = setting("Maximum size of a padded batch in tokens.", default=16_384)
     queue_tokens: int = setting(
         "Maximum number of queued tokens; beyond it, requests are answered with 429.", default=262_144

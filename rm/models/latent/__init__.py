@@ -1,7 +1,7 @@
 """Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
 from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ...backbones.tokenization import Encoder, describe_tokenizer
-from ...contract.scoring_contract import ScoringContract
+from ...contract.scoring_contract import Edge, ScoringContract
 from ...errors import DataError, UsageError
 from ...training.sharded_weights import gathered, put
 from ...types import Example
@@ -183,6 +183,8 @@ def latent(
     seed: int = 0,
     device: str | None = None,
     trust_remote_code: bool = False,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
 ) -> LatentRewardModel:
     """Load a latent reasoning reward model from a folder.
 
@@ -191,7 +193,7 @@ def latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh)}
+    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
     asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
     source, stated, adapted = open_source(source, asked, lora)
     if stated and stated.kind != "latent":
@@ -205,7 +207,8 @@ def latent(
     check_steps(model, source, trainable=fresh)
     if adapted:
         model = put_lora(model, Path(source), trainable=fresh)
-    contract = _contract(model, tokenizer, stated, latent_steps, latent_depth, max_length, loading["dtype"])
+    described = describe_tokenizer(tokenizer, bos, eos)
+    contract = _contract(model, tokenizer, stated, latent_steps, latent_depth, max_length, loading["dtype"], described)
     made = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
     if stated is not None:
         load_heads(made.language_model, Path(source), new_depth=fresh and contract != stated)
@@ -225,7 +228,8 @@ def latent_from_config(
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config).float()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    contract = _contract(model, tokenizer, None, latent_steps, latent_depth, max_length, "float32")
+    described = describe_tokenizer(tokenizer)
+    contract = _contract(model, tokenizer, None, latent_steps, latent_depth, max_length, "float32", described)
     return _assembled(model, tokenizer, contract, lora=None, seed=seed)
 
 
@@ -237,6 +241,7 @@ def _contract(
     latent_depth: Depth | None,
     max_length: int | None,
     dtype: str,
+    described: Mapping[str, Any],
 ) -> ScoringContract:
     """Return the contract of a saved model with the given steps, or of a new one; both fit into the model's context."""
     contract = stated or ScoringContract(
@@ -247,7 +252,7 @@ def _contract(
         pooling="last",
         latent_steps=STEPS,
         latent_depth="fixed",
-        **describe_tokenizer(tokenizer),
+        **described,
     )
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps is None or steps < 0:

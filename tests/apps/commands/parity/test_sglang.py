@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from rewardlab.rm.backbones.loading import decoder_head, head_inputs
+from rewardlab.rm.backbones.forward_hooks import head_inputs
+from rewardlab.rm.backbones.loading import decoder_head
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.known_faults import score_ids
 from scipy.special import softmax

@@ -1,0 +1,48 @@
+"""Settings of reward models of other software, which have no scoring contract: each is declared once, for all verbs."""
+
+from pathlib import Path
+from typing import Any
+
+from ...rm.contract.scoring_contract import FILE
+from .fields import setting
+
+
+def label_setting() -> Any:
+    """Return the setting of the output that is the reward."""
+    return setting("Which output of a classifier without a scoring contract is the reward.", default=None)
+
+
+def bos_setting() -> Any:
+    """Return the setting of the contract's BOS."""
+    return setting(
+        "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
+        "writes none (reward-bench); by default as in the software that trained it, else as its tokenizer does.",
+        advanced=True,
+        default=None,
+    )
+
+
+def eos_setting() -> Any:
+    """Return the setting of the contract's EOS."""
+    return setting(
+        "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
+        "writes none (OpenRLHF); by default as in the software that trained it, else once if the template closes no "
+        "turn.",
+        advanced=True,
+        default=None,
+    )
+
+
+def edges(config: Any) -> dict[str, Any]:
+    """Return the loading options `bos` and `eos` that the user set."""
+    return {name: value for name, value in (("bos", config.bos), ("eos", config.eos)) if value is not None}
+
+
+def reading(config: Any) -> dict[str, Any]:
+    """Return the loading options of a verb with the settings of this module, where the user set them."""
+    return edges(config) | ({} if config.objective is None else {"objective": config.objective})
+
+
+def has_contract(source: str) -> bool:
+    """Return whether a model is a folder with a scoring contract."""
+    return (Path(source) / FILE).exists()
