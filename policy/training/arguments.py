@@ -8,6 +8,7 @@ import torch
 from trl import GRPOConfig
 
 from ...rm.errors import UsageError
+from ...rm.training.mixed_precision import check_bf16
 
 TAKEN_OVER = {
     **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),
@@ -48,6 +49,7 @@ class PolicyArguments(GRPOConfig):
         if self.bf16 is None:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         self.save_total_limit = max(2, self.save_total_limit or 2)
+        check_bf16(self)
         super().__post_init__()
         for setting in fields(GRPOConfig):
             if (

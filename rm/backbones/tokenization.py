@@ -90,6 +90,21 @@ def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     return not text.rstrip().endswith("answer")
 
 
+def check_renders(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise `DataError` for a tokenizer without a chat template, or with one whose text changes from day to day."""
+    if tokenizer.chat_template is None:
+        raise DataError(
+            f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "
+            "with --chat_template FILE, or --chat_template plain to join the turns with blank lines"
+        )
+    if "strftime_now" in str(tokenizer.chat_template) and "date_string" not in str(tokenizer.chat_template):
+        raise DataError(
+            f"the chat template of '{tokenizer.name_or_path}' writes today's date, so a score would change "
+            "tomorrow; give one that does not with --chat_template FILE"
+        )
+    check_template(tokenizer.chat_template, tokenizer.name_or_path)
+
+
 def single_token_id(tokenizer: Any, token: str, setting: str) -> int:
     """Return the id of a token that is given as text or as in the vocabulary; raise `UsageError` naming the setting."""
     ids = tokenizer(token, add_special_tokens=False).input_ids
@@ -135,17 +150,7 @@ class Encoder:
                     f"the {name} of '{tokenizer.name_or_path}' ({described[name]}) is not the one that the model was "
                     f"trained with ({getattr(contract, name)}); load the tokenizer from the model's own folder"
                 )
-        if tokenizer.chat_template is None:
-            raise DataError(
-                f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "
-                "with --chat_template FILE, or --chat_template plain to join the turns with blank lines"
-            )
-        if "strftime_now" in str(tokenizer.chat_template) and "date_string" not in str(tokenizer.chat_template):
-            raise DataError(
-                f"the chat template of '{tokenizer.name_or_path}' writes today's date, so a score would change "
-                "tomorrow; give one that does not with --chat_template FILE"
-            )
-        check_template(tokenizer.chat_template, tokenizer.name_or_path)
+        check_renders(tokenizer)
         self.tokenizer = tokenizer
         self.contract = contract
         self._latest: tuple[list[Example], list[Encoded]] = ([], [])

@@ -1,6 +1,7 @@
 """Known faults of reward scoring: apply each to our model, and name the one that explains another backend's scores."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..backbones.forward_hooks import head_inputs
 from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..types import Example
-from .scoring_contract import PLAIN_TEMPLATE
+from .scoring_contract import PLAIN_TEMPLATE, Edge
 
 EXPLAINED = 0.1
 """A fault is named if at most this share of the difference remains after it is applied."""
@@ -19,6 +20,12 @@ SCALED = 1e-4
 """The same share for scores that were scaled and shifted: stricter, because the fit has two free parameters."""
 ROUNDING = 0.1
 """Unexplained differences up to this many standard deviations of the scores may be rounding."""
+CONVENTIONS: tuple[tuple[str, Edge, Edge], ...] = (
+    ("BOS and EOS as the template writes them, as TRL reads", "template", "template"),
+    ("BOS once and EOS as the template writes it, as reward-bench reads", "once", "template"),
+    ("BOS as the template writes it and EOS once, as OpenRLHF reads", "template", "once"),
+)
+"""What other programs do with BOS and EOS where the template writes none, and the contract that says so."""
 Ids = list[list[int]]
 
 
@@ -116,11 +123,21 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
         yield "missing EOS", [ids[:-1] if ids[-1:] == [after] else ids for ids in right]
         yield "double EOS", [[*ids, after] for ids in right]
     yield "missing EOS", _unclosed(model, examples, right)
+    for name, bos, eos in CONVENTIONS:
+        yield name, _as(model, examples, bos, eos)
     yield "wrong truncation side", _cut_elsewhere(model, examples)
     yield "no truncation", [whole_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
         plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _plain(model, examples))
         yield "other template", [model.encoder.truncated(ids) for ids in plain]
+
+
+def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
+    """Return token ids under other policies of BOS and EOS; one whose token the tokenizer lacks changes nothing."""
+    has = [edge_id(model, index) is not None for index in (0, 1)]
+    policies = {name: edge for name, edge, known in zip(("bos", "eos"), (bos, eos), has, strict=True) if known}
+    encoder = type(model.encoder)(model.encoder.tokenizer, replace(model.contract, **policies))
+    return [encoded.ids for encoded in encoder.encode_all(examples)]
 
 
 def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:

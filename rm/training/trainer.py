@@ -23,6 +23,7 @@ from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import SignalCheck
+from .mixed_precision import check_bf16
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
@@ -58,6 +59,7 @@ class RewardArguments(TrainingArguments):
     )
 
     def __post_init__(self):
+        check_bf16(self)
         super().__post_init__()
         if self.train_sampling_strategy == "group_by_length":
             raise UsageError(

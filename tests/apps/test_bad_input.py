@@ -101,12 +101,25 @@ CASES = [
     (f"{TRAIN.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
     (f"{SCORE.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
     (f"{TRAIN.replace('pairs', 'same_keys')}", 3, "duplicate key: 'chosen' stands twice in one object"),
-    (f"{SCALAR.replace('pairs', 'bad')} --model {{w}}/no/such/model", 3, "3 of 5 rows cannot be used"),
+    (f"{SCALAR.replace('pairs', 'bad')} --model {{w}}/policy", 3, "3 of 5 rows cannot be used"),
     (f"{RL.replace('prompts', 'blank')}", 3, "empty prompt; mend the row, or drop such rows with --on_bad_row skip"),
     (f"{EVAL} --benchmark rm_bench", 3, "'chosen' is a single text and not a list of texts"),
     ("rubrics lint {w}/nowhere.toml", 2, "nowhere.toml"),
     # models
     ("score --model {w}/classes --data {w}/pairs.jsonl --output {w}/new.jsonl", 3, "a classifier of 2 classes"),
+    ("eval --model {w}/classes --data {w}/pairs.jsonl --output {w}/new", 3, "(LABEL_0, LABEL_1), which name no reward"),
+    ("parity {w}/classes", 3, "say which output is the reward with --objective NAME, or for every verb with"),
+    ("serve {w}/classes --port 0", 3, "rewardlab merge {w}/classes --objective NAME --output FOLDER"),
+    ("merge {w}/classes --output {w}/new", 3, "which name no reward"),
+    ("lint {w}/pairs.jsonl --model {w}/classes --output {w}/new", 3, "which name no reward"),
+    (f"{RL.replace('{w}/rm', '{w}/classes')} --max_completion_length 8", 3, "which name no reward"),
+    ("train --model {w}/untemplated --data {w}/bad.jsonl --output {w}/new", 3, "has no chat template to render"),
+    ("train --kind linear --bos once --data {w}/pairs.jsonl --output {w}/new", 2, "--bos belongs to --kind scalar"),
+    (f"{SCALAR} --eos once", 2, "--eos belongs to a backbone, and a small model from scratch has its own"),
+    ("train --kind process --model {w}/policy --eos once --data {w}/pairs.jsonl --output {w}/new", 2, "so no EOS"),
+    (f"{SCORE} --bos once", 2, "says None; leave --bos out"),
+    (f"{SCORE} --objective good", 2, "says reward; leave --objective out"),
+    (f"{SCORE} --eos never", 2, "invalid choice: 'never'"),
     ("score --model {w}/short --data {w}/pairs.jsonl --output {w}/new.jsonl", 3, "with --on_long truncate"),
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
     ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),
@@ -139,6 +152,9 @@ def world(tmp_path_factory) -> Path:
     policy = models.causal_lm(words, seed=3)
     policy.save_pretrained(folder / "policy")
     words.save_pretrained(folder / "policy")
+    words.chat_template = None
+    policy.save_pretrained(folder / "untemplated")
+    words.save_pretrained(folder / "untemplated")
     (folder / "harmless").mkdir()
     ScoringContract(kind="autoregressive", objectives=("harmless",)).save(folder / "harmless")
     tokenizer = small_tokenizer(TEXTS, 300)
@@ -173,7 +189,11 @@ def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, words, code,
     found = main(shlex.split(words.format(w=world)))
     out, err = capsys.readouterr()
     assert (found, out) == (code, ""), err
-    assert says in err.strip().split("\n")[-1] and "Traceback" not in err and "Warning" not in err
+    assert (
+        says.replace("{w}", str(world)) in err.strip().split("\n")[-1]
+        and "Traceback" not in err
+        and "Warning" not in err
+    )
     assert _listing(world) == before
 
 

@@ -47,8 +47,8 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     adapted = isinstance(getattr(classifier, "model", None), PeftModel)
     if not adapted and (has_contract(config.model) or not (stored_head(config.model) or reading(config))):
         raise UsageError(
-            f"{config.model}: no adapter in it (kind '{model.contract.kind}') and no --objective, --bos or --eos for a "
-            "model of other software, so there is nothing to merge"
+            f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; a model "
+            "without a contract is written with one by --objective, --bos or --eos"
         )
     if (Path(config.model) / GOLDEN).exists():
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)

@@ -12,6 +12,7 @@ from ....rm.training.guide_diagnostics import CollapseMonitor, mean_surprise
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, trust
+from ...settings.reading import edges
 from .scalar import Prepared, log_encoding
 from .settings import GuideConfig, TrainConfig
 
@@ -114,7 +115,7 @@ def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> Autoregre
         )
     options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
     options |= {"beta": guide.train_beta, "centred": guide.token_baseline == "expected"}
-    return autoregressive(str(config.model), adapter=settings, **options, **trust(config))
+    return autoregressive(str(config.model), adapter=settings, **options, **edges(config), **trust(config))
 
 
 def _sampler(guide: GuideConfig) -> Sampler:

@@ -22,7 +22,8 @@ READERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("loss", "center_rewards_coefficient"), PAIR_LOSS),
     **dict.fromkeys(("stream", "stream_block"), STREAMED),
     **dict.fromkeys(("model", "dtype", "max_length"), (*BY_GRADIENT, "embedding")),
-    **dict.fromkeys(("chat_template", "on_long", "lora", *LORA), BY_GRADIENT),
+    **dict.fromkeys(("chat_template", "on_long", "lora", "bos", *LORA), BY_GRADIENT),
+    "eos": tuple(kind for kind in BY_GRADIENT if kind != "process"),  # a process model reads up to the last step
     **dict.fromkeys(SMALL, FROM_SCRATCH),
     "inverse_regularization": FITTED,
     "on_bad_row": (*BY_GRADIENT, *FITTED, "boosted"),

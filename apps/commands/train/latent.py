@@ -9,6 +9,7 @@ from ....rm.training.latent_task import LatentTask, encode_latent
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import PreferencePair, message_text
 from ...runs.run_folder import log, trust
+from ...settings.reading import edges
 from .latent_settings import LatentConfig
 from .scalar import Prepared, log_encoding, log_small_model, lora_config, small_backbone
 from .settings import TrainConfig
@@ -46,7 +47,7 @@ def build_latent(config: TrainConfig, steps: LatentConfig, pairs: list[Preferenc
     options |= {"max_length": config.max_length, "seed": seed}
     if config.model:
         options |= {"chat_template": config.chat_template, "dtype": config.dtype, "lora": lora_config(config)}
-        return latent(config.model, fresh=True, **options, **trust(config))
+        return latent(config.model, fresh=True, **options, **edges(config), **trust(config))
     texts = [message_text(turn) for pair in pairs for turn in pair.prompt]
     texts += [text for pair in pairs for text in (pair.chosen, pair.rejected, *pair.rationales)]
     tokenizer, shape = small_backbone(config, texts)

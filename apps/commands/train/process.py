@@ -13,6 +13,7 @@ from ....rm.training.process_task import ProcessTask, encode_solutions
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import Example, message_text
 from ...runs.run_folder import log, trust
+from ...settings.reading import edges
 from .process_settings import ProcessConfig
 from .scalar import Prepared, log_encoding, log_small_model, lora_config, small_backbone
 from .settings import TrainConfig
@@ -41,7 +42,7 @@ def build_process(
     options |= {"max_length": config.max_length, "seed": seed}
     if config.model:
         options |= {"chat_template": config.chat_template, "dtype": config.dtype, "lora": lora_config(config)}
-        return process(config.model, fresh=True, **options, **trust(config))
+        return process(config.model, fresh=True, **options, **edges(config), **trust(config))
     texts = [message_text(turn) for solution in solutions for turn in solution.prompt]
     tokenizer, shape = small_backbone(config, [*texts, *(step for solution in solutions for step in solution.steps)])
     model = process_from_config(shape, tokenizer, **options)

@@ -6,6 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ....rm.backbones.loading import load_tokenizer
+from ....rm.backbones.tokenization import check_renders
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from ....rm.data.labelling import labelled_for
 from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
@@ -64,6 +66,8 @@ def train(
     if config.kind == "boosted":
         return make_boosted(config, several, output)
     _check_kind(config, guide, several, arguments)
+    if config.model and config.kind in BY_GRADIENT:  # before all data are read
+        check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(config)))
     started = time.time()
     recipe = _recipe(config, guide, several, arguments, changed_settings(steps) | changed_settings(latent))
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}

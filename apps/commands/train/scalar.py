@@ -31,6 +31,7 @@ from ....rm.training.trainer import RewardArguments, ScalarTask, Task
 from ....rm.types import OVERALL, Example, PreferencePair, message_text
 from ...runs.run_folder import log, log_costs, trust
 from ...settings.plain_functions import plain_form, signatures
+from ...settings.reading import edges
 from ...settings.specs import build, parse_spec
 from .settings import TrainConfig
 from .several_settings import LEARNED, POSITIVE, SeveralConfig
@@ -190,6 +191,7 @@ def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged,
             "dtype": config.dtype,
             "lora": lora_config(config),
             "seed": seed,
+            **edges(config),
             **trust(config),
         }
         return _named(config.model, objectives, options)
@@ -208,8 +210,8 @@ def small_backbone(config: TrainConfig, texts: Sequence[str]) -> tuple[PreTraine
     """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
     if config.lora:
         raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
-    if config.dtype != "float32" or config.chat_template:
-        name = "chat_template" if config.chat_template else "dtype"
+    named = {"chat_template": config.chat_template, "dtype": config.dtype != "float32"} | edges(config)
+    if name := next((name for name, value in named.items() if value), ""):
         raise UsageError(
             f"--{name} belongs to a backbone, and a small model from scratch has its own; name one with --model"
         )

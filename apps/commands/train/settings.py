@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ....rm.types import OVERALL
 from ...settings.fields import as_list, given, one_of, setting
+from ...settings.reading import bos_setting, eos_setting
 
 KINDS = ("scalar", "process", "latent", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
 
@@ -37,6 +39,8 @@ class TrainConfig:
     )
     max_length: int | None = setting("Maximum length of a sequence in tokens.", default=None)
     chat_template: str | None = setting("Jinja file, or plain: turns joined by blank lines.", default=None)
+    bos: Edge | None = bos_setting()
+    eos: Edge | None = eos_setting()
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     on_long: Literal["truncate", "skip", "refuse"] = setting(
         "What to do with a pair beyond max_length.", default="truncate"
@@ -104,7 +108,7 @@ class GuideConfig:
         "Method whose adapter is trained; none trains all weights.",
         group="Guides (--kind autoregressive) and objectives",
         choices=("genarm", "parm", "uniarm", "none"),
-        default="moslora",
+        default="uniarm",
     )
     objectives: list[str] = setting(
         "Objectives (labels of the pairs), in order. --data NAME=FILE assigns the labels of a file to one of them.",
@@ -130,8 +134,8 @@ class GuideConfig:
         advanced=True,
         default="text",
     )
-    scale: bool = setting("moslora: scale the features.", advanced=True, default=True)
-    shift: bool = setting("moslora: shift the features.", advanced=True, default=True)
+    scale: bool = setting("UniARM: scale the features.", advanced=True, default=True)
+    shift: bool = setting("UniARM: shift the features.", advanced=True, default=True)
     train_beta: float = setting("β of the loss, and factor of the reward.", default=0.01)
     objective_betas: list[str] = setting(
         "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",

@@ -1,6 +1,7 @@
 """Classifiers of other software: the output that is the reward, BOS and EOS, tokenizer and normalisation."""
 
 import json
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -11,10 +12,15 @@ from peft import AutoPeftModelForSequenceClassification, LoraConfig, get_peft_mo
 from rewardlab.rm.backbones.loading import load_tokenizer, small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.contract.known_faults import CONVENTIONS, Scored, culprit, score_ids
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models._foreign import classes_of
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.models.latent import latent
+from rewardlab.rm.models.multi_objective import untrained
+from rewardlab.rm.models.process import process
+from rewardlab.rm.models.scalar import scalar, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from tokenizers.processors import TemplateProcessing
@@ -223,6 +229,34 @@ def test_as_the_template_writes_them_is_trls_reading_and_once_adds_what_is_not_t
     assert ids(bos="once", eos="template") == [[*before, *row] for row in trl]  # reward-bench
     assert ids(bos="template", eos="once") == [[*row, *after] for row in trl]  # OpenRLHF
     assert ids() == [[*before, *row, *after] for row in trl]
+
+
+@pytest.mark.parametrize(("begun", "closed"), [policy for policy in POLICIES if not all(policy)])
+def test_parity_names_the_convention_that_explains_other_scores(begun, closed, llama_words):
+    llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
+    model = scalar_from_config(small_config(llama_words), llama_words)
+    trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
+    theirs = Scored(score_ids(model, trl), trl)
+    named = culprit(model, EXAMPLES, model.rate(EXAMPLES), theirs)
+    assert named == ("missing EOS" if begun else "missing BOS" if closed else CONVENTIONS[0][0])
+
+
+LOADERS = [
+    partial(scalar, fresh=True),
+    partial(untrained, objectives=("helpful", "harmless")),
+    partial(latent, fresh=True),
+    autoregressive,
+    partial(process, fresh=True),
+]
+
+
+@pytest.mark.parametrize("loader", LOADERS, ids=["scalar", "objectives", "latent", "guide", "process"])
+def test_every_kind_can_be_trained_with_the_bos_of_the_template(loader, llama_words, tmp_path):
+    llama_words.chat_template = BODY % CLOSED
+    AutoModelForCausalLM.from_config(small_config(llama_words)).save_pretrained(tmp_path / "base")
+    llama_words.save_pretrained(tmp_path / "base")
+    base = str(tmp_path / "base")
+    assert [loader(base, **stated).contract.bos for stated in ({}, {"bos": "template"})] == ["once", "template"]
 
 
 def by_card(folder: Path) -> None:

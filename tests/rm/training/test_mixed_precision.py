@@ -1,0 +1,16 @@
+"""A precision that the machine lacks is refused in one sentence by every trainer."""
+
+import pytest
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.training import mixed_precision
+from rewardlab.rm.training.trainer import RewardArguments
+
+
+@pytest.mark.parametrize("arguments", [RewardArguments, PolicyArguments])
+@pytest.mark.parametrize("name", ["bf16", "bf16_full_eval"])
+def test_bfloat16_without_a_gpu_for_it_is_refused_with_the_remedy(name, arguments, monkeypatch, tmp_path):
+    monkeypatch.setattr(mixed_precision, "is_torch_bf16_gpu_available", lambda: False)
+    with pytest.raises(UsageError, match=f"--{name} True: there is no GPU here .* leave it out, or add --use_cpu True"):
+        arguments(output_dir=str(tmp_path), **{name: True})
+    assert getattr(arguments(output_dir=str(tmp_path), use_cpu=True, **{name: True}), name)
