@@ -17,6 +17,7 @@ from ...rm.io.checked_files import from_json_lines
 from .calls import call, in_python, of_verb, plain_value
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
 from .results import (
+    RUN,
     Comparison,
     Decoded,
     Evaluation,
@@ -96,7 +97,7 @@ def score(
         file = output or Path(scratch) / "scores.jsonl"
         facts = call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
         rows = _table_rows(Path(file))
-    return Scores(rows, Path(output) if output else None, f"Rewards by {os.fspath(model)}", omitted=facts["omitted"])
+    return Scores(rows, Path(output) if output else None, f"Rewards by {plain_value(model)}", omitted=facts["omitted"])
 
 
 @of_verb("eval")
@@ -108,13 +109,13 @@ def evaluate(
     output: Model | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """Evaluate reward models on a benchmark beside the baselines; without `output` no run folder is kept."""
+    """Evaluate reward models on a benchmark beside the baselines; without `output` the run folder is temporary."""
     return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
 
 
 @of_verb("judge")
 def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> Evaluation:
-    """Evaluate language models as judges of cases; without `output` no run folder is kept."""
+    """Evaluate language models as judges of cases; without `output` the run folder is temporary."""
     return _evaluation("judge", settings, data, output)
 
 
@@ -133,10 +134,11 @@ def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> T
 def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> Evaluation:
     from ..runs.summaries import read_report
 
+    kept = None if output else tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(output or Path(scratch) / "run")
+        folder = Path(output) if kept is None else Path(kept.name) / RUN
         call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
-        return Evaluation(read_report(folder), folder if output else None)
+        return Evaluation(read_report(folder), folder if output else None, kept)
 
 
 @of_verb("compare")

@@ -15,6 +15,7 @@ from ..runs.run_folder import SHOWS_REPORTS
 from ..settings.preflight import check_settings
 from ..settings.ranges import check_ranges
 from ..verbs import VERBS, named
+from .inputs import path_of
 
 FLAG = re.compile(r"--(?=[A-Za-z]\w)")
 T = TypeVar("T")
@@ -84,13 +85,18 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
-        raise UsageError(f"{name}: {reason[0].lower()}{reason[1:]}, got {value!r}") from error
+        raise UsageError(f"{name}: {reason[0].lower()}{reason[1:]}, got {value!r}") from None
 
 
 def plain_value(value: Any) -> Any:
-    """Return paths as strings and functions as names that the registries resolve, also in lists and mappings."""
+    """Return paths as strings and functions as names that the registries resolve, also in lists and mappings.
+
+    A loaded reward model is the path that it was loaded from.
+    """
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if (path := path_of(value)) is not None:
+        return path
     if callable(value) and not isinstance(value, type):
         return reference(value)
     if isinstance(value, Mapping):

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-MOST_ROWS = 40
+MOST_ROWS, MOST_LETTERS = 40, 60
 
 
 def heading(text: str) -> str:
@@ -31,6 +31,32 @@ def facts_table(facts: Mapping[str, Any]) -> str:
 
     shown = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
     return table(pd.DataFrame({"": list(shown), "value": [_short(value) for value in shown.values()]}))
+
+
+def facts_text(title: str, facts: Mapping[str, Any]) -> str:
+    """Return the numbers and texts of a summary as lines of text."""
+    return text_table(
+        title, [[name, value] for name, value in facts.items() if isinstance(value, str | int | float | bool)]
+    )
+
+
+def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:
+    """Return a title and the first rows of a table as aligned columns of text, each cell cut to one short line.
+
+    >>> print(text_table("Rewards", [["id", "reward"], ["a", 0.25]]))
+    Rewards
+    id  reward
+    a   0.25
+    """
+    cells = [[_cell(value) for value in row] for row in rows[: MOST_ROWS + 1]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([title, *lines, *(["..."] if len(rows) > len(cells) else [])])
+
+
+def _cell(value: Any) -> str:
+    words = " ".join(_short(value).split())
+    return words if len(words) <= MOST_LETTERS else words[: MOST_LETTERS - 3] + "..."
 
 
 def _short(value: Any) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
@@ -14,6 +15,20 @@ from ...rm.types import completion_json
 Rows = Any
 """A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
 
+_LOADED: list[tuple[weakref.ref[Any], str]] = []
+"""Reward models that were loaded here, and their paths."""
+
+
+def note_loaded(model: Any, path: str) -> None:
+    """Record where a reward model was loaded from, so that it can be named in other calls."""
+    _LOADED[:] = [entry for entry in _LOADED if entry[0]() is not None]
+    _LOADED.append((weakref.ref(model), path))
+
+
+def path_of(model: Any) -> str | None:
+    """Return the path that a reward model was loaded from; None for any other value."""
+    return next((path for loaded, path in _LOADED if loaded() is model), None)
+
 
 def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
     """Return paths unchanged; write rows to a file of the folder and return its path."""
@@ -23,6 +38,8 @@ def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
         return [f"{key}={data_source(value, folder, str(key))}" for key, value in data.items()]
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         data = _frame_rows(data)
+    if not isinstance(data, Iterable):
+        raise UsageError(f"data is a path, a list of paths or rows with named columns, got {data!r}")
     items = list(data)
     if all(isinstance(item, str | os.PathLike) for item in items):
         return [os.fspath(item) for item in items]
@@ -56,6 +73,8 @@ def prompt_rows(prompts: Any) -> list[dict[str, Any]]:
     """Return rows with a `prompt` from strings, lists of messages or rows."""
     if isinstance(prompts, str):
         raise UsageError("prompts is a list of prompts; write [prompt] for a single one")
+    if not isinstance(prompts, Iterable):
+        raise UsageError(f"prompts is a list of prompts, got {prompts!r}")
     rows = [_prompt_row(prompt) for prompt in prompts]
     if not rows:
         raise UsageError("prompts is empty; give at least one prompt")
@@ -76,6 +95,8 @@ def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
     """Return rows with a prompt and a completion; there are as many completions as prompts."""
     if isinstance(completions, str):
         raise UsageError("completions is a list of completions; write [completion] for a single one")
+    if not isinstance(completions, Iterable):
+        raise UsageError(f"completions is a list of completions, got {completions!r}")
     rows, completions = prompt_rows(prompts), list(completions)
     if len(rows) != len(completions):
         raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")

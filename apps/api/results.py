@@ -1,6 +1,7 @@
 """Results of the Python API: typed, convertible to pandas, and displayed as tables and figures in notebooks."""
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, figure_image, file_image, heading, table
-from .inputs import conversation_rows
+from .display import facts_table, facts_text, figure_image, file_image, heading, table, text_table
+from .inputs import conversation_rows, note_loaded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from ...benchmarks.compare import Comparison as ComparisonFacts
     from ...benchmarks.types import Interval, Report, Row
     from ...rm.types import RewardModel
+
+
+RUN = "run"
+"""Name of the run folder of an evaluation without an output, in its temporary folder."""
 
 
 class LoadedModel:
@@ -41,6 +46,7 @@ class LoadedModel:
             from ...rm.contract.golden_scores import load_reward_model
 
             self._model = load_reward_model(str(self.path), **self._options)
+            note_loaded(self._model, str(self.path))
         return self._model
 
     @property
@@ -93,6 +99,19 @@ class Evaluation:
     report: "Report"
     path: Path | None = None
     """Run folder, if one was written."""
+    kept: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
+    """Temporary run folder of an evaluation without an output, which `compare` reads."""
+
+    def __str__(self) -> str:
+        return text_table(self._title, [[row.scorer, str(row.overall)] for row in self.report.rows])
+
+    @property
+    def _title(self) -> str:
+        from ...benchmarks.types import part_of
+
+        part = part_of(self.report.notes)
+        title = f"{self.report.suite}: accuracy in % with 95 % intervals, {self.report.cases} cases"
+        return f"{title}. {part}" if part else title
 
     @property
     def overall(self) -> "dict[str, Interval]":
@@ -106,6 +125,8 @@ class Evaluation:
         return pd.DataFrame([line for row in self.report.rows for line in _areas(row)])
 
     def __fspath__(self) -> str:
+        if self.path is None and self.kept is not None:
+            return str(Path(self.kept.name) / RUN)
         if self.path is None:
             raise UsageError("this evaluation has no run folder; give evaluate() an output")
         return str(self.path)
@@ -114,16 +135,13 @@ class Evaluation:
         import pandas as pd
 
         from ...benchmarks.report import figure
-        from ...benchmarks.types import part_of
         from ..runs.summaries import areas
 
         rows = [
             {"scorer": row.scorer} | {name: str(interval) for name, interval in areas(row).items()}
             for row in self.report.rows
         ]
-        title = f"{self.report.suite}: accuracy in % with 95 % intervals, {self.report.cases} cases"
-        title += f". {part}" if (part := part_of(self.report.notes)) else ""
-        return heading(title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
+        return heading(self._title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
 
 
 def _areas(row: "Row") -> Iterator[dict[str, Any]]:
@@ -152,11 +170,18 @@ class Comparison:
                 rows.append({"kind": kind, "area": name, **values, "low": gap.low, "high": gap.high, "p": change.p})
         return pd.DataFrame(rows)
 
-    def _repr_html_(self) -> str:
+    def __str__(self) -> str:
+        frame = self.to_pandas().round(4)
+        return text_table(self._title, [[*frame.columns], *frame.to_numpy().tolist()])
+
+    @property
+    def _title(self) -> str:
         from ...benchmarks.compare import cases_text
 
-        title = f"{self.facts.second} minus {self.facts.first}, {cases_text(self.facts)}"
-        return heading(title) + table(self.to_pandas().round(4))
+        return f"{self.facts.second} minus {self.facts.first}, {cases_text(self.facts)}"
+
+    def _repr_html_(self) -> str:
+        return heading(self._title) + table(self.to_pandas().round(4))
 
 
 @dataclass(frozen=True)
@@ -169,6 +194,11 @@ class Table:
     title: str = field(default="", repr=False)
     hidden: Iterable[str] = field(default=(), repr=False)
     """Columns that the display in notebooks leaves out."""
+
+    def __str__(self) -> str:
+        names = [name for name in dict.fromkeys(name for row in self.rows for name in row) if name not in self.hidden]
+        cells = [[row.get(name) for name in names] for row in self.rows]
+        return text_table(f"{self.title}, {len(self)} rows", [names, *cells])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -224,6 +254,9 @@ class Summary:
     facts: Mapping[str, Any]
     path: Path | None = None
     title: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return facts_text(self.title, self.facts)
 
     def __getitem__(self, name: str) -> Any:
         return self.facts[name]
@@ -302,6 +335,9 @@ class StudyResult:
     text: str = field(repr=False)
     """The report in Markdown."""
     evaluations: Mapping[str, Evaluation] = field(repr=False, default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the overall results of all evaluations."""

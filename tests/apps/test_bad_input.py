@@ -116,7 +116,11 @@ CASES = [
     ("train --model {w}/untemplated --data {w}/bad.jsonl --output {w}/new", 3, "has no chat template to render"),
     ("train --kind linear --bos once --data {w}/pairs.jsonl --output {w}/new", 2, "--bos belongs to --kind scalar"),
     (f"{SCALAR} --eos once", 2, "--eos belongs to a backbone, and a small model from scratch has its own"),
-    ("train --kind process --model {w}/policy --eos once --data {w}/pairs.jsonl --output {w}/new", 2, "so no EOS"),
+    (
+        "train --kind process --model {w}/policy --eos once --data {w}/pairs.jsonl --output {w}/new",
+        2,
+        "--eos belongs to",
+    ),
     (f"{SCORE} --bos once", 2, "says None; leave --bos out"),
     (f"{SCORE} --objective good", 2, "says reward; leave --objective out"),
     (f"{SCORE} --eos never", 2, "invalid choice: 'never'"),

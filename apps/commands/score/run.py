@@ -71,8 +71,8 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
         raise TooLong(f"{error}{remedy}", error.lengths, error.limit) from error
     _refuse_alike(placed, scored)
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
-    columns["truncated"] = [reading.truncated for reading in scored.readings]
-    columns[OMITTED] = [reading.omitted for reading in scored.readings]
+    columns["truncated"] = [facts.truncated for facts in scored.readings]
+    columns[OMITTED] = [facts.omitted for facts in scored.readings]
     taken = {*columns, "spread"}
     names = [f"reward_{name}" if name in taken else name for name in model.contract.objectives]
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
@@ -94,10 +94,10 @@ def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit
 
 def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
     """Raise an error if two different conversations are the same tokens, since the chat template omits a text."""
-    omitted = [index for index, reading in enumerate(scored.readings) if reading.omitted and not reading.truncated]
+    omitted = [index for index, facts in enumerate(scored.readings) if facts.omitted and not facts.truncated]
     rows: dict[Any, list[int]] = {}
-    for index, reading in enumerate(scored.readings) if omitted else ():
-        rows.setdefault(reading.ids or tuple(scored.rewards[index]), []).append(index)
+    for index, facts in enumerate(scored.readings) if omitted else ():
+        rows.setdefault(facts.ids or tuple(scored.rewards[index]), []).append(index)
     for index in omitted:
         reading, row = scored.readings[index], placed[index]
         for other in rows[reading.ids or tuple(scored.rewards[index])]:

@@ -173,6 +173,10 @@ def test_lint_returns_findings_and_plan_its_phases():
         (lambda: rl_api.score("rm", prompts=["a\ud800"], completions=["b"]), "half a character, '\\ud800'"),
         (lambda: rl_api.score("rm", [{"prompt": "a", "completion": "b", "x": b"y"}]), "a row holds b'y'"),
         (lambda: rl_api.train([1, 2], output="out"), "data is a path, a list of paths or rows"),
+        (lambda: rl_api.evaluate("rm", 3), "data is a path, a list of paths or rows with named columns, got 3"),
+        (lambda: rl_api.decode("arm", 3), "prompts is a list of prompts, got 3"),
+        (lambda: rl_api.score("rm", prompts=["a"], completions=3), "completions is a list of completions, got 3"),
+        (lambda: rl_api.decode("nowhere", ["a prompt"]), "arm nowhere: no such folder here; check the path"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_in_the_words_of_python(call, message, tmp_path, monkeypatch):
@@ -180,6 +184,37 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(call, message, tmp_
     with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
         call()
     assert message in str(raised.value) and "--" not in str(raised.value) and not (Path(tmp_path) / "out").exists()
+
+
+def test_an_error_of_a_setting_hides_no_traceback_behind_it():
+    with pytest.raises(rl_api.UsageError, match="^model: ") as raised:
+        rl_api.evaluate(object(), PAIRS)
+    assert raised.value.__suppress_context__ and raised.value.__cause__ is None
+
+
+def test_a_loaded_model_is_taken_where_its_path_is(model):
+    settings = {"samples": 20, "baselines": "none"}
+    assert rl_api.evaluate(model.model, PAIRS, **settings).overall == rl_api.evaluate(model, PAIRS, **settings).overall
+    scores = [rl_api.score(named, PAIRS).to_pandas().reward.tolist() for named in (model.model, model)]
+    assert scores[0] == scores[1]
+
+
+def test_evaluations_that_were_not_written_are_compared(model):
+    first, second = (rl_api.evaluate(model, PAIRS, samples=20, baselines="none") for _ in range(2))
+    assert first.path is None and rl_api.compare(first, second, samples=40).facts.cases == len(PAIRS)
+
+
+def test_results_print_as_short_tables(model):
+    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
+    lines = str(evaluation).splitlines()
+    assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
+    assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
+    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
+    assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
+    scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
+    assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
+    plan = str(rl_api.plan("7b", gpus=8))
+    assert "gpus" in plan and "(" not in plan.splitlines()[-1] and max(map(len, plan.splitlines())) < 160
 
 
 @pytest.mark.slow
