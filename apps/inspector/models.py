@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...rm.adapters.settings import SETTINGS, load_settings
+from ...rm.backbones.hub import absent
+from ...rm.contract.golden_scores import contract_and_kind
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import RewardModel
-from ..commands.decode.guides import arms, base_of
+from ..commands.decode.guides import arms, base_of, check_guides
 from ..commands.decode.settings import DecodeConfig
 from ..commands.inspect.settings import InspectConfig
 from ..runs.run_folder import trust
@@ -36,7 +38,10 @@ class Models:
             name, source = named(text)
             if name in self._sources:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
+            _check_source(source)
             self._sources[name] = source
+        if config.arm:
+            check_guides(config.base, [folder for _, folder in arms(config.arm)])
         self.objectives = _objectives(config)
         """Of the playground, by what the reward models' folders say."""
         self._opened: dict[str, RewardModel] = {}
@@ -85,6 +90,21 @@ class Models:
 
         self._tokenizer = load_tokenizer(source, **trust(self._config))
         return self._tokenizer
+
+
+def _check_source(source: str) -> None:
+    """Raise an error for what is neither the folder of a model, nor on the Hub, nor a kind or function by name."""
+    if Path(source).exists():
+        if not Path(source).is_dir():
+            raise UsageError(f"--model {source} is a file; give the folder of a reward model, or a Hub id")
+        contract_and_kind(source)
+    elif not ("(" in source or is_function(source)):
+        from ...rm.backbones.loading import load_config
+
+        try:
+            load_config(source)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--model {source}: {absent(source, error)}") from error
 
 
 def _open(source: str, config: InspectConfig) -> RewardModel:

@@ -35,6 +35,24 @@ def load_reward_model(
     BOS and EOS are added. With `check`, weights that differ from the saved bytes or that no longer reproduce the golden
     scores raise `CheckFailed`.
     """
+    folder, (contract, kind) = Path(source), contract_and_kind(source)
+    if check:
+        check_files(folder)
+    settings = {"objective": objective, "bos": bos, "eos": eos}
+    stated = {name: value for name, value in settings.items() if value is not None}
+    if contract:
+        _refuse_restated(source, contract, stated)
+    model = load("rm.models", kind)(source, **options, **({} if contract else stated))
+    if check and (folder / GOLDEN).exists():
+        check_golden(model, folder)
+    return model
+
+
+def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
+    """Return the contract of a folder, if it has one, and the kind that loads it, without loading weights.
+
+    Raises an error for a folder without a model, and for a damaged contract or one of an unknown kind.
+    """
     folder = Path(source)
     try:
         is_folder = folder.is_dir()
@@ -46,16 +64,7 @@ def load_reward_model(
     kind = contract.kind if contract else "scalar"
     if kind not in names("rm.models"):  # only registered kinds are imported: a name from a file must not run other code
         raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.models'))}")
-    if check:
-        check_files(folder)
-    settings = {"objective": objective, "bos": bos, "eos": eos}
-    stated = {name: value for name, value in settings.items() if value is not None}
-    if contract:
-        _refuse_restated(source, contract, stated)
-    model = load("rm.models", kind)(source, **options, **({} if contract else stated))
-    if check and (folder / GOLDEN).exists():
-        check_golden(model, folder)
-    return model
+    return contract, kind
 
 
 def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:

@@ -122,10 +122,7 @@ def sift(
         else:
             rows.append(row(pair, chosen, rejected, wins))
     if not (rows or allow_empty):
-        raise DataError(
-            f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
-            f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
-        )
+        raise _nothing_left(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
     longest = max(max(encoded.length for encoded in both) for both in encoded)
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
@@ -134,6 +131,24 @@ def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
     """Return how many rows of encoded sequences lost a text to the chat template, and the first such text."""
     texts = [text for row in encoded if (text := next((part.omitted for part in row if part.omitted), ""))]
     return len(texts), texts[0] if texts else ""
+
+
+def _nothing_left(
+    pairs: Sequence[PreferencePair], over: int, limit: int | None, identical: int, objectives: Sequence[str]
+) -> DataError:
+    """Return the error of pairs of which none can be learnt from, with the remedy for most of them."""
+    unlabelled, labels = len(pairs) - over - identical, sorted({name for pair in pairs for name in pair.wins})
+    named = ", ".join(objectives)
+    remedy = (
+        f"their labels are {', '.join(labels) or 'none'}: name one of them as the objective, or say with "
+        f"--data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
+    )
+    if over + identical >= unlabelled:
+        remedy = "raise --max_length" + (", or set --on_long truncate" if over else "")
+    return DataError(
+        f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
+        f"truncation, {unlabelled} without a label for '{named}'; {remedy}"
+    )
 
 
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:

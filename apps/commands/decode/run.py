@@ -27,7 +27,7 @@ from ...runs.lock import only_writer
 from ...runs.run_folder import PARTIAL, RESULTS, log, plain, replace_text, seconds_since, trust, write_rows
 from ...runs.signals import Terminated
 from ...runs.token_texts import pieces
-from .guides import arms, base_of
+from .guides import arms, base_of, check_guides
 from .settings import DecodeConfig
 
 UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
@@ -110,6 +110,7 @@ def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
         raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(config.arm)}")
     for name, folder in named:
         _check_objective(name, folder)
+    check_guides(config.base, [folder for _, folder in named])
     base = _open_base(config, [folder for _, folder in named])
     if not named:
         return SeparateModels(base), ()
@@ -141,8 +142,7 @@ def _check_objective(name: str, folder: str) -> None:
 
 def _open_base(config: DecodeConfig, folders: Sequence[str]) -> DecodingModel:
     source = base_of(config.base, folders)
-    if source is None:
-        raise UsageError("--base is missing; only an adapter knows its base")
+    assert source is not None, "check_guides refuses guides without a base model"
     dtype = config.dtype or _dtype_of(folders)
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(config))
     return decoding_model(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
