@@ -81,13 +81,13 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
 
 def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit: int | None) -> None:
     """Raise an error that names the first conversation that would be truncated."""
-    long = [index for index, reading in enumerate(read) if reading.truncated]
+    long = [index for index, facts in enumerate(read) if facts.truncated]
     if long:
         first = placed[long[0]]
         raise TooLong(
             f"{len(long)} of {len(placed)} conversations are longer than the {limit} tokens that the model reads, the "
             f"first in {first.file}, row {first.row}; shorten them, or have them cut with --on_long truncate",
-            [reading.length for reading in read],
+            [facts.length for facts in read],
             limit,
         )
 
@@ -99,12 +99,12 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
     for index, facts in enumerate(scored.readings) if omitted else ():
         rows.setdefault(facts.ids or tuple(scored.rewards[index]), []).append(index)
     for index in omitted:
-        reading, row = scored.readings[index], placed[index]
-        for other in rows[reading.ids or tuple(scored.rewards[index])]:
+        facts, row = scored.readings[index], placed[index]
+        for other in rows[facts.ids or tuple(scored.rewards[index])]:
             if placed[other].example != row.example:
                 raise DataError(
                     f"{row.file}, row {row.row} is the same tokens as {placed[other].file}, row {placed[other].row}, "
-                    f"since the model's chat template leaves out {reading.omitted[:60]!r}; leave one of the rows out, "
+                    f"since the model's chat template leaves out {facts.omitted[:60]!r}; leave one of the rows out, "
                     "or use a model with a template that renders it"
                 )
 
