@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from trl import GRPOConfig
 
+from ...rm.capacity.mixed_precision import check_bf16
 from ...rm.errors import UsageError
-from ...rm.training.mixed_precision import check_bf16
 
 TAKEN_OVER = {
     **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),

@@ -14,6 +14,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
+from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
 from ..losses._pair_batch import PairBatch, PairLoss
@@ -23,7 +24,6 @@ from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import SignalCheck
-from .mixed_precision import check_bf16
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
