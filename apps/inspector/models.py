@@ -38,10 +38,7 @@ class Models:
             name, source = named(text)
             if name in self._sources:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
-            _check_source(source)
             self._sources[name] = source
-        if config.arm:
-            check_guides(config.base, [folder for _, folder in arms(config.arm)])
         self.objectives = _objectives(config)
         """Of the playground, by what the reward models' folders say."""
         self._opened: dict[str, RewardModel] = {}
@@ -90,6 +87,17 @@ class Models:
 
         self._tokenizer = load_tokenizer(source, **trust(self._config))
         return self._tokenizer
+
+
+def check_models(config: InspectConfig) -> None:
+    """Raise an error for models and guides that cannot be opened, by their paths and contracts, before the page starts.
+
+    Weights are not loaded.
+    """
+    for text in config.model:
+        _check_source(named(text)[1])
+    if config.arm:
+        check_guides(config.base, [folder for _, folder in arms(config.arm)])
 
 
 def _check_source(source: str) -> None:

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from ..commands.inspect.settings import InspectConfig
 from ..serving.access import LOCAL, check_reach, free_port
 from .guard import Guard
+from .models import check_models
 from .scripts import cloning, joining
 from .site import build
 from .style import CSS, POLICY, THEME
@@ -21,6 +22,7 @@ USER = "rewardlab"
 def serve(config: InspectConfig) -> dict[str, Any]:
     """Serve the page until Ctrl-C; the address is printed to stderr."""
     check_reach(config.host, config.token, "read these runs")
+    check_models(config)
     page = build(config)
     url = launch(page, config.host, config.port, config.token)
     print(f"{config.run} is at {url} (stop with Ctrl-C)", file=sys.stderr, flush=True)
