@@ -77,7 +77,7 @@ REFUSED = [
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": [null]}', "list of objects"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": 3}', "list of objects"),
     ("settings/gate.yaml", lambda: b"\x00", "not allowed"),
-    ("data/pairs.parquet", lambda: broken_text(), "not a whole Parquet file"),
+    ("data/pairs.parquet", lambda: broken_text(), "a value that cannot be read"),
     # model folders
     ("models/scalar/scoring.json", lambda: signed(dtype="x" * 50), "dtype: of the wrong type"),
     ("models/scalar/scoring.json", lambda: signed(dtype={"value": "float32"}), "dtype: of the wrong type"),
