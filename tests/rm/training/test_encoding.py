@@ -1,0 +1,31 @@
+"""Pairs of which none can be learnt from are refused with what was left out, and the remedy."""
+
+import pytest
+from rewardlab.rm.backbones.loading import small_tokenizer
+from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.errors import DataError
+from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.types import PreferencePair, user_turn
+
+PAIRS = [PreferencePair(str(n), user_turn("roba"), f"{'kano ' * 9}misu{n}", f"suli{n}") for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("objective", "limit", "on_long", "sentence"),
+    [
+        (
+            "helpful",
+            6,
+            "truncate",
+            r": 0 over 6 .* 3 without a label .*; their labels are overall: .*--data helpful=FILE",
+        ),
+        ("overall", 6, "skip", r": 3 over 6 tokens, .* 0 without .*; raise --max_length, or set --on_long truncate$"),
+        ("overall", 1, "truncate", r": 0 over 1 tokens, 3 identical after truncation, .*; raise --max_length$"),
+    ],
+)
+def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy(objective, limit, on_long, sentence):
+    words = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
+    contract = ScoringContract(kind="scalar", truncation="left", max_length=limit, **describe_tokenizer(words))
+    with pytest.raises(DataError, match=f"none of 3 pairs is left to train on{sentence}"):
+        encode_pairs(Encoder(words, contract), PAIRS, objective, on_long)
