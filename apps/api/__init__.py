@@ -172,10 +172,7 @@ def decode(
         data = write_rows(prompt_rows(prompts), Path(scratch) / "prompts.jsonl")
         file = output or Path(scratch) / "completions.jsonl"
         call("decode", guide | {"data": data, "preference": preference, "weight": weight, "output": file} | settings)
-        rows = [
-            {"completion" if name == "answer" else name: value for name, value in row.items()}
-            for row in _table_rows(Path(file))
-        ]
+        rows = _table_rows(Path(file))
     traces = ("tokens", "pieces", "base", "mixed", "kl", "entropy", "guide", *rows[0].keys() - _SHOWN)
     return Decoded(rows, Path(output) if output else None, "Guided decoding", traces)
 

@@ -16,7 +16,7 @@ JUDGED, TRAINED, STUDY, ANSWERS, JOB = "judgments", "training", "study", "answer
 DEPTH = 6
 PARQUET = b"PAR1"
 """The last bytes of a Parquet file."""
-MARKS = b'"answer"', b'"tokens"', b'"base"'
+MARKS = b'"tokens"', b'"base"'
 
 
 class Entry(NamedTuple):

@@ -277,10 +277,8 @@ def _inputs(
 def _append(path: Path, faults: Sequence[Fault]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for fault in faults:
-            asked = (
-                {} if fault.example is None else {"prompt": fault.example.prompt, "answer": fault.example.completion}
-            )
-            row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason, **asked}
+            row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason}
+            row |= {} if fault.example is None else fault.example._asdict()
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

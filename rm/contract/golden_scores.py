@@ -84,7 +84,7 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
     if not np.isfinite(rewards).all():
         raise CheckFailed("the trained model gives rewards that are not finite; lower --learning_rate and train again")
     rows = [
-        {"prompt": list(example.prompt), "answer": completion_json(example.completion), "rewards": reward.tolist()}
+        {"prompt": list(example.prompt), "completion": completion_json(example.completion), "rewards": reward.tolist()}
         for example, reward in zip(examples, rewards, strict=True)
     ]
     (folder / GOLDEN).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
@@ -113,7 +113,7 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
     try:
         rows = from_json_lines((folder / GOLDEN).read_text(encoding="utf-8"))
         rewards = np.array([row["rewards"] for row in rows], float)
-        return [Example(tuple(row["prompt"]), _completion(row["answer"])) for row in rows], rewards
+        return [Example(tuple(row["prompt"]), _completion(row["completion"])) for row in rows], rewards
     except UNREADABLE as error:
         raise _damaged(folder, error) from error
 

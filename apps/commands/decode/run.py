@@ -63,7 +63,7 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     asked = _asked(config, prompts, objectives, engine)
     done = _resumed(unfinished, asked) if unfinished and unfinished.exists() else {}
     waiting = [request for request in asked if request.key not in done]
-    log(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
+    log(f"prompts: {len(prompts)}; completions to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
     for request, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
@@ -72,7 +72,7 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     if unfinished:
         _put_in_place(unfinished, Path(str(config.output)), asked)
     return {
-        "answers": len(asked),
+        "completions": len(asked),
         "decoded": finished,
         "tokens": tokens,
         "seconds": round(seconds_since(started), 2),
@@ -212,7 +212,7 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
     return [preference]
 
 
-# ---- answers ----
+# ---- completions ----
 
 
 def _answers(
@@ -243,7 +243,7 @@ def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
 
 def _warn(asked: Asked, answer: DecodedCompletion) -> None:
     if answer.finished == "context":
-        log(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the answer is cut off")
+        log(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the completion is cut off")
 
 
 def _row(asked: Asked, answer: DecodedCompletion) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _row(asked: Asked, answer: DecodedCompletion) -> dict[str, Any]:
         "preference": asked.request.preference,
         "weight": asked.request.weight,
         "prompt": list(asked.request.prompt),
-        "answer": answer.text,
+        "completion": answer.text,
         "finished": answer.finished,
     }
 

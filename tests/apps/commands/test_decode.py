@@ -67,7 +67,7 @@ def test_answers_of_several_prompts_are_lines_of_json_and_the_last_line_sums_up(
     code, lines, _ = run(capsys, "--arm", arm, "--preference", "helpful=0.7,harmless=0.3", "--data", prompts)
     assert code == 0 and {line["id"] for line in lines[:-1]} == {"1", "3", "4"}
     assert lines[0]["preference"] == {"helpful": 0.7, "harmless": 0.3} and lines[0]["finished"] in ("length", "eos")
-    assert lines[-1]["answers"] == lines[-1]["decoded"] == 3
+    assert lines[-1]["completions"] == lines[-1]["decoded"] == 3
     assert lines[-1]["forwards"] <= 8  # one backbone for base and guide
 
 
@@ -75,21 +75,23 @@ def test_a_single_prompt_from_stdin_streams_as_text(arm, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("tell me about bees\n"))
     assert main(["decode", "--arm", arm, "--preference", "helpful=1,harmless=0", "--max_new_tokens", "6"]) == 0
     first, last = capsys.readouterr().out.strip().split("\n")
-    assert json.loads(last)["answers"] == 1 and not first.startswith("{")
+    assert json.loads(last)["completions"] == 1 and not first.startswith("{")
 
 
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts, tmp_path, capsys):
     (tmp_path / "one.txt").write_text("tell me about bees\n")
     asked = ("--arm", arm, "--preference", "helpful=0.5,harmless=0.5", "--data")
     alone, together = (run(capsys, *asked, source)[1] for source in (str(tmp_path / "one.txt"), prompts))
-    assert together[-1]["answers"] == 3
+    assert together[-1]["completions"] == 3
     _, lines, _ = run(capsys, *asked, prompts, "--output", str(tmp_path / "all.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["1", "3", "4"] and lines[-1]["decoded"] == 3
     assert alone[-1]["tokens"] == len(rows[0]["tokens"])
-    assert {line["id"]: line["answer"] for line in together[:-1]} == {row["id"]: row["answer"] for row in rows}
+    assert {line["id"]: line["completion"] for line in together[:-1]} == {row["id"]: row["completion"] for row in rows}
     assert len(rows[0]["base"]) == len(rows[0]["guide"]) == len(rows[0]["mixed"]) == len(rows[0]["tokens"])
-    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"]) and "".join(rows[0]["pieces"]).startswith(rows[0]["answer"])
+    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"]) and "".join(rows[0]["pieces"]).startswith(
+        rows[0]["completion"]
+    )
     assert {row["weight"] for row in rows} == {1.0}
 
 
@@ -117,7 +119,9 @@ def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, 
     assert 0 < kept < 9
     code, lines, _ = run(capsys, *asked, str(cut), "--resume")
     assert code == 0 and lines[-1]["decoded"] == 9 - kept
-    assert [json.loads(line)["answer"] for line in cut.read_text().splitlines()] == [row["answer"] for row in rows]
+    assert [json.loads(line)["completion"] for line in cut.read_text().splitlines()] == [
+        row["completion"] for row in rows
+    ]
     assert not partial.exists()
     assert run(capsys, *asked, str(cut))[0] == 2  # never replaced unasked
 
@@ -133,7 +137,7 @@ def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, cap
 
 
 def test_a_line_that_was_cut_off_within_a_character_is_decoded_again(base, prompts, tmp_path, capsys):
-    (tmp_path / ".out.jsonl.partial").write_bytes('{"key": "a", "answer": "é'.encode()[:-1])
+    (tmp_path / ".out.jsonl.partial").write_bytes('{"key": "a", "completion": "é'.encode()[:-1])
     asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"), "--resume")
     code, lines, _ = run(capsys, *asked)
     assert code == 0 and lines[-1]["decoded"] == 3 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
@@ -192,7 +196,7 @@ def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, m
         run(capsys, "--base", base, "--data", prompts, "--output", str(output))
     monkeypatch.undo()
     code, lines, _ = run(capsys, "--base", base, "--data", prompts, "--output", str(output), "--resume")
-    assert code == 0 and lines[-1]["answers"] == 3 and lines[-1]["decoded"] == 0
+    assert code == 0 and lines[-1]["completions"] == 3 and lines[-1]["decoded"] == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [row["id"] for row in rows] == ["1", "3", "4"] and "key" not in rows[0]
 
@@ -220,7 +224,7 @@ def test_no_weight_and_no_guide_are_plain_decoding(base, arm, prompts, capsys):
     asked = ("--data", prompts, "--temperature", "0")
     preferred = ("--arm", arm, "--preference", "helpful=1,harmless=0", "--weight")
     plain, silent, loud = (
-        sorted(line["answer"] for line in run(capsys, *words, *asked)[1][:-1])
+        sorted(line["completion"] for line in run(capsys, *words, *asked)[1][:-1])
         for words in (("--base", base), (*preferred, "0"), (*preferred, "4"))
     )
     assert plain == silent != loud

@@ -58,10 +58,10 @@ def test_one_model_has_one_number_here_and_in_score(rl, rl_world, tmp_path):
     """The reward model reads by its own tokenizer and template, not by the policy's."""
     code, _, _, folder = rl("--reward", rl_world / "rm", "--rollout_steps", 1)
     assert code == 0
-    rows = [row for row in rollouts_of(folder) if row["answer"].strip()]
+    rows = [row for row in rollouts_of(folder) if row["completion"].strip()]
     assert len(rows) > 20
     asked = [
-        {"id": str(place), "prompt": row["prompt"].removeprefix("user: "), "completion": row["answer"]}
+        {"id": str(place), "prompt": row["prompt"].removeprefix("user: "), "completion": row["completion"]}
         for place, row in enumerate(rows)
     ]
     words = ["--data", write(tmp_path / "asked.jsonl", asked), "--output", str(tmp_path / "scores.jsonl")]

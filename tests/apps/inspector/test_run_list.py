@@ -26,7 +26,7 @@ def root(tmp_path) -> Path:
     (runs / "study" / "manifest.json").write_text("{}")
     write_run(runs / "study" / "evaluations" / "one")
     (runs / "study" / "evaluations" / "one" / "manifest.json").unlink()  # the study has one for all that it holds
-    (runs / "answers.jsonl").write_text(json.dumps({"answer": "x", "tokens": [], "base": []}) + "\n")
+    (runs / "answers.jsonl").write_text(json.dumps({"completion": "x", "tokens": [], "base": []}) + "\n")
     (runs / "other.jsonl").write_text('{"prompt": "x"}\n')
     (runs / ".hidden").mkdir()
     write_run(runs / ".hidden" / "eval")

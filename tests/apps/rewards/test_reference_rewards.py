@@ -52,7 +52,7 @@ def test_a_run_learns_from_references(rl, prompts):
         "--reward", "rlvrr(style_weight=2)", "--max_steps", 1, "--rollout_steps", 1, data=prompts
     )
     assert code == 0 and found["rewards"].keys() == {"rlvrr"}, err
-    words = [row["answer"].split() for row in rollouts_of(folder)]
+    words = [row["completion"].split() for row in rollouts_of(folder)]
     assert {
         row["reward/sources/rlvrr"] >= 1 for row, said in zip(rollouts_of(folder), words, strict=True) if len(said) < 9
     } <= {True}
@@ -110,7 +110,7 @@ def test_a_run_is_rewarded_by_its_own_policy(rl, rl_world, prompts):
     start = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
     off = {0: [], 1: []}
     for row in rollouts_of(folder):
-        asked = Example(user_turn(row["prompt"].removeprefix("user: ")), row["answer"])
+        asked = Example(user_turn(row["prompt"].removeprefix("user: ")), row["completion"])
         run = facts()._replace(policy=start, rows={prompt_text(asked.prompt): [{"reference": "bees hive wax"}]})
         off[row["step"]].append(abs(rlpr(run=run, tags=TAGS)([asked])[0] - row["reward/sources/rlpr"]))
     assert max(off[0]) < 1e-6 and max(off[1]) > 1e-5

@@ -80,7 +80,7 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
     assert self_reward(first[:, 1], 0.1, c).mean().item() == pytest.approx(0, abs=1e-5)
     for place, row in enumerate(rows[:16]):
         asked = user_turn(row["prompt"].removeprefix("user: "))
-        assert row["reward/sources/said"] == pytest.approx(by_loop(policy, asked, row["answer"]), abs=1e-4)
+        assert row["reward/sources/said"] == pytest.approx(by_loop(policy, asked, row["completion"]), abs=1e-4)
         own = rows[place // 4 * 4 : place // 4 * 4 + 4]
         r = [one["reward/sources/verdict"] for one in own]
         s = [min(max(0.1 * (one["reward/sources/said"] - c), 0), 1) * one["finished"] for one in own]
@@ -88,7 +88,7 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
         assert row["advantage/estimate"][0] == pytest.approx(
             0.9 * z[0] + 0.1 * (z[1] if len({*s}) > 1 else z[0]), abs=1e-6
         )
-    last = by_loop(policy, user_turn(rows[-1]["prompt"].removeprefix("user: ")), rows[-1]["answer"])
+    last = by_loop(policy, user_turn(rows[-1]["prompt"].removeprefix("user: ")), rows[-1]["completion"])
     assert abs(rows[-1]["reward/sources/said"] - last) > 1e-4  # by the policy that has moved
 
 

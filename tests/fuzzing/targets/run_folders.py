@@ -37,7 +37,7 @@ DECODED = {
     "preference": {"helpful": 0.5},
     "weight": 1.0,
     "prompt": [{"role": "user", "content": "p"}],
-    "answer": "ab",
+    "completion": "ab",
     "finished": "stop",
     "tokens": [1, 2],
     "pieces": ["a", "b"],

@@ -28,7 +28,7 @@ ADVANTAGES = {"grpo": torch.tensor([0.25, -0.25]), "tokens": torch.arange(8.0).v
 def test_what_is_written_is_read_again(tmp_path):
     write_rollouts(tmp_path / "steps" / "3.parquet", 3, EXAMPLES, ROLLOUT, REWARDS, ADVANTAGES)
     first, second = pq.read_table(tmp_path / "steps" / "3.parquet").to_pylist()
-    assert first["step"] == 3 and first["answer"] == "because" and first["prompt"] == "user: why?"
+    assert first["step"] == 3 and first["completion"] == "because" and first["prompt"] == "user: why?"
     assert (first["length"], first["tokens"], first["logprobs"]) == (3, [1, 2, 3], [-1, -2, -3])
     assert (second["length"], second["tokens"], second["finished"]) == (1, [5], False)
     assert first["base"] is None and first["values"] is None

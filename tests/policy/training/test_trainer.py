@@ -153,7 +153,7 @@ def test_faults_are_named_and_saved_and_the_run_goes_on_or_stops(train, tmp_path
     assert logged(trainer, "rewards/faults") == [8]
     assert logged(trainer, "rewards/half/missing") == [8]
     rows = [json.loads(line) for line in record.read_text().splitlines()]
-    assert len(rows) == 8 and rows[0]["reason"] == "is inf" and rows[0]["answer"]
+    assert len(rows) == 8 and rows[0]["reason"] == "is inf" and rows[0]["completion"]
     with pytest.raises(DataError, match=r"reward 'half' is inf for completion 0.* \(and 7 more\)"):
         train(sources=RewardSources(sources, record=record), steps=1)
 

@@ -156,13 +156,13 @@ from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example
 _, folder, golden, out = sys.argv
 rows = json.load(open(golden))
-np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows]))
+np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["completion"]) for row in rows]))
 """
 
 
 @pytest.mark.slow
 def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
-    rows = [{"prompt": list(example.prompt), "answer": example.completion} for example in golden]
+    rows = [{"prompt": list(example.prompt), "completion": example.completion} for example in golden]
     (tmp_path / "golden.json").write_text(json.dumps(rows))
     out = tmp_path / "scores.npy"
     subprocess.run(script(RATE, saved, tmp_path / "golden.json", out), check=True, cwd=tmp_path)

@@ -16,7 +16,7 @@ from .guided import ShownCompletion
 
 LARGEST = 64_000_000  # bytes that are read of a file
 CURVES = ("base", "mixed", "kl", "entropy")
-OTHERS = ("id", "preference", "weight", "prompt", "answer", "finished", "tokens", "pieces", "key", *CURVES)
+OTHERS = ("id", "preference", "weight", "prompt", "completion", "finished", "tokens", "pieces", "key", *CURVES)
 
 
 class Answers(NamedTuple):
@@ -70,8 +70,8 @@ def _check_row(row: Mapping[str, Any]) -> None:
     lengths = {len(values) for values in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
     if len(lengths) > 1:
         raise ValueError(f"its lists have {sorted(lengths)} values")
-    if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):
-        raise ValueError("its answer is no text")
+    if not all(isinstance(text, str) for text in (row["completion"], row["finished"], *row.get("pieces", ()))):
+        raise ValueError("its completion is no text")
     if "prompt" in row:
         prompt_text(row["prompt"])  # raises if a message is no object
     if not all(type(id) is int and id >= 0 for id in row["tokens"]):
@@ -91,10 +91,10 @@ def decoded_completion(row: Mapping[str, Any], weight: float, tokenizer: Any = N
     gives; tokens go by their ids where it is another than they were decoded with.
     """
     names, ids, shares = guides_of(row), row["tokens"], row["preference"]
-    texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["answer"]), float(row.get("weight", weight))
+    texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["completion"]), float(row.get("weight", weight))
     return ShownCompletion(
         title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",
-        text=row["answer"],
+        text=row["completion"],
         finished=row["finished"],
         pieces=tuple(texts or (f"⟨{id}⟩" for id in ids)),
         guides={name: _curve(row[name]) for name in names},

@@ -23,7 +23,7 @@ from .queries import Sources
 ROLLOUTS = "rollouts"
 FILE = re.compile(r"step-(\d+)\.parquet")
 WAY_OUT = "the other steps can still be looked at"
-TEXTS = ("prompt", "answer")
+TEXTS = ("prompt", "completion")
 MOST_TOKENS = 4_000
 SHOWN = 160  # characters of a text in the table
 
@@ -127,7 +127,7 @@ def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
             position=index,
             group=int(row["group"]),
             prompt=str(row["prompt"]),
-            answer=str(row["answer"]),
+            answer=str(row["completion"]),
             finished=bool(row["finished"]),
             tokens=tuple(map(int, row.get("tokens") or ())),
             rewards=rewards,

@@ -236,7 +236,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
     assert code == 0 and "resuming from checkpoint-2" in err
     found, whole = rollouts_of(folder), rollouts_of(expected)
     assert len(found) == len(whole) == 64
-    for name in ("prompt", "answer", "tokens"):
+    for name in ("prompt", "completion", "tokens"):
         assert [row[name] for row in found] == [row[name] for row in whole], name
     for name in whole[0]:
         if name.startswith("reward/"):

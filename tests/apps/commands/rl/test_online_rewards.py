@@ -25,7 +25,7 @@ def test_its_name_is_the_only_change(rl, rl_world):
     assert [row["r2m/head_version"] for row in steps] == [0, 1, 2, 3] == [row["r2m/policy_version"] for row in steps]
     assert [row["r2m/omega"] for row in steps] == pytest.approx([1.0, 0.5 + 0.5 * 2**-0.5, 0.5, 0.3])
     rows = [row for row in rollouts_of(folder) if row["step"] == 0]
-    asked = [Example(user_turn(row["prompt"].removeprefix("user: ")), row["answer"]) for row in rows]
+    asked = [Example(user_turn(row["prompt"].removeprefix("user: ")), row["completion"]) for row in rows]
     rewards = [row["reward/sources/r2m"] for row in rows]
     np.testing.assert_allclose(rewards, load_reward_model(str(rm)).rate(asked)[:, 0], atol=2e-5)  # at ω = 1
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -94,9 +94,9 @@ def test_a_reward_an_advantage_a_loss_and_transforms_are_plain_functions(rl, wor
     rows = rollouts_of(folder)
     for row in rows:
         known = "No reference" not in row["prompt"]
-        shared = {*row["answer"].split()} & {"water", "the", "roots"}
+        shared = {*row["completion"].split()} & {"water", "the", "roots"}
         assert row["reward/sources/matches"] == (float(len(shared)) if known else None)
-        assert row["reward/sources/short"] == pytest.approx(-len(row["answer"]) / 12)
+        assert row["reward/sources/short"] == pytest.approx(-len(row["completion"]) / 12)
         assert row["reward/halved/matches"] == (len(shared) / 2 if known else None)
     assert len(steps_of(folder)) == 2
 
@@ -106,7 +106,7 @@ def test_rows_of_messages_reach_the_function_as_messages(rl, working_folder):
     data = write(working_folder / "rows.jsonl", rows)
     code, _, _, folder = rl("--reward", "mine:as_messages", "--max_steps", 1, "--rollout_steps", 1, data=data)
     assert code == 0
-    assert all(row["reward/sources/as_messages"] == len(row["answer"]) + 1000 for row in rollouts_of(folder))
+    assert all(row["reward/sources/as_messages"] == len(row["completion"]) + 1000 for row in rollouts_of(folder))
 
 
 def test_the_plain_unclipped_loss_trains_like_a_clip_rule_without_bounds(rl, working_folder):

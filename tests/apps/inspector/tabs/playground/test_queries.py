@@ -157,7 +157,7 @@ def row(**changes) -> dict:
         "id": "1",
         "preference": {"helpful": 0.5, "harmless": 0.5},
         "prompt": [{"role": "user", "content": "tell me"}],
-        "answer": "bees about",
+        "completion": "bees about",
         "finished": "length",
         "tokens": words("bees about").input_ids,
         "base": [-1.0, -2.0],
@@ -186,7 +186,7 @@ def test_a_row_is_read_with_its_tokenizer_or_by_ids():
     assert told.weights == {"helpful": 1.0, "harmless": 1.0} and np.isnan(told.guides["harmless"][1])
     bees = tokenizer()("bees").input_ids[0]
     for other in (None, tokenizer()):
-        assert files.decoded_completion(row(answer="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
+        assert files.decoded_completion(row(completion="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
     assert files.decoded_completion(row(tokens=[10**6, 1]), 2.0, tokenizer()).pieces == ("⟨1000000⟩", "⟨1⟩")
     whole = files.decoded_completion(row(weight=0.5, pieces=["bees", " and"]), 2.0)
     assert whole.pieces == ("bees", " and") and whole.weights == {"helpful": 0.25, "harmless": 0.25}
@@ -198,7 +198,7 @@ def test_a_row_is_read_with_its_tokenizer_or_by_ids():
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"base": [-1.0]}, {"answer": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}),
+        *({"base": [-1.0]}, {"completion": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}),
         *({"tokens": [-1, 2]}, {"tokens": ["a", "b"]}, {"tokens": [1.5, True]}, {"kl": [10**400, 0]}),
         *({"pieces": ["bees"]}, {"pieces": [1, 2]}, {"weight": "much"}, {"weight": None}),
     ],
@@ -206,6 +206,13 @@ def test_a_row_is_read_with_its_tokenizer_or_by_ids():
 def test_a_damaged_line_is_named(changes, tmp_path):
     with pytest.raises(DataError, match=r"a.jsonl:2: no line of `rewardlab decode --output`"):
         files.read_answers(write(tmp_path / "a.jsonl", row(), row(**changes), row()))
+
+
+def test_a_file_of_an_earlier_version_is_refused_with_the_column_and_the_remedy(tmp_path):
+    earlier = row()
+    earlier["answer"] = earlier.pop("completion")
+    with pytest.raises(DataError, match=r"a.jsonl:1: no line .* \('completion'\); decode it again"):
+        files.read_answers(write(tmp_path / "a.jsonl", earlier))
 
 
 def test_a_line_that_is_too_deep_is_named(tmp_path):

@@ -98,7 +98,7 @@ def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit
     for place, preference in enumerate(("helpful=0.8,harmless=0.2", "helpful=0,harmless=1")):
         (row,) = decode(world, f"one-{place}.jsonl", *same, "--preference", preference)
         shown = answers(page)[place].removesuffix("</s>")
-        assert shown.replace("<unk>", "").split() == row["answer"].replace("<unk>", "").split()
+        assert shown.replace("<unk>", "").split() == row["completion"].replace("<unk>", "").split()
     assert answers(page)[0] != answers(page)[1]
     title = page.locator("#decoded i").first.get_attribute("title")
     assert title.startswith("push ") and "helpful " in title and "log p: base -" in title
@@ -198,7 +198,7 @@ def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
     assert "helpful " in title and "harmless " in title
     assert "⟨" not in page.locator("#file-answers").inner_text()
     page.locator(".js-plotly-plot").first.wait_for(timeout=PATIENCE * 1000)
-    (world / "runs" / "broken.jsonl").write_text('{"answer": 1, "tokens": 2, "base": 3}\n')
+    (world / "runs" / "broken.jsonl").write_text('{"completion": 1, "tokens": 2, "base": 3}\n')
     page.get_by_role("combobox", name="File", exact=True).click()
     page.get_by_role("option", name="broken.jsonl").click()
     page.locator("#file-note", has_text="broken.jsonl:1: no line of").wait_for()
