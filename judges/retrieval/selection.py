@@ -9,6 +9,7 @@ from jaxtyping import Bool
 
 from ...rm.data.contamination import near_duplicates
 from ...rm.data.conversation_split import normal_prompt
+from ...rm.data.text_style import word_count
 from ...rm.errors import UsageError
 from ...rm.types import content_hash, prompt_text
 from ..types import Case
@@ -58,7 +59,7 @@ def _both_ways(texts: Sequence[str], known: Sequence[str], near: float) -> set[t
 def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
     """Return the responses that are long enough to be compared, with the index of their case."""
     return [
-        (index, text) for index, of_case in enumerate(answers) for text in of_case if len(text.split()) >= FEWEST_WORDS
+        (index, text) for index, of_case in enumerate(answers) for text in of_case if word_count(text) >= FEWEST_WORDS
     ]
 
 

@@ -9,11 +9,14 @@ from scipy import sparse
 
 from ..types import Messages
 from .conversation_split import normal_prompt
+from .text_style import WORDS, shingles, word_count
 
-WORDS = 3
-"""Words per shingle."""
 FEWEST = 6
 """Texts with fewer shingles are never near-duplicates: short texts are similar by chance."""
+SHORTEST = FEWEST + WORDS - 1
+"""Words that have as many shingles; in scripts without blanks more characters make a word than make a shingle more."""
+COMMON, TEMPLATED = 0.5, 10
+"""A shingle of more than this share of a benchmark's prompts is its template, if that many prompts or more have it."""
 BLOCK = 2_000
 
 
@@ -42,7 +45,9 @@ def overlaps(
         |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
         Broder 1997, "On the resemblance and containment of documents")
 
-    is at least `near`, in (0, 1]; both sets need at least 6 shingles.
+    is at least `near`, in (0, 1]; both sets need at least 6 shingles. In scripts without blanks shingles are of
+    characters (`rm.data.text_style`). Shingles that most prompts of a benchmark share are its template and not counted:
+    prompts that fill in a template are compared by what they fill in, or exactly if that is too short.
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
@@ -56,7 +61,10 @@ def overlaps(
     for name, texts in benchmarks.items():
         known = {normal_prompt(text): text for text in texts}
         overlaps_by_row: dict[int, Overlap] = {}
-        for turn_index, other, likeness in _alike(turn_texts, shingled, list(known), near):
+        others = _shingles(list(known))
+        template = _template(others, len(known))
+        parts = _without(shingled, template), list(known), _without(others, template)
+        for turn_index, other, likeness in _alike(turn_texts, *parts, near):
             row, turn, _ = turns[turn_index]
             if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
                 overlaps_by_row[row] = Overlap(row, name, known[other], likeness, turn)
@@ -76,7 +84,7 @@ def near_duplicates(texts: Sequence[str], known: Sequence[str], near: float = 0.
     indices: dict[str, list[int]] = defaultdict(list)
     for index, text in enumerate(known):
         indices[normal_prompt(text)].append(index)
-    for index, other, _ in _alike(normal, _shingles(normal), list(indices), near):
+    for index, other, _ in _alike(normal, _shingles(normal), list(indices), _shingles(list(indices)), near):
         yield from ((index, known_index) for known_index in indices[other])
 
 
@@ -110,12 +118,11 @@ def _shared(benchmark: str, overlaps: Sequence[Overlap]) -> Shared:
 
 
 def _alike(
-    texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], near: float
+    texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], others: sparse.csr_matrix, near: float
 ) -> Iterator[tuple[int, str, float]]:
     """Yield (index of the text, known text, similarity) of all exact and near-duplicates."""
     same = {*known} - {""}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
-    others = _shingles(known)
     sizes, other_sizes = (np.asarray(matrix.sum(1)).ravel() for matrix in (shingled, others))
     for start in range(0, len(texts), BLOCK):
         shared = (shingled[start : start + BLOCK] @ others.T).tocoo()
@@ -128,6 +135,21 @@ def _alike(
                 yield int(rows[column]), text, min(float(likeness[column]), 0.999)
 
 
+def _template(shingled: sparse.csr_matrix, texts: int) -> np.ndarray:
+    """Return the columns of shingles that most texts have."""
+    counts = np.asarray(shingled.sum(0)).ravel()
+    return np.flatnonzero((counts > COMMON * texts) & (counts >= TEMPLATED))
+
+
+def _without(shingled: sparse.csr_matrix, columns: np.ndarray) -> sparse.csr_matrix:
+    if not len(columns):
+        return shingled
+    specific = shingled.copy()
+    specific.data[np.isin(specific.indices, columns)] = 0
+    specific.eliminate_zeros()
+    return specific
+
+
 def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
     """Return a binary matrix of shingles [N, 2^22]."""
     if not texts:
@@ -135,7 +157,11 @@ def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
     from sklearn.feature_extraction.text import HashingVectorizer  # its import takes a second, a check without it none
 
     hashed = HashingVectorizer(
-        ngram_range=(WORDS, WORDS), n_features=2**22, binary=True, norm=None, alternate_sign=False,
-        token_pattern=r"\S+", dtype=np.float32,
-    )  # fmt: skip
+        analyzer=_compared, n_features=2**22, binary=True, norm=None, alternate_sign=False, dtype=np.float32
+    )
     return sparse.csr_matrix(hashed.transform(texts))
+
+
+def _compared(text: str) -> list[str]:
+    """Return the shingles of a text that is long enough to be compared."""
+    return shingles(text) if word_count(text) >= SHORTEST else []

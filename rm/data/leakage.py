@@ -10,9 +10,11 @@ import numpy as np
 from scipy.special import bdtrc
 
 from ..types import PreferencePair
+from .text_style import split_words
 
 SURE = 1e-6
 """Largest p-value at which a feature is reported: binomial test, Bonferroni-corrected over all features."""
+PARTS = re.compile(r"\w+|[^\w\s]+")
 FIRST, LAST = "first=", "last="
 
 
@@ -42,8 +44,8 @@ def leaks(
 
     `first` states for each pair whether its chosen completion came first in the data, if known. Features: which
     completion is longer (in words), which came first, and every word that occurs in only one of the two completions
-    anywhere, as its first word, or as its last word. The label is the preferred completion in the first objective
-    that has a preference; pairs without any are not counted.
+    anywhere, as its first word, or as its last word; in scripts without blanks a word is a character. The label is the
+    preferred completion in the first objective that has a preference; pairs without any are not counted.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
@@ -73,7 +75,7 @@ def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
 
 
 def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak]:
-    gaps = np.array([len(pair.chosen.split()) - len(pair.rejected.split()) for pair in pairs])
+    gaps = np.array([len(split_words(pair.chosen)) - len(split_words(pair.rejected)) for pair in pairs])
     yield from _leaks(
         "length", ("the longer completion is chosen", "the shorter completion is chosen"), np.sign(gaps) * sides
     )
@@ -118,10 +120,11 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
 def _words_of(completion: str) -> set[str]:
     """Return the distinct words, and the first and the last word with a prefix: `first=sure`, `last=day`.
 
-    A word consists of letters or of punctuation, never of both, so no plain word equals a prefixed one.
+    A word consists of letters or of punctuation, never of both, so no plain word equals a prefixed one; in scripts
+    without blanks it is a character.
     """
-    words = re.findall(r"\w+|[^\w\s]+", completion.lower())
-    return {*words, FIRST + words[0], LAST + words[-1]} if words else set()
+    parts = [part for word in split_words(completion.lower()) for part in PARTS.findall(word)]
+    return {*parts, FIRST + parts[0], LAST + parts[-1]} if parts else set()
 
 
 def _name(word: str, side: str) -> tuple[str, str]:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from ..io.escaping import inert
 from ..io.markdown import table
 from ..types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
-from .contamination import WORDS, Overlap, Shared, overlaps, shared
+from .contamination import Overlap, Shared, overlaps, shared
 from .conversation_split import normal_prompt
 from .leakage import Leak, leaks
+from .text_style import WORDS, shingles
 
 UNUSABLE = "unusable"
 NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after truncation"
@@ -124,7 +125,7 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
     for row, pair in enumerate(pairs):
         if _calls(pair.chosen) != _calls(pair.rejected):
             continue  # calls that differ in one letter of an argument are different completions
-        chosen, rejected = normal_prompt(pair.chosen).split(), normal_prompt(pair.rejected).split()
+        chosen, rejected = normal_prompt(pair.chosen), normal_prompt(pair.rejected)
         if chosen == rejected:
             yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
         elif (share := _resemblance(chosen, rejected)) >= alike:
@@ -140,8 +141,8 @@ def _normal(completion: str) -> str:
     return "\n".join([normal_prompt(completion), *_calls(completion)])
 
 
-def _resemblance(texts: Sequence[str], other: Sequence[str]) -> float:
-    first, second = ({*zip(*(words[n:] for n in range(WORDS)), strict=False)} for words in (texts, other))
+def _resemblance(text: str, other: str) -> float:
+    first, second = {*shingles(text)}, {*shingles(other)}
     return len(first & second) / len(first | second) if first and second else 0.0
 
 

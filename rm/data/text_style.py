@@ -1,9 +1,21 @@
-"""Markdown of a text."""
+"""Words, shingles and Markdown of a text, also in scripts that put no blanks between words."""
 
 import re
 
 FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
 MARKS = re.compile(r"^#{1,6}[ \t]|^[ \t]*(?:[-*+]|\d+[.)])[ \t]|\*\*[^*\n]+\*\*", re.MULTILINE)
+WORDS = 3
+"""Words per shingle."""
+KANA = r"\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+IDEOGRAPHS = rf"\u3005{KANA}\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Han and Kana."""
+LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai, Lao, Burmese and Khmer."""
+UNITS = re.compile(rf"([{IDEOGRAPHS}])|([{LETTERS}])|[^\s{IDEOGRAPHS}{LETTERS}]+")
+LONG = 60
+"""Length of a word. A Chinese or Japanese character counts as 3/5 of one, a Thai letter as 1/4: three words are as long
+as 5 such characters, or 12 such letters."""
+LENGTHS = {1: 36, 2: 15, None: LONG}
 
 
 def markdown_marks(text: str) -> int:
@@ -14,3 +26,42 @@ def markdown_marks(text: str) -> int:
     """
     rest, blocks = FENCED.subn("", text)
     return blocks + len(MARKS.findall(rest))
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text at blanks, and scripts without blanks into their characters.
+
+    >>> split_words("what is 光合作用?")
+    ['what', 'is', '光', '合', '作', '用', '?']
+    """
+    return [match[0] for match in UNITS.finditer(text)]
+
+
+def shingles(text: str) -> list[str]:
+    """Return all runs of three words, or of as many characters as are about as long where a script has no blanks.
+
+    >>> shingles("a b c d")
+    ['a b c', 'b c d']
+    >>> shingles("植物的光合作用")
+    ['植 物 的 光 合', '物 的 光 合 作', '的 光 合 作 用']
+    """
+    units = [(match[0], LENGTHS[match.lastindex]) for match in UNITS.finditer(text)]
+    runs, end, length = [], 0, 0
+    for start, (_, first) in enumerate(units):
+        while end < len(units) and length < WORDS * LONG:
+            length += units[end][1]
+            end += 1
+        if length < WORDS * LONG:
+            break
+        runs.append(" ".join(unit for unit, _ in units[start:end]))
+        length -= first
+    return runs
+
+
+def word_count(text: str) -> float:
+    """Return the length of a text in words; in scripts without blanks that of as many characters.
+
+    >>> word_count("three little words"), word_count("植物的光合")
+    (3.0, 3.0)
+    """
+    return sum(LENGTHS[match.lastindex] for match in UNITS.finditer(text)) / LONG

@@ -26,7 +26,9 @@ class LintConfig:
         "Maximum length of a conversation in tokens; by default the model's.", default=None
     )
     near: float = setting(
-        "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's.", default=0.7
+        "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's; shingles that most of its "
+        "prompts share are not counted.",
+        default=0.7,
     )
     encoder: str | None = setting(
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",

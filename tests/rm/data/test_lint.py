@@ -217,6 +217,63 @@ def test_a_near_prompt_is_told_by_its_share():
     assert inside.likeness == pytest.approx(0.999)  # all of it, and yet not the same
 
 
+COPIES = {
+    "Chinese": (
+        "请用通俗易懂的语言解释光合作用的过程，并举两个生活中的例子",
+        "请用通俗易懂的语言解释光合作用的过程，并举三个生活中的例子",
+    ),
+    "Japanese": (
+        "光合作用の仕組みを小学生にもわかるように説明してください。例も二つ",
+        "光合作用の仕組みを小学生にもわかるように説明してください。例も三つ",
+    ),
+    "Thai": (
+        "ช่วยอธิบายการสังเคราะห์ด้วยแสงให้เด็กประถมเข้าใจพร้อมตัวอย่างสองข้อ",
+        "ช่วยอธิบายการสังเคราะห์ด้วยแสงให้เด็กประถมเข้าใจพร้อมตัวอย่างสามข้อ",
+    ),
+}
+
+
+@pytest.mark.parametrize("script", COPIES)
+def test_near_prompts_are_found_in_scripts_without_blanks(script):
+    text, changed = COPIES[script]
+    others = [other for name, (other, _) in COPIES.items() if name != script]
+    (near,) = overlaps([user_turn(changed), *map(user_turn, others)], {"b": [text]})
+    assert near.row == 0 and 0.7 <= near.likeness < 1
+    assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)]
+
+
+def test_a_prompt_inside_of_a_turn_in_another_script_is_found():
+    text, _ = COPIES["Chinese"]
+    (near,) = overlaps([user_turn(f"My teacher asked me this: {text} What would you say?")], {"b": [text]})
+    assert near.likeness == pytest.approx(0.999)
+
+
+def test_short_chinese_questions_are_not_similar_by_chance():
+    """日本 against 韓国: 5 of 7 character shingles are the same, as few words as are not compared in English."""
+    assert list(overlaps([user_turn("日本の首都はどこですか")], {"b": ["韓国の首都はどこですか"]})) == []
+
+
+TEMPLATE = "read the following review of a product and say in one word whether its writer liked it or not review number"
+
+
+def test_a_template_that_most_prompts_of_a_benchmark_share_is_no_evidence():
+    """21 words of template and 2 that differ: all 12 prompts of the benchmark share the template's 19 shingles."""
+    prompts = [f"{TEMPLATE} {n} good{n}" for n in range(12)]
+    rows = [user_turn(f"{TEMPLATE} {n} bad{n}") for n in range(100, 200)]
+    assert list(overlaps(rows, {"b": prompts})) == []
+    assert len(list(overlaps(rows, {"b": prompts[:9]}))) == 100, "nine prompts are too few to tell a template"
+    assert [one.row for one in overlaps([user_turn(prompts[3]), *rows], {"b": prompts})] == [0]
+    long = [f"{TEMPLATE} {n}: {LONG.replace('park', f'city{n}')}" for n in range(12)]
+    assert list(overlaps(rows, {"b": long})) == []
+
+
+def test_a_near_copy_of_what_a_template_is_filled_with_is_found():
+    filled = " ".join(f"word{n}" for n in range(20))
+    prompts = [f"{TEMPLATE} {n}" for n in range(12)] + [f"{TEMPLATE} {filled}"]
+    (near,) = overlaps([user_turn(f"{TEMPLATE} {filled} indeed")], {"b": prompts})
+    assert near.likeness == pytest.approx(0.999) and near.text == prompts[-1]
+
+
 def test_short_texts_are_the_same_or_nothing():
     assert [
         one.row for one in overlaps([user_turn("how are you today"), user_turn("How are you")], {"b": ["how are you"]})
@@ -263,6 +320,13 @@ def test_a_word_of_the_chosen_answers_is_a_leak():
     (found, *_) = [one for one in leaks(planted("marker", strays=10)) if one.sign.endswith("says 'indeed'")]
     assert found.kind == "marker" and found.pairs == 200 and found.right == 0.95 and found.rows == tuple(range(200))
     assert found.sentence == "the chosen completion says 'indeed': right in 95.0% of 200 pairs"
+
+
+def test_a_leak_is_found_in_a_script_without_blanks():
+    rows = [pair(f"问题{n}", f"答案{n}很好", f"答案{n}") for n in range(60)]
+    signs = {one.sign for one in leaks(rows)}
+    assert {"the longer completion is chosen", "the chosen completion says '好'"} <= signs
+    assert "the chosen completion ends with '好'" in signs
 
 
 def test_an_opening_is_told_as_one():
