@@ -3,7 +3,7 @@
 import pytest
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.training import mixed_precision
+from rewardlab.rm.capacity import mixed_precision
 from rewardlab.rm.training.trainer import RewardArguments
 
 
