@@ -14,7 +14,7 @@ MEDIA = ("image", "images", "audio", "audios", "video", "videos")
 PYTHON_LIST = re.compile(r"\s*\[\s*\{'.*\}\s*\]\s*", re.DOTALL)
 """A list of dictionaries in Python's notation; NumPy's arrays have no commas between the items."""
 PYTHON_REMEDY = (
-    "pandas writes lists so into CSV files; save the data as JSON lines, "
+    "pandas writes lists into CSV files this way; save the data as JSON lines, "
     'df.to_json("data.jsonl", orient="records", lines=True), or as Parquet'
 )
 
