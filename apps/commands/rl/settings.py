@@ -27,11 +27,9 @@ class RlConfig:
     )
     watch: list[str] = setting("Rewards in the same form that are only logged.", default_factory=list)
     weight: list[str] = setting("Weights of rewards as NAME=number; 1 for the others.", default_factory=list)
-    advantage: str = setting(
-        "Advantage estimator, such as gae(lam=0.95).", group="Algorithm", registry="policy.advantages", default="grpo"
-    )
+    advantage: str = setting("Advantage estimator.", group="Algorithm", registry="policy.advantages", default="grpo")
     loss: str = setting("Policy loss, such as ppo(epsilon=0.1).", registry="policy.losses", default="ppo")
-    aggregation: str = setting("Aggregation of token losses.", registry="policy.aggregations", default="token_mean")
+    aggregation: str = setting("Mean of token losses.", registry="policy.aggregations", default="token_mean")
     reward_transform: list[str] = setting(
         "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5).", default_factory=list
     )
@@ -78,11 +76,11 @@ class RlConfig:
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
     on_fault: Literal["stop", "skip"] = setting(
-        "What a reward that raises or is infinite does; skip makes it a missing reward.", default="stop"
+        "What a reward that raises or is infinite does; skip makes it missing.", default="stop"
     )
     on_missing: Literal["group", "strict", "sum"] = setting(
-        "Total reward of a completion that lacks one of several: the sum of those that its group has, and none if it "
-        "lacks one of these (group); none (strict); or the sum of those that it has, as in TRL (sum).",
+        "Total where one of several rewards is missing: the sum of those that its group has (group), none (strict), or "
+        "the sum of the others (sum).",
         default="group",
     )
     rollout_server: str | None = setting(

@@ -27,6 +27,9 @@ SMALL = (
     *("--per_device_train_batch_size", "4", "--num_generations", "4", "--max_completion_length", "12"),
 )
 
+BELOW = "fixed_baseline(baseline=-0.5)"
+"""The small judge writes no verdict: with a baseline other than its reward the policy learns all the same."""
+
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> str:
@@ -66,7 +69,7 @@ def sometimes(asked) -> str:
 
 def test_both_stages_leave_a_judge_that_judges(train, tmp_path, capsys):
     with ChatServer(answer=sometimes) as teacher:
-        code, facts, err, folder = train("--rollout_steps", 1, at=teacher)
+        code, facts, err, folder = train("--rollout_steps", 1, "--advantage", BELOW, at=teacher)
     assert code == 0, err
     assert facts["pairs"] == 8 and facts["judge"] == f"{folder}/judge"
     kept = {name: facts["traces"][name] for name in ("kept", "dropped")}
@@ -89,7 +92,7 @@ def test_one_stage_alone(train):
     code, facts, err, folder = train("--stage", "sft")
     assert code == 0 and facts["traces"]["kept"] == 8 and "rl" not in facts, err
     assert (folder / "judge" / "model.safetensors").is_file() and not (folder / "rl").exists()
-    code, facts, err, folder = train("--stage", "rl", "--no_verdict", "-1", output="rl", at=None)
+    code, facts, err, folder = train("--stage", "rl", "--no_verdict", -1, "--advantage", BELOW, output="rl", at=None)
     assert code == 0 and "traces" not in facts and not (folder / "sft").exists(), err
     assert steps_of(folder / "rl")[0]["rewards/verdict/mean"] == -1.0
     assert (folder / "judge" / "model.safetensors").is_file()
@@ -113,7 +116,7 @@ def test_a_list_is_trained_on_as_pairs_with_its_rubric(train, tmp_path):
 
 @pytest.mark.slow
 def test_adapters_are_merged(train):
-    code, _, err, folder = train("--lora", "--lora_r", 2)
+    code, _, err, folder = train("--lora", "--lora_r", 2, "--advantage", BELOW)
     assert code == 0, err
     assert (folder / "judge" / "model.safetensors").is_file()
     assert not [*folder.rglob("policy/adapter_*"), *folder.glob("judge/adapter_*")]
@@ -122,8 +125,7 @@ def test_adapters_are_merged(train):
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stage, train):
-    # the small judge writes no verdict: with a baseline other than its reward the policy learns all the same
-    words = ["--save_steps", 1, "--no_verdict", -1, "--advantage", "fixed_baseline(baseline=-0.5)"]
+    words = ["--save_steps", 1, "--no_verdict", -1, "--advantage", BELOW]
     with ChatServer(answer=longer) as teacher:
         assert train(*words, output="whole", at=teacher)[0] == 0
         asked = teacher.asked.total()
