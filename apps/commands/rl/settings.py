@@ -54,7 +54,7 @@ class RlConfig:
         default=None,
     )
     kl_corrected: bool = setting(
-        "Multiply the KL in the loss by the token ratio, as TRL does, for the gradient of KL(policy, reference).",
+        "Multiply the KL in the loss by the token ratio, as TRL does.",
         default=True,
     )
     entropy: float = setting("Coefficient of the policy's entropy.", default=0.0)
@@ -76,7 +76,7 @@ class RlConfig:
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
     on_fault: Literal["stop", "skip"] = setting(
-        "What a reward that raises or is infinite does; skip makes it missing.", default="stop"
+        "Effect of a reward that raises or is infinite; skip makes it missing.", default="stop"
     )
     on_missing: Literal["group", "strict", "sum"] = setting(
         "Total where one of several rewards is missing: the sum of those that its group has (group), none (strict), or "
