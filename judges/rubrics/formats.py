@@ -41,8 +41,8 @@ class Levels(NamedTuple):
 def healthbench(row: Mapping[str, Any]) -> Rubric:
     """HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for what is bad.
 
-    Each is a principle `c1, c2, ...` whose weight is its points; `rubric_score.signed_points` adds them up as the
-    authors do.
+    Each is a principle `c1, c2, ...` whose weight is its points; `scoring.signed_points` adds them up as the authors
+    do for one response, unclipped.
     """
     return Rubric(
         principles=tuple(

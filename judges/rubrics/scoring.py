@@ -49,22 +49,22 @@ def weighted(rubric: Rubric, values: Mapping[str, float]) -> float:
     return 0.0 if broken_veto(rubric, values) else signed_share(weights, values)
 
 
-def signed_points(rubric: Rubric, values: Mapping[str, float]) -> float:
-    """HealthBench: `points` clipped to [0, 1]                                           arXiv:2505.08775"""
-    return min(1.0, max(0.0, points(rubric, values)))
-
-
 def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     """RuscaRL: points of the criteria met / sum of the positive points; below 0 for harm done       arXiv:2508.16949
 
     Points are the principles' weights. Criteria that do not apply stay in the denominator, as with HealthBench's
-    authors.
+    authors, who score a response alike.
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
         raise ValueError("points need a principle of positive weight, and rules have no points")
     achieved = sum(principle.weight * values.get(principle.id, 0.0) for principle in rubric.principles)
     return achieved / positive
+
+
+signed_points = points
+"""HealthBench's score of one response (arXiv:2505.08775). Its authors clip the mean over the cases to [0, 1], which is
+the figure of a model, and never the score of a case."""
 
 
 def saturated(value: float, rate: float) -> float:

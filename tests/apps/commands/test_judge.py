@@ -239,7 +239,7 @@ def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge,
     words = ["--kind", "pairwise", "rubric", "--rubric"]
     code, _, err, folder = judge(*words, tmp_path / "rules.json", "--score", "signed_points")
     assert code == 2 and not folder.exists(), err
-    assert "the score signed_points does not fit the rubric: points need a principle of positive weight" in err
+    assert "the score points does not fit the rubric: points need a principle of positive weight" in err
     code, _, err, _ = judge(*words, own, "--score", "anchored")
     assert code == 2 and "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
     assert server.asked.total() == before

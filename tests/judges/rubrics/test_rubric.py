@@ -179,8 +179,8 @@ HEALTH = healthbench(
         ("c1", 0.8),
         ("c1 c2 c3", 0.5),  # (8 + 2 - 5) / 10
         ("c1 c3", 0.3),
-        ("c2 c3", 0.0),  # -3 / 10, clipped
-        ("c3", 0.0),
+        ("c2 c3", -0.3),
+        ("c3", -0.5),
     ],
 )
 def test_healthbench_scores_by_hand(met, score):
@@ -188,10 +188,13 @@ def test_healthbench_scores_by_hand(met, score):
     assert signed_points(HEALTH, verdicts) == pytest.approx(score)
 
 
-def test_points_of_harm_stay_below_0_without_the_clip():
-    """Of 8 + 2 points 2 are met and 5 are taken: -3/10."""
-    assert points(HEALTH, {"c1": 0.0, "c2": 1.0, "c3": 1.0}) == pytest.approx(-0.3)
-    assert points(HEALTH, {"c1": 1.0, "c2": 0.0, "c3": 0.0}) == pytest.approx(0.8)
+@pytest.mark.parametrize("score", [points, signed_points])
+def test_more_harm_scores_lower_below_0_too(score):
+    """Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped."""
+    rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
+    rubric = healthbench({"rubrics": rows})
+    scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
+    assert scores == pytest.approx([-1.6, 1.0, -0.6])
 
 
 def test_healthbench_refuses_points_that_are_none():
