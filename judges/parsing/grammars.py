@@ -7,24 +7,26 @@ from typing import NamedTuple
 from ..types import Reason
 from .phrases import CONCESSION, CONCLUSION, LEAD, LIMITED, NEGATED, RANKED_WORDS, REASONS, SETTING
 from .statements import Grammar, Value
+from .wordings import Rows, in_english, rewritten, wordings_of
 
 LABELS = ("A", "B")
 TIE = "tie"
-MARKED = re.compile(r"\[\[\s*([^\[\]\n]{1,20}?)\s*\]\]|\\boxed\{\s*(?:\\text\{)?\s*([^{}\n]{1,20}?)\s*\}+")
+MARKED = re.compile(r"\[\[\s*([^\[\]\n]{1,20}?)\s*\]\]|\\boxed\{\s*(?:\\\w+\{)?\s*([^{}\n]{1,20}?)\s*\}+")
 
 # ---- which of two ----
 
 NOUN = r"(?:the\s+)?(?:response|answer|output|assistant|option|candidate|model|completion|reply|solution|choice|text)"
-BETTER = (
-    r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|marginally|significantly|definitely|therefore|thus|far|simply|also"
+PRAISE = (
+    r"(?:(?:clearly|much|slightly|overall|marginally|significantly|definitely|therefore|thus|far|simply|also"
     r"|a bit|somewhat|still|ultimately|generally|by far|considerably|notably|narrowly)\s+)*(?:the\s+|an?\s+)?"
     r"(?:clear\s+|overall\s+)?(?:better|best|winner|superior|preferred|preferable|stronger|winning)"
     r"(?:\s+(?:one|choice|response|answer|output|option|assistant|candidate|model|completion|solution|overall"
     r"|of the two|here))*"
 )
+BETTER = rf"(?:is|was)\s+{PRAISE}"
 CUE = re.compile(
     rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:{RANKED_WORDS}\s+)?"
-    r"(?:verdict|winner|judge?ment|decision|choice|preference|conclusion|pick|vote|selection|result"
+    r"(?:verdict|winner|judge?ment|decision|choice|preference|conclusion|pick|vote|selection|result|grade"
     rf"|answer(?=\s*(?:[:=]|[-=]*>|$))|(?<=my )answer|(?<=my final )answer|answer(?=\s+is\s+{NOUN})"
     r"|(?:better|best|preferred|stronger|superior|winning|chosen|selected)"
     r"(?:\s+(?:response|answer|output|assistant|option|candidate|model|completion|one|choice))?)"
@@ -77,7 +79,7 @@ FOR_THIS = re.compile(
 
 
 LETTERED = re.compile(
-    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:(?:final|best)\s+)*(?:answer|option)\b", re.IGNORECASE
+    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:(?:final|best)\s+)*(?:answer|option|grade)\b", re.IGNORECASE
 )
 NOUNED = re.compile(rf"\W*{NOUN}\b", re.IGNORECASE)
 
@@ -97,6 +99,8 @@ class Labelled(NamedTuple):
     """`B is better`, anywhere."""
     comparison: re.Pattern[str]
     """` than B`, after the praise."""
+    wordings: Rows
+    """Other wordings of these patterns."""
 
 
 def _labelled(labels: tuple[str, str]) -> Labelled:
@@ -115,6 +119,7 @@ def _labelled(labels: tuple[str, str]) -> Labelled:
         ),
         re.compile(rf"\b{label}\s+(?:{BETTER}|wins)\b", re.IGNORECASE),
         re.compile(rf"\s*(?:(?:than|over|to)\s+{other}|as the (?:better|winner|best)[\w ]*)", re.IGNORECASE),
+        wordings_of(labels, label, PRAISE),
     )
 
 
@@ -153,7 +158,12 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
         subject = patterns.label.match(unit, opening.end()) if opening else None
         return subject is not None and canonical[subject["label"].lower()] != choice and not NEGATED.search(unit)
 
-    return Grammar(JSON_CHOICE, CUE, MARKED, value, _names_a_letter, sentence, tie, opposes)
+    def in_plain_words(text: str) -> str:
+        return rewritten(in_english(text), patterns.wordings)
+
+    return Grammar(
+        JSON_CHOICE, CUE, MARKED, value, _names_a_letter, sentence, tie, opposes, in_plain_words, {2: labels[1]}
+    )
 
 
 def _is_unlimited(before: str) -> bool:
@@ -166,7 +176,7 @@ def _is_unlimited(before: str) -> bool:
 
 
 def _names_a_letter(cue: str, text: str) -> bool:
-    """Whether a cue with a bare letter may be the answer to a multiple-choice question: `Answer: B`."""
+    """Whether a cue with a bare letter may be a multiple-choice answer or a school grade: `Answer: B`, `Grade: B`."""
     return bool(LETTERED.match(cue)) and not NOUNED.match(text)
 
 
@@ -183,31 +193,37 @@ JSON_POINTS = frozenset(
     {*SCORED, "value", "overall"} | {f"{rank}_{n}" for rank in ("final", "overall") for n in SCORED}
 )
 POINTS_CUE = re.compile(
-    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:{RANKED_WORDS}\s+)?(?:score|rating|grade|points|mark|result)"
-    r"\s*(?:\([^()]*\)\s*)?(?:is\s*:?(?=\s|$)|[:=]|[-=]*>|→|[–—]|$)\s*",
+    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:{RANKED_WORDS}\s+)?(?:score|rating|grade|points|mark|result"
+    r"|(?:final|overall)(?=\s*[:=]))\s*(?:\([^()]*\)\s*)?(?:is\s*:?(?=\s|$)|[:=]|[-=]*>|→|[–—]|$)\s*",
     re.IGNORECASE,
 )
 RATED = re.compile(
-    r"i(?:\s+would|'d)?\s+(?:rate|give|score|assign)\s+(?:(?:it|this|the|that|a|an|response|answer|output|score|rating|of"
-    rf"|at|as)\s+)*(?P<number>{NUMBER}.*)$",
+    r"(?:i(?:\s+would|['’]d)?\s+(?:rate|give|score|assign|say)|(?:this|it|the\s+(?:response|answer|output))\s+"
+    r"(?:deserves|earns|merits|gets|scores))\s+(?:(?:it|it['’]s|this|the|that|an?|solid|response|answer|output|score|rating"
+    rf"|of|at|as)\s+)*(?P<number>{NUMBER}.*)$",
     re.IGNORECASE,
 )
+
+
+PERCENT = 100
 
 
 def _names_a_number(cue: str, text: str) -> bool:
     """Whether a cue with a number may speak of something else than a rating: `Result: 4`."""
-    return re.search(r"\b(?:result|points|mark)\b", cue, re.IGNORECASE) is not None
+    return re.search(r"\b(?:result|points|mark)\b|\bfinal\s*[:=]", cue, re.IGNORECASE) is not None
 
 
 @cache
 def points_between(low: float, high: float) -> Grammar:
     """Return the grammar of numbers in [low, high]."""
+    percent = "%?" if high == PERCENT else ""
     number_pattern = re.compile(
-        rf"(?P<number>{NUMBER})(?:\s*(?:/|out of)\s*(?P<of>{NUMBER}))?(?:\s*(?:points?|stars?))?(?![\w%])"
+        rf"[\"'(\[]*(?P<number>{NUMBER})[\"')\]]*(?:\s*(?:/|out of|of|von|sur|de)\s*(?P<of>{NUMBER}))?"
+        rf"(?:\s*(?:points?|stars?|分|点))?{percent}(?![\w%])[\"')\]]*"
     )
 
     def value(text: str) -> tuple[float | Reason, str] | None:
-        text = re.sub(r"^[\"'(\[]+|(?<=\d)[\"')\]]+", "", text)
+        text = text.replace("½", ".5")
         if NONE.match(text):
             return Reason.DECLINED, ""
         match_ = number_pattern.match(text)
@@ -228,5 +244,6 @@ def points_between(low: float, high: float) -> Grammar:
         return inner[0]
 
     return Grammar(
-        JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, sentence, lambda unit: None, lambda unit, points: False
-    )
+        JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, sentence, lambda unit: None,
+        lambda unit, points: False, in_english, {},
+    )  # fmt: skip

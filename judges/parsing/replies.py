@@ -21,18 +21,24 @@ DELIMITED = re.compile(r"\[[^\[\]\n]*\b(?:start|begin)[^\[\]\n]*\].*?\[[^\[\]\n]
 DELIMITER = re.compile(r"\[[^\[\]\n]*\bend\b[^\[\]\n]*\]", re.IGNORECASE)
 RESULT = re.compile(r"\[RESULT\][ \t]*:?[ \t]*")  # Prometheus
 BLOCK_QUOTE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
-QUOTATION = re.compile(r"“([^“”]*)”|«([^«»]*)»|(?<![\w\"])\"(?=\S)([^\"]*?)(?<=\S)\"(?!\w)")
+QUOTATION = re.compile(
+    r"[„“]([^„“”]*)[“”]|「([^「」]*)」|『([^『』]*)』|«([^«»]*)»|(?<![\w\"])\"(?=\S)([^\"]*?)(?<=\S)\"(?!\w)"
+)
 LEADS_OVER = re.compile(
     r"^(?!.*\b(?:my|our|verdict|judge?ment|decision)\b).*\b(?:says?|said|contains?|reads?|states?|claims?|writes?|wrote"
-    r"|includes?|ends with|begins with|tells?|instructs?|injects?|asks)\b[^.!?]*:[\s*_]*$",
+    r"|includes?|ends with|begins with|tells?|instructs?|injects?|asks|sagt|behauptet|schreibt|dit|affirme|écrit|dice"
+    r"|afirma|escribe)\b[^.!?]*:[\s*_]*$|(?:说|写道|声称|言って|書いて|述べて)[^.!?。]*[:：][\s*_]*$",
     re.IGNORECASE,
 )
 BEGINS_JSON = re.compile(r"[{\[]\s*[\"'{]")
 OPENING = re.compile(r"[{\[]")
 BRACKET = re.compile(r"[{}\[\]]")
+TABLE_ROW = re.compile(r"\|\s*([^|]+?)\s*\|\s*([^|]+?)\s*\|")  # of two cells
 SENTENCE_END = re.compile(r"(?<=[.!?。])[\"”')\]]*\s+")
 LAYERS = 8  # of decoration or enclosing fences: a reply of nothing else would take its length squared
-DECORATION = re.compile(r"[*`]|^[ \t]*(?:(?:#+|[-•+]|\d+[.)])[ \t]+)+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*")
+DECORATION = re.compile(
+    r"[*`$]|\\[()\[\]]|^[ \t]*(?:(?:#+|[-•+]|\d+[.)])[ \t]+)+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*"
+)
 
 
 class Repeated(ValueError):
@@ -213,6 +219,8 @@ def undecorated(unit: str) -> str:
     ('Winner: A', 'Verdict: answer a')
     """
     unit = unit.replace("：", ":").replace("_", " ").strip()
+    if row := TABLE_ROW.fullmatch(unit):
+        unit = f"{row[1]}: {row[2]}"
     for _ in range(LAYERS):
         unit = DECORATION.sub("", unit).strip()
     return unit

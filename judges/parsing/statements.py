@@ -15,6 +15,9 @@ The reply's own words are read, without what it thinks aloud, quotes, or copies 
    decide, or speaks for the other response in a sentence that begins with `However` or `But`.
 5. `Both are equally good.` is a tie where it closes the reply or has a concluding word.
 6. Statements that differ contradict each other, except that a later line may say that it is final or revised.
+
+Ordinary wordings of these forms, and their German, French, Spanish, Chinese and Japanese, are rewritten first as what
+the patterns match (`wordings`).
 """
 
 import re
@@ -83,6 +86,10 @@ class Grammar(NamedTuple):
     """The value of a sentence that calls it a tie."""
     opposes: Callable[[str, Value], bool]
     """Whether a sentence that begins with a contrast speaks for another value."""
+    in_plain_words: Callable[[str], str]
+    """A text with other wordings and languages rewritten as what the patterns match."""
+    positions: Mapping[int, Value]
+    """Values of JSON numbers that are positions. 1 is none: it may count from 0, and then it is the second."""
 
 
 FINAL = 2
@@ -151,6 +158,10 @@ def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
 # ---- JSON ----
 
 
+ALSO_SOLVED = frozenset({"answer", "final_answer", "result", "final_result"})
+"""Fields that may hold the solution of the task, where a number is no position."""
+
+
 def _key(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().lower())
 
@@ -171,7 +182,11 @@ def _from_json(
 ) -> Stated | NoVerdict:
     """What the objects state, if nothing in them or beside them says otherwise."""
     fields = [(_key(name), part) for holder in holders for name, part in holder.items()]
-    values = [part for name, part in fields if name in grammar.keys and not isinstance(part, dict | list)]
+    values: list[Any] = [
+        grammar.positions.get(part, part) if name not in ALSO_SOLVED else part
+        for name, part in fields
+        if name in grammar.keys and not isinstance(part, dict | list)
+    ]
     prose = [part for part in values if _is_prose(part, grammar)]
     prose = prose if len(prose) < len(values) else []
     reasoning = [str(part) for name, part in fields if name in REASONING_KEYS and part] + prose
@@ -201,7 +216,7 @@ def _field(value: Any, grammar: Grammar) -> Value | Reason:
         return Reason.DECLINED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return Reason.MALFORMED
-    value_ = grammar.value(undecorated(str(value)))
+    value_ = grammar.value(undecorated(grammar.in_plain_words(str(value))))
     if value_ is None:
         return Reason.MALFORMED
     return value_[0] if isinstance(value_[0], Reason) or not value_[1].strip(" .!") else Reason.MALFORMED
@@ -225,7 +240,7 @@ def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | N
 
 
 def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
-    lines = [undecorated(line) for line in text.split("\n")]
+    lines = [undecorated(line) for line in grammar.in_plain_words(text).split("\n")]
     lines = [line for line in lines if re.search(r"\w", line)]
     if len(lines) == 1 and not text.lstrip().startswith("#"):  # a heading alone is what is left of a torn reply
         first_value = grammar.value(lines[0])
@@ -255,9 +270,9 @@ def _taken_back(lines: Sequence[str]) -> bool:
 
 
 def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:
-    """The clear statements; where there is none, an ambiguous one in the first or last line."""
+    """The clear statements; where there is none, the ambiguous ones if one is in the first or last line."""
     clear = [line for line in candidates if not line.ambiguous]
-    return clear or [line for line in candidates if line.number in (0, end)]
+    return clear or (list(candidates) if any(line.number in (0, end) for line in candidates) else [])
 
 
 def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from rewardlab.judges.parsing.statements import NoVerdict
 from rewardlab.judges.parsing.verdicts import Marks, Points, Verdict, criteria, mark_value, pair_verdict, points
 from rewardlab.judges.types import Reason
 
+from tests.judges.parsing.wordings import CHOICES, POINTS
 from tests.judges.transcripts import NAMED, RATED, TIED, Transcript, no_ratings, no_verdicts, ratings, verdicts
 
 COUNT = 5000
@@ -58,6 +59,16 @@ def test_the_generators_write_the_same_replies_again():
 
 
 # ---- one by one: which of two ----
+
+
+@pytest.mark.parametrize(("text", "choice"), CHOICES)
+def test_a_winner_is_read_as_a_person_reads_it(text, choice):
+    assert value(pair_verdict(text)) == choice
+
+
+@pytest.mark.parametrize(("text", "number"), POINTS)
+def test_points_are_read_as_a_person_reads_them(text, number):
+    assert value(points(text, 1, 10)) == number
 
 
 @pytest.mark.parametrize(
@@ -256,6 +267,7 @@ def test_points_have_a_scale_and_stay_in_it():
     assert value(points("Score: 7/10", 1, 10)) == 7.0
     assert points("Score: 7/5", 1, 10).reason == Reason.MALFORMED  # type: ignore[union-attr]
     assert points("Score: 0", 1, 10).reason == Reason.OUT_OF_RANGE  # type: ignore[union-attr]
+    assert value(points("Score: 85%", 0, 100)) == 85.0
     assert points("Score: 3\nScore: 4", 1, 10).reason == Reason.CONTRADICTION  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="got low 5 and high 5"):
         points("5", 5, 5)
