@@ -63,6 +63,21 @@ def _first_slot(judgment: Judgment) -> float:
     return credit(judgment, (single_order(judgment) or (0, 1))[0])
 
 
+def first_slots(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
+    """The mean of `first_slot` over a pair and the same pair in the other order [M].
+
+    NaN where the judge showed both to its model in one order: there the response shown first may win by being right.
+    """
+    slots = (first_slot(straight) + first_slot(crossed)) / 2
+    return np.where([_chose_the_order(*pair) for pair in zip(straight, crossed, strict=True)], np.nan, slots)
+
+
+def _chose_the_order(straight: Judgment, crossed: Judgment) -> bool:
+    """Whether a judge showed a pair, and the pair in the other order, to its model in one and the same order."""
+    order = single_order(straight)
+    return bool(order) and order == single_order(crossed)[::-1]
+
+
 def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
     """How far the verdicts on a pair and on the same pair in the other order differ [M]: 0, ½ (a tie in one), 1.
 
@@ -76,8 +91,7 @@ def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np
 def _order_flip(straight: Judgment, crossed: Judgment) -> float:
     if asked_in_both_orders([straight, crossed]):
         return _mean([*comparison_flips(straight), *comparison_flips(crossed)])
-    order = single_order(straight)
-    if order and order == single_order(crossed)[::-1]:
+    if _chose_the_order(straight, crossed):
         return float("nan")
     return abs(credit(straight, 0) - credit(crossed, 1))
 

@@ -110,7 +110,8 @@ COMPARING = (
 OPTIONAL = ("length slope", "authorship slope", "self-preference")
 """What cannot be measured on all data or for all judges, and then speaks neither for nor against."""
 
-NO_FLIPS = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
+BY_ORDER = ("order flips", "first slot")
+ONE_ORDER = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
 
 
 def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
@@ -182,7 +183,7 @@ def _trust(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trus
 
 def _phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
     if status == Status.UNMEASURED:
-        return f"{name} is not measured{NO_FLIPS if name == 'order flips' else ''}"
+        return f"{name} is not measured{ONE_ORDER if name in BY_ORDER else ''}"
     verb = "is" if status == Status.BEYOND else "may lie outside its limit:"
     return f"{name} {verb} {_cell(audit.figures[name], _unit(name))} ({_limit(name, limits)} is asked for)"
 

@@ -16,7 +16,7 @@ from ....benchmarks.evaluate import Evaluation, credits_of
 from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
 from ....benchmarks.suites.pairs import Pairs, as_cases, collect_files
 from ....benchmarks.types import PART, Suite
-from ....judges.audit.measures import comparison_flips, first_credits
+from ....judges.audit.measures import asked_in_both_orders, comparison_flips, first_credits
 from ....judges.case_rows import parse_case
 from ....judges.kinds.route import routing_counts
 from ....judges.types import Case, Judgment
@@ -88,7 +88,10 @@ class Account(NamedTuple):
     flips: Sequence[float]
     """For every pair with a verdict in both orders, how far the two differ: 0, 0.5 (a tie in one) or 1."""
     first: Sequence[float]
-    """For every comparison with a verdict, what the response shown first got: 1, 0.5 (a tie) or 0."""
+    """For every comparison with a verdict of a case asked in both orders, what the first response got: 1, 0.5 or 0.
+
+    In one order alone the response shown first may win by being right.
+    """
     requests: int
     prompt_tokens: int
     completion_tokens: int
@@ -163,7 +166,7 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         right=float(np.nansum(right)),
         reasons=dict(Counter(judgment.reason for judgment in judgments if judgment.abstained).most_common()),
         flips=[flip for judgment in judgments for flip in comparison_flips(judgment)],
-        first=[credit for judgment in judgments for credit in first_credits(judgment)],
+        first=[c for judgment in judgments if asked_in_both_orders([judgment]) for c in first_credits(judgment)],
         requests=sum(len(judgment.raw) for judgment in judgments),
         prompt_tokens=sum(judgment.tokens[0] for judgment in judgments),
         completion_tokens=sum(judgment.tokens[1] for judgment in judgments),

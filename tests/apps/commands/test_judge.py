@@ -19,7 +19,7 @@ from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.worlds import models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer, verdict
 from rewardlab.judges.case_rows import parse_case
-from rewardlab.judges.types import Case, Judgment
+from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
 
 from tests.apps.judging import call, lengths, longer, shown, write
@@ -100,8 +100,12 @@ def test_a_judge_asked_in_both_orders_that_never_answers_can_be_verified(judge, 
     assert code == 0, err
 
 
-def test_a_judge_without_comparisons_has_no_rates_by_order():
-    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0))])
+ONE_ORDER = {"orders": ((0, 1),), "comparisons": (Comparison((0, 1), 1.0),)}
+
+
+@pytest.mark.parametrize("requests", [{}, ONE_ORDER], ids=["no comparisons", "one order"])
+def test_a_judge_without_comparisons_in_both_orders_has_no_rates_by_order(requests):
+    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0), **requests)])
     assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
     assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it")
 

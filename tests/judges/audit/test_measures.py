@@ -13,6 +13,7 @@ from rewardlab.judges.audit.measures import (
     doublings,
     first_credits,
     first_slot,
+    first_slots,
     labels,
     logistic_slope,
     order_flips,
@@ -96,8 +97,9 @@ def test_an_order_flip_needs_two_orders():
     assert np.array_equal(order_flips(straight, crossed), [0, 1, 0.5, NAN], equal_nan=True)
     kept = [judged(2, 1, orders=((0, 1),))], [judged(1, 2, orders=((1, 0),))]
     assert np.isnan(order_flips(*kept)).all(), "the same answer stood first both times"
+    assert np.isnan(first_slots(*kept)).all(), "it may have won there by being right"
     turned = [judged(2, 1, orders=((0, 1),))], [judged(2, 1, orders=((0, 1),))]
-    assert order_flips(*turned).tolist() == [1.0]
+    assert order_flips(*turned).tolist() == first_slots(*turned).tolist() == [1.0]
 
 
 def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():

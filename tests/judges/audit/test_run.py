@@ -272,12 +272,13 @@ def test_the_simulated_judges_biases_are_found_through_a_real_kind():
         return audit(judge, cases, attacks=attacks, samples=100).figures
 
     fair, first, long, styled = figures(), figures(position=2.0), figures(length=2.0), figures(style=2.0)
-    slots, gains = ("first slot", "first slot of equals"), ("gain from verbosity", "gain from markdown", "length slope")
+    slots, gains = ("first slot of equals",), ("gain from verbosity", "gain from markdown", "length slope")
     for name, neutral in [*((slot, 0.5) for slot in slots), *((gain, 0.0) for gain in gains)]:
         standard_error = (fair[name].high - fair[name].low) / (2 * 1.96)
         assert abs(fair[name].value - neutral) < 3 * standard_error, name
-    assert not fair["order flips"].known, "it chose one order for both presentations, which tells nothing"
-    assert first["first slot of equals"].low > 0.7 and first["first slot"].low > 0.5
+    by_order = {fair[name].known for name in ("order flips", "first slot")}
+    assert by_order == {0}, "it chose one order for both presentations, which tells nothing"
+    assert first["first slot of equals"].low > 0.7
     assert long["length slope"].low > 0 and long["gain from verbosity"].low > 0
     assert styled["gain from markdown"].low > 0
     both = figures(orders="both", position=2.0)
