@@ -15,14 +15,17 @@ def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsil
 
     norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. A component counts by its weight whatever its
     scale; one that is constant in a group has no effect there. Rewards are [N, K]; a row without one of the components
-    has no effect, or if `partial`, the sum of the terms that it has, as in TRL. `weights` [K] are 1 by default.
+    has no effect, or if `partial`, the sum of the terms that it has, as in TRL. `weights` [K] are 1 by default; a
+    component of weight 0 has no effect, present or missing.
     """
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         w = [1.0] * rewards.shape[1] if weights is None else list(weights)
         if len(w) != rewards.shape[1]:
             raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
-        rewards = as_float(rewards)
+        if not any(w):
+            raise ValueError("gdpo: no reward has a weight other than 0, so none counts; give one a weight")
+        rewards, w = as_float(rewards)[:, [weight != 0 for weight in w]], [weight for weight in w if weight]
         missing = rewards.isnan().all(1) if partial else rewards.isnan().any(1)
         parts = [groups(component.masked_fill(missing, torch.nan), rollout.group) for component in rewards.unbind(1)]
         terms = [

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from .grpo import grpo
 
 
 def laser(
@@ -25,15 +26,16 @@ def laser(
     Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the std of s is at
     most `spread` in a group, z(r) replaces z(s), as in the released code. `weights` are those of --weight, 0.9 and 0.1
     by default; (1, 0) equals `grpo`: name that one in `rewardlab rl`, which leaves out components of weight 0. A row
-    without one of the two rewards has no effect.
+    without one of the two rewards has no effect, but ℓ may be missing where its weight is 0. The verdict may not: it
+    replaces z(s) in some groups.
 
     The policy is trained to predict s with `self_reward_error`.
     """
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
         raise ValueError(
-            f"laser: weights are of two rewards, the verifier's and the policy's log-probability, got {len(shares)}; "
-            "give two, or take grpo for a single reward"
+            f"laser: weights are of two rewards, the verifier's and the policy's log-probability, got {len(shares)} "
+            "without those of weight 0; give two, or take grpo for the verifier's alone"
         )
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
@@ -41,6 +43,8 @@ def laser(
             raise ValueError(
                 f"laser: rewards are two, the verifier's and the policy's log-probability, got {rewards.shape[1]}"
             )
+        if not shares[1]:
+            return shares[0] * grpo(epsilon=epsilon)(rewards[:, 0], rollout)
         missing = rewards.isnan().any(1)
         r, self_rewards = rewards.double().masked_fill(missing[:, None], torch.nan).unbind(1)
         s = self_reward(self_rewards, beta, reference).clamp(0, 1)

@@ -107,6 +107,15 @@ def test_a_constant_reward_beside_another_changes_nothing_under_gdpo():
     torch.testing.assert_close(gdpo(both, rollout()), gdpo(one[:, None], rollout()))
 
 
+def test_a_reward_of_weight_0_has_no_effect_under_gdpo_where_it_is_missing_too():
+    one = torch.tensor([1.0, 0.0, 3.0, 2.0, 0.5, 0.2, 0.1, 3.0], dtype=torch.float64)
+    both = torch.stack([torch.full_like(one, NAN), one], 1)
+    expected = load("policy.advantages", "gdpo")()(one[:, None], rollout())
+    torch.testing.assert_close(load("policy.advantages", "gdpo")([0.0, 1.0])(both, rollout()), expected)
+    with pytest.raises(ValueError, match="no reward has a weight other than 0"):
+        load("policy.advantages", "gdpo")([0.0, 0.0])(both, rollout())
+
+
 def test_gae_is_its_plain_loop():
     gamma, lam, batch = 0.9, 0.8, rollout()
     rewards = torch.tensor(REWARDS, dtype=torch.float64)

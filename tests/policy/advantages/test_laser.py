@@ -51,6 +51,8 @@ def test_without_its_share_and_where_the_policy_says_nothing_it_is_grpo():
     plain = grpo()(rewards[:, 0], rollout())
     torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
     torch.testing.assert_close(laser(reference=-23.0)(rewards, rollout())[4:], plain[4:])
+    rewards[1:, 1] = math.nan
+    torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
 
 
 def test_a_self_reward_by_hand():
@@ -81,7 +83,7 @@ def test_the_errors_gradient_is_that_of_finite_differences():
 
 
 def test_other_numbers_of_rewards_are_refused():
-    with pytest.raises(ValueError, match="log-probability, got 3; give two"):
+    with pytest.raises(ValueError, match="log-probability, got 3 without those of weight 0; give two"):
         laser([1.0, 1.0, 1.0], reference=-23.0)
     with pytest.raises(ValueError, match="log-probability, got 1"):
         laser(reference=-23.0)(drawn()[:, :1], rollout())
