@@ -104,6 +104,8 @@ class Algorithm:
     reward_transforms: Mapping[str, Transform] = field(default_factory=dict)
     advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
     scheduler: Scheduler | None = None
+    formulas: Mapping[str, str] = field(default_factory=dict)
+    """What the user called the formula of a field, such as `my_code:advantage(x=1)`, for messages."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for transforms in the wrong order, and for a KL that would have no effect."""

@@ -60,9 +60,9 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
             "--reward, and give it a --weight of 0 if only a transform reads it"
         )
     if isinstance(algorithm.rule, TokenLoss):
-        _check_token_loss(algorithm.rule, scored, rollout)
+        _check_token_loss(algorithm, algorithm.rule, scored, rollout)
     elif not isinstance(algorithm.rule, ClipRule):
-        _check_loss(algorithm.rule, scored, rollout, size)
+        _check_loss(algorithm, scored, rollout, size)
 
 
 # ---- made-up inputs ----
@@ -120,13 +120,22 @@ def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
         reward_transforms=_guarded_transforms(algorithm.reward_transforms, functools.partial(_check_rewards, N=N)),
         advantage_transforms=_guarded_transforms(algorithm.advantage_transforms, of_both),
     )
-    guarded.advantage = _guarded("the advantage estimator", algorithm.advantage, of_both)
+    guarded.advantage = _guarded(_named(algorithm, "advantage"), algorithm.advantage, of_both)
     if isinstance(algorithm.advantage, TokenEstimator):
         guarded.advantage = replace(algorithm.advantage, estimate=guarded.advantage)
-    guarded.aggregation = _guarded("the aggregation", algorithm.aggregation, of_tokens)
+    guarded.aggregation = _guarded(_named(algorithm, "aggregation"), algorithm.aggregation, of_tokens)
     if algorithm.scheduler:
-        guarded.scheduler = _guarded("the scheduler", algorithm.scheduler, _of_pair(of_completions))
+        guarded.scheduler = _guarded(_named(algorithm, "scheduler"), algorithm.scheduler, _of_pair(of_completions))
     return guarded
+
+
+ROLES = {"advantage": "the advantage estimator", "rule": "the loss"}
+
+
+def _named(algorithm: Algorithm, field: str) -> str:
+    """Return the role of the formula in a field, and what the user called it."""
+    role, name = ROLES.get(field, f"the {field}"), algorithm.formulas.get(field)
+    return f"{role} '{name}'" if name else role
 
 
 def _guarded_transforms(transforms: Any, check: Callable[[Any], str]) -> dict[str, Transform]:
@@ -186,7 +195,7 @@ def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
     return of_pair
 
 
-def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
+def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: int) -> None:
     """Run a loss of whole completions on the inputs that the trainer would provide."""
     logprob, N = torch.where(rollout.response, -1.0, 0.0), len(rollout.finished)
     inputs = {"advantages": scored.advantage.float(), "row": torch.arange(N)}
@@ -195,25 +204,27 @@ def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
     weights = scored.weights.float()
     completions = completion_loss_inputs(logprob, rollout.response, weights, inputs, size, 0)
     check = functools.partial(_check_tensor, shapes=((N,),))
-    share, slope = shares_and_slopes(_guarded("the loss", rule, check), completions, weights.sum(1))
+    name = _named(algorithm, "rule")
+    share, slope = shares_and_slopes(_guarded(name, algorithm.rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):
-        raise ValueError("the loss has a gradient that is not finite for made-up completions")
+        raise ValueError(f"{name} has a gradient that is not finite for made-up completions")
 
 
-def _check_token_loss(rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
+def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
     """Run a loss of single tokens forward and backward on made-up log-probabilities."""
     logprob = torch.where(rollout.response, -1.0, 0.0).requires_grad_()
+    name = _named(algorithm, "rule")
     old, weights = logprob.detach() - 0.1 * rollout.response, scored.weights.float()
 
     def compute(*arguments: Tensor) -> Tensor:
         return rule.total(*arguments, weights, rollout.response)
 
     with torch.enable_grad():
-        loss = _guarded("the loss", compute, functools.partial(_check_tensor, shapes=((),)))(
+        loss = _guarded(name, compute, functools.partial(_check_tensor, shapes=((),)))(
             logprob, old, scored.advantage.float()
         )
         if not loss.requires_grad:
-            raise ValueError("the loss does not depend on the log-probabilities, so it has no gradient")
+            raise ValueError(f"{name} does not depend on the log-probabilities, so it has no gradient")
         (gradient,) = torch.autograd.grad(loss, logprob)
     if not gradient.isfinite().all():
-        raise ValueError("the loss has a gradient that is not finite for made-up completions")
+        raise ValueError(f"{name} has a gradient that is not finite for made-up completions")

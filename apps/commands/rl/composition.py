@@ -110,6 +110,12 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
             reward_transforms=_transforms(config.reward_transform, config.agents),
             advantage_transforms=_transforms(config.advantage_transform, config.agents),
             scheduler=build("policy.schedulers", config.scheduler) if config.scheduler else None,
+            formulas={
+                "advantage": config.advantage,
+                "rule": config.loss,
+                "aggregation": config.aggregation,
+                "scheduler": config.scheduler or "",
+            },
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

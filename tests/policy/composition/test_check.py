@@ -154,6 +154,17 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (algorithm(lambda r, rollout: r[:, None], formulas={"advantage": "my_code:flat"}), "estimator 'my_code:flat'"),
+        (algorithm(loss=lambda one: one.logprob.sum(), formulas={"rule": "my_code:kl"}), "the loss 'my_code:kl'"),
+    ],
+)
+def test_a_wrong_shape_names_the_function_as_the_user_did(made, named):
+    assert f"{named} returns the shape" in refusal(made, run_inputs())
+
+
 @pytest.mark.parametrize(("made", "sentence"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_one_sentence(made, sentence):
     said = refusal(made, run_inputs())

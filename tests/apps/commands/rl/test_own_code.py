@@ -133,7 +133,7 @@ def test_the_plain_unclipped_loss_trains_like_a_clip_rule_without_bounds(rl, wor
         ),
         (["--reward", "mine.py:fails"], "returns 1 values for 2 completions"),
         (["--reward", "mine.py:as_messages"], "fails on made-up completions"),
-        (["--advantage", "mine.py:flat"], "the advantage estimator returns the shape []"),
+        (["--advantage", "mine.py:flat"], "the advantage estimator 'mine.py:flat' returns the shape []"),
         (["--advantage", "mine.py:matches"], "a plain function has the signature (rewards, rollout)"),
         (["--loss", "mine.py:of_completions"], "returns one loss for each of"),
         (["--loss", "mine.py:constant"], "has no gradient"),
