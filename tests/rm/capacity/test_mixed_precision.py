@@ -2,8 +2,8 @@
 
 import pytest
 from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.rm.errors import UsageError
 from rewardlab.rm.capacity import mixed_precision
+from rewardlab.rm.errors import UsageError
 from rewardlab.rm.training.trainer import RewardArguments
 
 
