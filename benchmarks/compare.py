@@ -1,7 +1,8 @@
 """Paired comparison of two scorers on the same cases: differences by area, changed cases, significance."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
+from .statistics.areas import SUBSET, section_members
 from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
 from .statistics.figures import Paired, paired
 from .statistics.multiple_tests import holm, holm_levels
@@ -82,6 +84,8 @@ class Comparison:
     only_second: int = 0
     needed: int | None = None
     """Items at which a difference of the overall size would be significant in 80 % of comparisons; None without one."""
+    unscored: Mapping[str, int] = field(default_factory=dict)
+    """Cases of each area, with the prefix `subset:` for a subset, that the first scored and the second did not."""
 
 
 def compare(
@@ -118,7 +122,16 @@ def compare(
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
         needed=_needed(pair, int(both.sum())),
+        unscored=_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
     )
+
+
+def _unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str, int]:
+    """Return how many of the lost cases [M] belong to each area."""
+    names = list(dict.fromkeys(case.subset for case in cases))
+    members = {OVERALL: names, **section_members(suite, names), **{f"{SUBSET}{name}": [name] for name in names}}
+    by_subset = Counter(case.subset for case, is_lost in zip(cases, lost, strict=True) if is_lost)
+    return {area: sum(by_subset[name] for name in subsets) for area, subsets in members.items()}
 
 
 def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:

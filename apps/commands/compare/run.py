@@ -16,7 +16,8 @@ from ...runs.finished import compare_finished, open_finished, shared_cases
 from ...runs.run_folder import log_report, run_folder, write_json
 from .settings import CompareConfig
 
-RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false}"
+RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false, max_unscored: 0}"
+OPTIONAL = {"even_if_noise", "max_unscored"}
 
 
 def comparison_of(config: CompareConfig) -> Comparison:
@@ -83,14 +84,17 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 def _fault_of(rule: Any) -> str:
     """Return what is wrong with a rule of a gate; empty if nothing is."""
-    if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", "even_if_noise"}:
-        return f"a rule has area, max_drop and perhaps even_if_noise, got {str(rule)[:80]}"
+    if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
+        return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):
         return f"area is the name of one area, got {rule['area']!r:.40}"
     if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
         return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
     if not isinstance(rule.get("even_if_noise", False), bool):
         return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
+    most = rule.get("max_unscored", 0)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        return f"max_unscored is a number of cases, got {most!r:.40}"
     return ""
 
 
@@ -107,12 +111,23 @@ def _changes(comparison: Comparison) -> dict[str, Change]:
     return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
 
 
+def _unscored(comparison: Comparison, area: str) -> int:
+    """Return the number of an area's cases that the first run scored and the second did not."""
+    is_subset = area in comparison.subsets and area != OVERALL
+    return comparison.unscored[f"subset:{area}" if is_subset else area]
+
+
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """Return how a comparison breaks a rule: no case to compare, or a drop beyond `max_drop`; None if it holds."""
-    change = _changes(comparison)[rule["area"]]
+    """Return how a comparison breaks a rule: cases without a score, or a drop beyond `max_drop`; None if it holds."""
+    change, unscored = _changes(comparison)[rule["area"]], _unscored(comparison, rule["area"])
     drop = -change.difference.value
     if math.isnan(drop):
         return f"{rule['area']} has no case that both scored, so that its rule cannot be checked"
+    if unscored > rule.get("max_unscored", 0):
+        return (
+            f"{rule['area']}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "
+            f"scored, so that the rule cannot be checked; find out why, or accept it with max_unscored: {unscored}"
+        )
     if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
         return None
     return f"{rule['area']} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"

@@ -39,6 +39,7 @@ def runs(tmp_path_factory):
         "few wrong": run("few", 4, **wrong),
         "many wrong": run("many", 12, **wrong),
         "silent": run("silent", SIZE, abstained="too long"),
+        "half silent": run("half", 10, abstained="too long"),
     }
 
 
@@ -71,6 +72,16 @@ def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
     assert gate("silent", f"- {{area: s01, max_drop: 0.5, even_if_noise: {waived}}}")[0] == 0
 
 
+def test_a_model_that_abstains_in_a_part_of_the_area_passes_only_where_that_is_accepted(gate):
+    code, said = gate("silent", "- {area: overall, max_drop: 0.5, even_if_noise: true}")
+    assert code == 5 and "overall: silent abstained from 30 of the cases that before scored" in said
+    code, said = gate("half silent", "- {area: s00, max_drop: 0.5}")
+    assert code == 5 and "s00: half abstained from 10 of the cases that before scored, so that" in said
+    assert "or accept it with max_unscored: 10" in said
+    assert gate("half silent", "- {area: s00, max_drop: 0.5, max_unscored: 9}")[0] == 5
+    assert gate("half silent", "- {area: s00, max_drop: 0.5, max_unscored: 10}\n- {area: s01, max_drop: 0}")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
@@ -89,6 +100,7 @@ def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
         ("- {area: overall, max_drop: true}", "got True"),
         ("- {area: [s00], max_drop: 0.1}", "rule 1: area is the name of one area, got ['s00']"),
         ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
+        ("- {area: s00, max_drop: 0.1, max_unscored: -1}", "max_unscored is a number of cases, got -1"),
         ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is overall, s00, s01"),
     ],
 )
