@@ -17,17 +17,6 @@ def check_reach(host: str, token: str | None, opened: str) -> None:
         )
 
 
-def clean_token(token: str | None) -> str | None:
-    """Return a token without white space around it, such as the line break of a file of secrets; None if it is empty.
-
-    A control character within it, which no HTTP header can hold, is a `UsageError`.
-    """
-    token = (token or "").strip()
-    if not token.isprintable():
-        raise UsageError("the token has a line break or a control character within it; give a token of one line")
-    return token or None
-
-
 def refusal_reason(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
     """Return why the origin of a request is forbidden; empty if it is allowed.
 

@@ -12,8 +12,9 @@ import numpy as np
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.io.api_keys import authorization, clean_token
 from ...rm.types import Example, completion
-from .access import LOCAL, clean_token
+from .access import LOCAL
 from .bodies import body, requests, rewards_of, row
 from .single_reward import check_objective, one_number
 
@@ -59,9 +60,7 @@ class ScoringClient:
         self.url, self.truncate, self.patience = url.rstrip("/"), truncate, patience
         here = urlsplit(url).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
         self.http = http or httpx.Client(timeout=timeout, trust_env=not here)
-        token = clean_token(token)
-        self.headers = {b"content-type": b"application/json"}
-        self.headers |= {b"authorization": f"Bearer {token}".encode()} if token else {}
+        self.headers = {b"content-type": b"application/json"} | authorization(clean_token(token))
         try:
             health = self.http.get(f"{self.url}/health").json()
             stated = health["scoring"]

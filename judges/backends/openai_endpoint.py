@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 import random
 import time
 import warnings
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...rm.errors import UsageError
+from ...rm.io.api_keys import environment_key
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import content_hash
 from .chat import Arrived, Ask, Reply, failed
@@ -125,7 +125,7 @@ class Endpoint:
         return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, timeout=self.timeout, max_retries=0)
 
     def _key(self, url: str) -> str:
-        key = os.environ.get(self.key_variable, "") if self.key_variable else ""
+        key = environment_key(self.key_variable)
         if not key and self.key_variable and not _on_this_machine(url):
             raise UsageError(
                 f"{url}: the environment variable {self.key_variable} has no API key; set it, or name "
@@ -180,7 +180,7 @@ class Endpoint:
             warnings.warn(text, stacklevel=3)
 
     def _without_key(self, text: str) -> str:
-        key = os.environ.get(self.key_variable, "") if self.key_variable else ""
+        key = environment_key(self.key_variable)
         return text.replace(key, "***") if key else text
 
 

@@ -1,7 +1,6 @@
 """HTTP requests to an inference server of another program, as vLLM's and SGLang's."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from ....rm.errors import DataError
+from ....rm.io.api_keys import authorization, clean_token, environment_key
 from ....rm.types import Example, Message, tools_of
 from ...serving.access import LOCAL
 
@@ -24,10 +24,9 @@ class ModelServer:
 
     def __init__(self, url: str, key: str | None = None):
         self.url = url.rstrip("/").removesuffix("/v1")
-        key = key or os.environ.get(self.key_variable)
         self.http = httpx.Client(
             timeout=300.0,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers=authorization(clean_token(key) or environment_key(self.key_variable)),
             trust_env=urlsplit(url).hostname not in LOCAL,
         )
         self.name = self.model_name()

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from ....rm.contract.scoring_contract import Edge
-from ...serving.access import clean_token
+from ....rm.io.api_keys import clean_token
 from ...settings.fields import given, setting
 from ...settings.reading import bos_setting, eos_setting
 

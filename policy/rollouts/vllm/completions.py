@@ -1,7 +1,6 @@
 """Completions from servers with OpenAI's completions protocol and token ids, such as vLLM's."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 import httpx
 
 from ....rm.errors import DataError, UsageError
+from ....rm.io.api_keys import authorization, environment_key
 from ....rm.io.server_rotation import Rotation, addresses, check_address
 
 KEY = "VLLM_API_KEY"  # environment variable of vLLM's own server
@@ -128,7 +128,7 @@ def _logprobs(choice: dict[str, Any]) -> list[float]:
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
     """Send a request and return the JSON response; raise `DataError` if there is none."""
-    headers = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
+    headers = authorization(environment_key(KEY))
     try:
         call = httpx.get if body is None else httpx.post
         completion = call(address, headers=headers, timeout=timeout, **({} if body is None else {"json": body}))

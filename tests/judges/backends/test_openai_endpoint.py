@@ -168,10 +168,17 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
 
 
 def test_the_key_comes_from_the_variable_that_is_named(monkeypatch):
-    monkeypatch.setenv("JUDGE_KEY", "sk-right")
+    monkeypatch.setenv("JUDGE_KEY", "sk-right\n")  # as a file of secrets ends
     with ChatServer(key="sk-right") as server:
         (reply,) = endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
     assert not reply.error
+
+
+def test_a_key_of_two_lines_is_refused_before_a_request_and_not_shown(monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "sk-one\nsk-two")
+    with ChatServer() as server, pytest.raises(UsageError, match="the API key in JUDGE_KEY has a line break") as error:
+        endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
+    assert not server.requests and "sk-" not in str(error.value)
 
 
 def test_another_machine_needs_a_key():

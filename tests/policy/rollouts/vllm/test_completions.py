@@ -73,7 +73,7 @@ def test_the_rollout_files_name_the_server_as_the_writer(server, train, tmp_path
 
 
 def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch):
-    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    monkeypatch.setenv("VLLM_API_KEY", "secret\n")  # as a file of secrets ends
     trainer = train(server, steps=3)
     ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
     assert ratios[0] == pytest.approx(1, abs=1e-4)  # the server has the start policy

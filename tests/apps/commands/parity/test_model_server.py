@@ -1,0 +1,37 @@
+"""apps/commands/parity/model_server.py: requests to servers of other programs."""
+
+from functools import partial
+
+import httpx
+import pytest
+from rewardlab.apps.commands.parity.model_server import ModelServer
+from rewardlab.apps.commands.parity.vllm import ServedSteps, Vllm
+from rewardlab.rm.errors import UsageError
+
+
+@pytest.fixture
+def headers(monkeypatch) -> list[httpx.Headers]:
+    """Headers of the requests that reach a server which names its model."""
+    received = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        received.append(request.headers)
+        return httpx.Response(200, json={"data": [{"id": "rm"}]})
+
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(answer)))
+    return received
+
+
+@pytest.mark.parametrize(("server", "variable"), [(Vllm, "VLLM_API_KEY"), (ServedSteps, "REWARDLAB_TOKEN")])
+def test_the_key_of_a_file_that_ends_in_a_line_break_is_sent_without_it(headers, monkeypatch, server, variable):
+    monkeypatch.setenv(variable, "sesame\n")
+    server("http://127.0.0.1:9").request("GET", "/health")
+    assert headers[-1]["authorization"] == "Bearer sesame"
+
+
+def test_a_token_is_cleaned_as_a_key_is_and_one_of_two_lines_is_refused(headers):
+    assert ModelServer("http://127.0.0.1:9", "sésame\n").name == "rm"
+    assert headers[0].raw[-1][1] == "Bearer sésame".encode()
+    with pytest.raises(UsageError, match="the token has a line break") as error:
+        ModelServer("http://127.0.0.1:9", "open\nsesame")
+    assert "sesame" not in str(error.value)
