@@ -1,5 +1,6 @@
 """Functions shared by kinds of judges: requests for many cases, and judgments with costs from the replies."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -71,8 +72,12 @@ def ask_all(chat: Chat, asks: Sequence[Sequence[Ask]]) -> list[list[Reply]]:
 
 
 def failure(reply: Reply) -> NoVerdict | None:
-    """Return the reason why a reply has no text, or None if it has."""
-    return NoVerdict(Reason.NO_REPLY, reply.error) if reply.error else None
+    """Return the reason why a reply states nothing that could be parsed, or None if it may."""
+    if reply.error:
+        return NoVerdict(Reason.NO_REPLY, reply.error)
+    if reply.finish == "length":
+        return NoVerdict(Reason.CUT_OFF)
+    return NoVerdict(Reason.DECLINED, reply.text or "a content filter") if reply.finish == "declined" else None
 
 
 # ---- judgments ----
@@ -100,7 +105,7 @@ def judgment(
     criteria: Sequence[Criterion] = (),
 ) -> Judgment:
     """Return a case's judgment with replies, reasoning and costs; costs count whatever the outcome."""
-    prices: Prices = getattr(chat, "prices", FREE)
+    prices: Prices | None = getattr(chat, "prices", FREE)
     return Judgment(
         case.id,
         **_settled(outcome),
@@ -111,7 +116,9 @@ def judgment(
         comparisons=tuple(comparisons),
         tokens=(sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies)),
         seconds=sum(reply.seconds for reply in replies),
-        cost=sum(prices.of(reply) for reply in replies),
+        cost=sum(map(prices.of, replies)) if prices else math.nan,
+        requests=sum(reply.requests for reply in replies),
+        estimated=sum(reply.estimated for reply in replies),
     )
 
 
@@ -128,6 +135,8 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
         tokens=(sum(part.tokens[0] for part in parts), sum(part.tokens[1] for part in parts)),
         seconds=sum(part.seconds for part in parts),
         cost=sum(part.cost for part in parts),
+        requests=sum(part.requests for part in parts),
+        estimated=sum(part.estimated for part in parts),
         retrieved=tuple(dict.fromkeys(id for part in parts for id in part.retrieved)),
     )
 

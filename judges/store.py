@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -16,7 +16,7 @@ from ..rm.errors import UNREADABLE, DataError
 from ..rm.io.checked_files import from_json
 from ..rm.io.locks import hold
 from ..rm.types import content_hash
-from .backends.chat import Arrived, Ask, Chat, Reply
+from .backends.chat import Arrived, Ask, Chat, Reply, with_earlier
 from .backends.cost import FREE, Prices
 
 FILE, LOCK = "replies.jsonl", "lock"
@@ -43,9 +43,9 @@ class Store:
     """Folder of replies for one process at a time; several chats may share it.
 
     `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. A reply without
-    text has a line if it cost something: its request is sent again, and the cost counts. An incomplete last line was
-    being written when the process was killed: it is dropped, with a warning. Any other damage is a `DataError` that
-    names the line. `lock` holds the id of the writing process, and is released when that ends.
+    text has a line if it was billed: its request is sent again, and the reply then counts both. An incomplete last
+    line was being written when the process was killed: it is dropped, with a warning. Any other damage is a `DataError`
+    that names the line. `lock` holds the id of the writing process, and is released when that ends.
     """
 
     def __init__(self, folder: str | Path):
@@ -63,7 +63,7 @@ class Store:
         try:
             self._file = (self.folder / FILE).open("a+b", buffering=0)
             _drop_torn_line(self._file, self.folder / FILE)
-            self.replies, self.spent = read_replies(self.folder / FILE)
+            self.replies, self.unanswered, self.spent = read_replies(self.folder / FILE)
         except BaseException:
             self._lock.release()
             raise
@@ -120,24 +120,38 @@ def _drop_torn_line(file: Any, path: Path) -> None:
         )
 
 
-def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
-    """Return the stored replies with a text by key, in the order of arrival, and the total cost of all."""
+class Stored(NamedTuple):
+    """Content of a store."""
+
+    replies: dict[str, Reply]
+    """Replies that can be used by key, in the order of arrival; their tokens include those of earlier requests."""
+    unanswered: dict[str, list[Reply]]
+    """Replies without text that were billed, by the key of a request that has no other reply."""
+    spent: float
+    """Cost of all of them."""
+
+
+def read_replies(path: Path) -> Stored:
+    """Read the replies of a store."""
     replies: dict[str, Reply] = {}
+    unanswered: dict[str, list[Reply]] = {}
     spent = 0.0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             key, reply, cost = _parsed(line, f"{path} line {number}")
             if key in replies:
                 raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
-            if not reply.error:
-                replies[key] = reply
+            if reply.error:
+                unanswered.setdefault(key, []).append(reply)
+            else:
+                replies[key] = with_earlier(reply, unanswered.pop(key, ()))
             spent += cost
-    return replies, spent
+    return Stored(replies, unanswered, spent)
 
 
 def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
     try:
-        values = from_json(line)
+        values = Reply._field_defaults | from_json(line)
         key, cost = values.pop("key"), float(values.pop("cost", 0.0))
         wrong = {name for name, kind in TYPES.items() if not isinstance(values[name], kind)}
         if wrong or not isinstance(key, str):
@@ -150,6 +164,7 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 class StoredReplies:
     """A chat with a store of replies: it sends only requests without a stored reply. Of errors only costs are stored.
 
+    A reply counts the tokens of all requests for it, those of runs that were cut off before too.
     `prices` determine the stored cost of a reply; the progress bar shows the cost so far and the expected total.
     """
 
@@ -173,11 +188,10 @@ class StoredReplies:
 
             def keep(index: int, reply: Reply) -> None:
                 index_ = waiting[index]
-                replies[index_] = reply
-                cost = self.prices.of(reply)
-                if cost or not reply.error:
-                    self.store.add(names[index_], reply, cost)
+                if reply.requests or not reply.error:
+                    self.store.add(names[index_], reply, self.prices.of(reply))
                 bar.count(reply)
+                reply = replies[index_] = with_earlier(reply, self.store.unanswered.pop(names[index_], ()))
                 if arrived is not None:
                     arrived(index_, reply)
 

@@ -47,7 +47,7 @@ class Reason(StrEnum):
     """Reasons for an abstention. The text of an abstention begins with one of these; details follow a colon."""
 
     NO_REPLY = "no reply"
-    CUT_OFF = "the reply is cut off"
+    CUT_OFF = "the reply is cut off (raise --max_tokens)"
     NO_VERDICT = "no verdict in the reply"
     CONTRADICTION = "contradictory verdicts"
     DECLINED = "declined to decide"
@@ -108,7 +108,11 @@ class Judgment:
     seconds: float = 0.0
     """Sum of the durations of the requests; the elapsed time is shorter if they run concurrently."""
     cost: float = 0.0
-    """Cost in the currency of the backend's prices; 0 without prices."""
+    """Cost in the currency of the backend's prices; NaN if it has none, 0 for a model in this process."""
+    requests: int = 0
+    """Number of requests that were or may have been billed, with retries and replies without a verdict."""
+    estimated: int = 0
+    """Number of those requests whose tokens and cost are upper bounds, since the server did not state them."""
     retrieved: tuple[str, ...] = ()
     """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
     truncated: bool = False

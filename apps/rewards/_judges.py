@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ...judges.backends.chat import Arrived, Ask, Chat, Reply
-from ...judges.backends.cost import Prices
+from ...judges.backends.cost import FREE, Prices
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
@@ -56,7 +56,7 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
     ((short, chat),) = open_chats(config).items()
     prices = prices_of(short_names(config.names)[short], config)
-    asked = Asked(_stored_judge(chat, Path(replies), prices) if replies else chat, prices)
+    asked = Asked(_stored_judge(chat, Path(replies), prices or FREE) if replies else chat, prices)
     return OpenJudge(
         open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
     )
@@ -118,10 +118,9 @@ class JudgeReward:
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
         """Return one score per completion; raise a `DataError` if no reply arrives at all."""
-        self._before = self._so_far()
+        self._before, replies_before = self._so_far(), self.asked.replies
         judgments = self._tournaments(examples) if self.compares else self._alone(examples)
-        facts = self.facts()
-        if 0 < facts["calls"] == facts["without_reply"]:
+        if self.facts()["without_reply"] and self.asked.replies == replies_before:
             last = next(reversed(self.asked.faults))
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
         self.answers += len(judgments)
@@ -130,8 +129,9 @@ class JudgeReward:
         return judgments
 
     def facts(self) -> dict[str, float]:
-        """Return the numbers of requests, failed requests, tokens, cost, judgments and abstentions."""
-        return {name: value - self._before[name] for name, value in self._so_far().items()}
+        """Return the numbers of requests, failures, tokens, judgments and abstentions, and with prices the cost."""
+        so_far = {name: value for name, value in self._so_far().items() if value is not None}
+        return {name: value - self._before[name] for name, value in so_far.items()}
 
     def _so_far(self) -> dict[str, Any]:
         return self.asked.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
@@ -148,7 +148,9 @@ class JudgeReward:
         done = self.asked.account()
         return (
             f"{self.judge.name}: {self.answers:,} answers, {self.missing:,} without a verdict; {done['calls']:,} "
-            f"requests, {done['prompt_tokens']:,} + {done['completion_tokens']:,} tokens, cost {done['cost']:.4g}"
+            f"requests, {done['prompt_tokens']:,} + {done['completion_tokens']:,} tokens"
+            + ("" if done["cost"] is None else f", cost {done['cost']:.4g}")
+            + (f"; the tokens of {done['estimated']:,} requests are upper bounds" if done["estimated"] else "")
         )
 
     def _alone(self, examples: Sequence[Example]) -> list[float | None]:

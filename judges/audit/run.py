@@ -65,6 +65,8 @@ class Audit:
     """Probe -> reason -> abstentions."""
     tokens: tuple[int, int]
     cost: float
+    estimated: int
+    """Number of requests whose tokens and cost are upper bounds."""
     samples: int
     seed: int
     names: Names | None = None
@@ -136,6 +138,7 @@ def measure(
         unanswered={probe: _reasons(of_probe) for probe, of_probe in judged.items()},
         tokens=(sum(judgment.tokens[0] for judgment in every), sum(judgment.tokens[1] for judgment in every)),
         cost=sum(judgment.cost for judgment in every),
+        estimated=sum(judgment.estimated for judgment in every),
         samples=samples,
         seed=seed,
         names=planned.names,

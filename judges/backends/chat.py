@@ -1,6 +1,6 @@
 """Requests to language models, their replies, and the interface `Chat` of backends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ...rm.types import Messages
@@ -26,18 +26,36 @@ class Reply(NamedTuple):
     text: str
     """Text of the reply; empty if there is an error."""
     finish: str
-    """`stop`, `length` (cut off at max_tokens, or at the end of the context) or `error`."""
+    """`stop`, `length` (cut off at max_tokens, or at the end of the context), `declined` (by the model or a filter,
+    perhaps with its words) or `error`."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
     """Duration of generation and network transfer, without time in a queue."""
     error: str = ""
     """Reason for a missing text. A reply with an error is never parsed, and asked again."""
+    reasoning: str = ""
+    """Thoughts that the server returns apart from the text; they are not parsed."""
+    requests: int = 1
+    """Number of requests that were or may have been billed for it: several after retries, 0 if none was."""
+    estimated: int = 0
+    """Number of those requests whose tokens the server did not state, and which count with an upper bound."""
 
 
-def failed(reason: str, **facts: Any) -> Reply:
+def failed(reason: str, *, requests: int = 0, **facts: Any) -> Reply:
     """Return a reply without text and its reason."""
-    return Reply("", "error", error=reason, **facts)
+    return Reply("", "error", error=reason, requests=requests, **facts)
+
+
+def with_earlier(reply: Reply, earlier: Iterable[Reply]) -> Reply:
+    """Return a reply that counts the tokens of earlier requests for it, too."""
+    every = [reply, *earlier]
+    return reply._replace(
+        prompt_tokens=sum(each.prompt_tokens for each in every),
+        completion_tokens=sum(each.completion_tokens for each in every),
+        requests=sum(each.requests for each in every),
+        estimated=sum(each.estimated for each in every),
+    )
 
 
 Arrived = Callable[[int, Reply], None]

@@ -1,9 +1,11 @@
 """Costs of requests: prices, a running total with a limit, and an estimate in advance."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from ...rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
@@ -40,6 +42,7 @@ class Prices:
 
 
 FREE = Prices()
+"""Prices of a model in this process."""
 
 
 def read_prices(path: Path, model: str) -> Prices:
@@ -51,47 +54,128 @@ def read_prices(path: Path, model: str) -> Prices:
     if model not in tables:
         raise UsageError(f"{path}: no prices for '{model}'; {did_you_mean(model, tables, 'add a table for it')}")
     try:
-        return Prices(**{name: float(price) for name, price in tables[model].items()})
+        prices = {name: float(price) for name, price in tables[model].items()}
+        return Prices(prompt=prices.pop("prompt"), completion=prices.pop("completion"), **prices)
     except UNREADABLE as error:
         raise DataError(f"{path}: '{model}' needs the numbers prompt and completion ({error})") from error
 
 
-@dataclass
+# ---- what is spent ----
+
+ROUNDING = 1e-9
+"""Share of a limit by which sums of costs may exceed it."""
+
+
+class Budget:
+    """Money that several models may spend together.
+
+    A request is sent only if the limit holds whatever it and the requests in flight cost at most, so that it holds
+    unless a server writes more than max_tokens.
+    """
+
+    def __init__(self, limit: float | None = None, spent: float = 0.0):
+        if limit is not None and not limit > 0:
+            raise UsageError(f"a limit of cost is a number > 0, got {limit}")
+        self.limit, self.spent, self.reserved = limit, spent, 0.0
+        self._changing = Lock()
+
+    def holds(self, cost: float) -> bool:
+        """Return whether the limit would hold after a further cost."""
+        return self.limit is None or self.spent + self.reserved + cost <= self.limit * (1 + ROUNDING)
+
+    def reserve(self, cost: float) -> bool:
+        """Reserve a cost; return False if the limit does not allow it."""
+        with self._changing:
+            allowed = self.holds(cost)
+            self.reserved += cost if allowed else 0.0
+        return allowed
+
+    def release(self, cost: float) -> None:
+        """Return what was reserved."""
+        with self._changing:
+            self.reserved -= cost
+
+    def spend(self, cost: float) -> None:
+        """Add a cost."""
+        with self._changing:
+            self.spent += cost
+
+
 class Bill:
-    """What was spent so far. Attempts that ended without a reply are not on it: their cost is unknown."""
+    """Requests to one model and their tokens, the cost of which is charged to a budget."""
 
-    prices: Prices = FREE
-    limit: float | None = None
-    """Cost at which no further request is sent; None is no limit."""
-    replies: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __post_init__(self):
-        if self.limit is not None and not self.limit > 0:
-            raise UsageError(f"a limit of cost is a number > 0, got {self.limit}")
-        if self.limit is not None and self.prices == FREE:
+    def __init__(self, prices: Prices | None = None, budget: Budget | None = None):
+        self.prices, self.budget = prices or FREE, budget or Budget()
+        self.requests = self.prompt_tokens = self.completion_tokens = 0
+        if self.budget.limit is not None and prices is None:
             raise UsageError(
-                f"a limit of cost ({self.limit}) needs prices; give the model's Prices(prompt, completion)"
+                f"a limit of cost ({self.budget.limit}) needs prices; give the model's prices of prompt and completion"
             )
 
     def add(self, reply: Reply) -> None:
-        """Add the cost of a reply."""
-        self.replies += 1
+        """Add the cost of a reply, with or without a text."""
+        self.requests += reply.requests
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
+        self.budget.spend(self.prices.of(reply))
 
     @property
     def money(self) -> float:
-        """All of it."""
+        """Cost of this model's requests."""
         return self.prices.cost(self.prompt_tokens, self.completion_tokens)
 
-    @property
-    def refusal(self) -> str:
-        """Return why no further request may be sent; empty if one may."""
-        if self.limit is None or self.money < self.limit:
-            return ""
-        return f"the limit of cost {self.limit:g} is reached: {self.money:.4g} spent on {self.replies} replies"
+    def most(self, ask: Ask) -> float:
+        """Return an upper bound of a request's cost."""
+        return self.prices.cost(most_prompt_tokens(ask), ask.max_tokens)
+
+    def check(self, asks: Sequence[Ask]) -> None:
+        """Raise a `UsageError` if the limit is too low for any of the requests, though nothing is spent yet."""
+        cheapest = min(asks, key=self.most)
+        if not self.budget.spent and not self.budget.holds(self.most(cheapest)):
+            raise UsageError(
+                f"--max_cost {self.budget.limit:g} cannot be kept: a single request may cost up to "
+                f"{self.most(cheapest):.4g} (at most {most_prompt_tokens(cheapest):,} tokens of the prompt and "
+                f"--max_tokens {cheapest.max_tokens:,}); raise it, or lower --max_tokens"
+            )
+
+    def refusal(self, ask: Ask) -> str:
+        """Return why a request is not sent that the limit does not allow."""
+        return (
+            f"the limit of cost {self.budget.limit:g} is reached: {self.budget.spent:.4g} spent, and a further request "
+            f"may cost up to {self.most(ask):.4g}"
+        )
+
+
+# ---- upper bounds ----
+
+TEMPLATE_TOKENS = 64
+"""More tokens than a chat template adds to a message, or to a conversation as a default system turn."""
+
+
+def most_tokens(text: str) -> int:
+    """Return an upper bound of a text's tokens for any tokenizer: its bytes in UTF-8.
+
+    A token of byte-level BPE, or of SentencePiece with bytes for what its vocabulary lacks, has at least one byte.
+
+    >>> most_tokens("Grün"), most_tokens("")
+    (5, 0)
+    """
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def most_prompt_tokens(ask: Ask) -> int:
+    """Return an upper bound of the tokens of a request: its messages, its schema and the chat template."""
+    schema = json.dumps(ask.schema) if ask.schema else ""
+    texts = [schema, *(message["content"] for message in ask.messages)]
+    return sum(most_tokens(text) + TEMPLATE_TOKENS for text in texts)
+
+
+def most_completion_tokens(ask: Ask, text: str, finish: str) -> int:
+    """Return an upper bound of the tokens of a reply with a text, which includes visible thoughts.
+
+    Without a text, or where it was cut off, it is max_tokens: the model may have had thoughts that are not returned.
+    """
+    return min(most_tokens(text) + 1, ask.max_tokens) if text and finish == "stop" else ask.max_tokens
 
 
 # ---- before anything is asked ----
@@ -140,20 +224,23 @@ class Estimate(NamedTuple):
     calls: int
     prompt_tokens: int
     most_completion_tokens: int
-    """Cost if every reply has its maximum length."""
-    least: float
-    """Cost of the prompts alone."""
-    most: float
+    """Tokens if every reply has its maximum length."""
+    least: float | None
+    """Cost of the prompts alone; None without prices."""
+    most: float | None
+    """Cost if every reply has its maximum length; None without prices."""
     counted: str
 
     def __str__(self) -> str:
+        cost = "no cost without prices" if self.most is None else f"{self.least:.4g} to {self.most:.4g}"
         return (
             f"{self.calls:,} calls, about {self.prompt_tokens:,} prompt tokens ({self.counted}) and at most "
-            f"{self.most_completion_tokens:,} of replies: {self.least:.4g} to {self.most:.4g}"
+            f"{self.most_completion_tokens:,} of replies: {cost}"
         )
 
 
-def estimate(asks: Sequence[Ask], prices: Prices = FREE, by: Counter = LETTERS) -> Estimate:
+def estimate(asks: Sequence[Ask], prices: Prices | None = FREE, by: Counter = LETTERS) -> Estimate:
     """Estimate calls, tokens and cost of sending all requests once, without retries."""
     prompts, most = sum(prompt_tokens(ask, by) for ask in asks), sum(ask.max_tokens for ask in asks)
-    return Estimate(len(asks), prompts, most, prices.cost(prompts, 0), prices.cost(prompts, most), by.how)
+    costs = (prices.cost(prompts, 0), prices.cost(prompts, most)) if prices else (None, None)
+    return Estimate(len(asks), prompts, most, *costs, by.how)

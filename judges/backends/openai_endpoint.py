@@ -17,11 +17,13 @@ from ...rm.errors import UsageError
 from ...rm.io.api_keys import environment_key
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import content_hash
-from .chat import Arrived, Ask, Reply, failed
-from .cost import FREE, Bill, Prices, prompt_tokens
+from .chat import Arrived, Ask, Reply, failed, with_earlier
+from .cost import Bill, Budget, Prices, most_prompt_tokens, prompt_tokens
 from .event_loop import in_thread
+from .faults import Billed
 from .openai_protocol import (
     CONSTRAINT,
+    LENGTHS,
     LIMIT,
     NEWER_LIMIT,
     Trouble,
@@ -41,9 +43,9 @@ LOST_IN_A_ROW = 16
 class Endpoint:
     """A chat with a server, or with several that hold the same model.
 
-    Up to `concurrency` requests are in flight. What may pass (429, 5xx, timeouts, lost connections, bodies that are no
-    JSON) is tried again, and never before the server's Retry-After; other refusals are not. A wrong key or model, and
-    many failures in a row, end the call: what is left gets the same error without being asked.
+    Up to `concurrency` requests are in flight. `faults` has the table of what is tried again, never before the server's
+    Retry-After, and what is not. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row
+    end the call: what is left gets the same error without being asked.
 
     Several servers take turns. One that fails rests for a growing time while the others are asked, those that were in
     flight there too; what fails everywhere fails as with a single server.
@@ -67,9 +69,10 @@ class Endpoint:
     """Of each server."""
     tokens_per_minute: float = math.inf
     """Of each server, prompt and reply together; a reply counts as its limit until it is there."""
-    prices: Prices = FREE
+    prices: Prices | None = None
     max_cost: float | None = None
-    """No request starts once so much is spent; what is in flight then is still paid."""
+    """Limit of the cost of all requests, which needs prices. A request is sent only if the limit holds whatever it and
+    those in flight cost at most, by the bytes of their prompts and by max_tokens."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request, such as top_p; None leaves out one that we send, such as temperature."""
     name: str = ""
@@ -81,7 +84,7 @@ class Endpoint:
         self._check()
         options = [content_hash(dict(self.options))] if self.options else []
         self.name = self.name or " ".join([self.model, "at", self.urls[0], *options])
-        self.bill = Bill(self.prices, self.max_cost)
+        self.bill = Bill(self.prices, Budget(self.max_cost))
         rates = self.requests_per_minute, self.tokens_per_minute
         self._paces = [tuple(map(Pace, rates)) for _ in self.urls]
         several = len(self.urls) > 1
@@ -103,11 +106,17 @@ class Endpoint:
         ):
             if not holds:
                 raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+        if self.max_cost is not None and (unbounded := [name for name in LENGTHS if name in self.options]):
+            raise UsageError(
+                f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
+                "leave one of the two out"
+            )
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
         replies: dict[int, Reply] = {}
         if asks:
+            self.bill.check(asks)
             work = partial(_Call(self, [self._client(url) for url in self.urls]).work, asks)
             with closing(in_thread(work)) as items:
                 for ask_index, reply in items:
@@ -141,7 +150,7 @@ class Endpoint:
         await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
 
     async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
-        """Send a request to one server once, and record its cost."""
+        """Send a request to one server once."""
         from openai import OpenAIError
 
         constrained = ask.schema is not None and schema_name(ask.schema) not in self._unconstrained
@@ -150,15 +159,15 @@ class Endpoint:
         try:
             async with asyncio.timeout(self.timeout):
                 response = await client.chat.completions.with_raw_response.create(**sent)
-            reply = read_reply(response.http_response.text)
+            reply = read_reply(response.http_response.text, ask)
         except (OpenAIError, OSError, ValueError) as error:
             failure = trouble(error, self.timeout, time.time())
             return failure._replace(
                 reason=shortened(self._without_key(failure.reason)),
                 refused=failure.refused if failure.refused in sent else "",
             )
-        self.bill.add(reply)
-        self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
+        if not reply.estimated:
+            self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
         return reply._replace(seconds=time.monotonic() - start)
 
     def give_way(self, ask: Ask, failure: Trouble) -> bool:
@@ -205,6 +214,9 @@ class _Call:
         self.stopped, self.lost = "", 0
         self.closed: set[int] = set()
         """Servers that reject every request."""
+        self.in_flight = 0
+        self.settled = asyncio.Event()
+        """Set when the next request in flight ends."""
 
     async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
         """Send all requests, pass each reply with its index to `hand`; a worker waits for that before its next one."""
@@ -223,17 +235,22 @@ class _Call:
 
     async def reply(self, ask: Ask) -> Reply:
         """Return one reply, after retries if necessary."""
+        lost: list[Reply] = []
+        return with_earlier(await self._last_reply(ask, lost), lost)
+
+    async def _last_reply(self, ask: Ask, lost: list[Reply]) -> Reply:
+        """Return the reply of the last attempt; add what may have been billed before to `lost`."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:
             index = endpoint.rotation.choose(time.monotonic(), but=tried)
-            if not self._refusal():
+            if not self.stopped:
                 await endpoint.turn(ask, index)
-            if refusal := self._refusal():  # which may have come up while waiting
+            if refusal := await self._reserve(ask):
                 endpoint.note(refusal)
                 return failed(f"not asked: {refusal}")
             sent = time.monotonic()
-            outcome = await endpoint.attempt(self.clients[index], ask, index)
+            outcome = await self._send(ask, index, lost)
             if isinstance(outcome, Reply):
                 self._worked(index)
                 return outcome
@@ -250,6 +267,38 @@ class _Call:
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
 
+    async def _reserve(self, ask: Ask) -> str:
+        """Reserve what a request may cost, if need be after others have cost less; return why it may not be sent."""
+        bill = self.endpoint.bill
+        while not self.stopped and not bill.budget.reserve(bill.most(ask)):
+            if self.in_flight:
+                await self.settled.wait()
+            else:
+                self.stopped = bill.refusal(ask)
+        return self.stopped  # which may have come up while waiting
+
+    async def _send(self, ask: Ask, index: int, lost: list[Reply]) -> Reply | Trouble:
+        """Send a request with a reservation once, and put it on the bill."""
+        self.in_flight += 1
+        try:
+            outcome = await self.endpoint.attempt(self.clients[index], ask, index)
+            self._charge(ask, outcome, lost)
+            return outcome
+        finally:
+            self.endpoint.bill.budget.release(self.endpoint.bill.most(ask))
+            self.in_flight -= 1
+            self.settled.set()
+            self.settled = asyncio.Event()
+
+    def _charge(self, ask: Ask, outcome: Reply | Trouble, lost: list[Reply]) -> None:
+        """Put a reply on the bill, or the upper bound of a request that may have been billed without one."""
+        if isinstance(outcome, Reply):
+            return self.endpoint.bill.add(outcome)
+        if outcome.fault.billed == Billed.AT_MOST:
+            tokens = {"prompt_tokens": most_prompt_tokens(ask), "completion_tokens": ask.max_tokens}
+            lost.append(failed(outcome.reason, requests=1, estimated=1, **tokens))
+            self.endpoint.bill.add(lost[-1])
+
     def _worked(self, index: int) -> None:
         self.lost = 0
         self.closed.discard(index)
@@ -263,11 +312,7 @@ class _Call:
             return failure
         self.closed.add(index)
         elsewhere = len(self.closed) < len(self.clients)
-        return failure._replace(passing=True, everywhere=False) if elsewhere else failure
-
-    def _refusal(self) -> str:
-        self.stopped = self.stopped or self.endpoint.bill.refusal
-        return self.stopped
+        return failure.at_one_server() if elsewhere else failure
 
     def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
         self.lost += failure.passing

@@ -7,13 +7,17 @@ from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
 from .chat import Ask, Reply, failed
+from .cost import most_completion_tokens, most_prompt_tokens
+from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, Fault, fault_of
 from .rate_limits import retry_after
 
-PASSING = {408, 409, 425, 429}  # and every 5xx: the same request may succeed later
-EVERYWHERE = {401, 402, 404}  # key, account, model: no other request would fare better
 REFUSED = {400, 422, 501}
-EMPTY_PURSE = "insufficient_quota"  # a 429 that no waiting mends
 CONSTRAINT, LIMIT, NEWER_LIMIT = "response_format", "max_tokens", "max_completion_tokens"
+LENGTHS = (LIMIT, NEWER_LIMIT, "n")
+"""Options that change the maximum length of a reply."""
+TOKENS = "prompt_tokens", "completion_tokens"
+PARTS = {"text": "text", "output_text": "text", "refusal": "refusal"}
+"""Type of a part of a content -> what it is; any other one, such as `thinking`, is reasoning."""
 SCHEMA_WORDS = (CONSTRAINT, "json_schema", "schema", "grammar", "guided", "structured output")
 
 
@@ -21,14 +25,33 @@ class Trouble(NamedTuple):
     """Reason for a failed attempt."""
 
     reason: str
-    passing: bool
-    """Whether the same request may succeed later."""
-    everywhere: bool = False
-    """Whether every other request would fail for the same reason."""
+    fault: Fault
     wait: float = 0.0
     """Seconds of the server's Retry-After."""
     refused: str = ""
     """Name of an unsupported parameter, if the server reported one."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.fault.action == Action.RETRY
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every other request would fail for the same reason."""
+        return self.fault.action == Action.FATAL
+
+    def at_one_server(self) -> "Trouble":
+        """Return the failure as one that another server need not have."""
+        return self._replace(fault=self.fault._replace(action=Action.RETRY))
+
+
+class NoCompletion(ValueError):
+    """A response with status 200 that is no completion; some proxies put an `error` into its body."""
+
+    def __init__(self, text: str, cause: Exception, error: Any = None):
+        super().__init__(f"{NO_COMPLETION.name} ({cause}): {text[:200]}")
+        self.error = error
 
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:
@@ -54,43 +77,106 @@ def schema_name(schema: Mapping[str, Any]) -> str:
     return f"reply-{content_hash(schema)}"
 
 
-def read_reply(text: str) -> Reply:
-    """The reply in a response's body; a body that is no completion is a `ValueError`, as some proxies send.
+def read_reply(text: str, ask: Ask) -> Reply:
+    """Return the reply in a response's body; a body that is no completion is a `NoCompletion`.
 
-    >>> read_reply('{"choices": [{"message": {"content": "A"}, "finish_reason": "length"}], "usage": null}')
-    Reply(text='A', finish='length', prompt_tokens=0, completion_tokens=0, seconds=0.0, error='')
+    Of a content in parts the texts are joined, and thoughts are kept apart. Tokens that the server does not state are
+    counted by their upper bounds.
+
+    >>> body = '{"choices": [{"message": {"content": "A"}}], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}'
+    >>> read_reply(body, Ask(()))[:4], read_reply(body.replace("usage", "other"), Ask(())).estimated
+    (('A', 'stop', 9, 1), 1)
     """
-    body = from_json(text)
+    choice, usage = _choice(text)
     try:
-        choice, usage = body["choices"][0], body.get("usage") or {}
-        content, finish = choice["message"].get("content"), choice.get("finish_reason") or "stop"
-        tokens = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+        visible, reasoning, refusal = _texts(choice["message"])
     except UNREADABLE as error:
-        raise ValueError(f"the response is no completion: {text[:200]}") from error
-    if not isinstance(content, str) or not content:
-        refusal = choice["message"].get("refusal")
-        return failed(f"the reply has no text (finish_reason {finish}{f': {refusal}' if refusal else ''})", **tokens)
-    content = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half an emoji, cut off
-    return Reply(content, "length" if finish == "length" else "stop", **tokens)
+        raise NoCompletion(text, error) from error
+    finish, stated = choice.get("finish_reason") or "stop", _stated_tokens(usage)
+    tokens = stated or (most_prompt_tokens(ask), most_completion_tokens(ask, visible + reasoning, finish))
+    counts = dict(zip(TOKENS, tokens, strict=True)) | {"estimated": int(stated is None)}
+    if refusal or finish == "content_filter":
+        return Reply(refusal or visible, "declined", reasoning=reasoning, **counts)
+    if visible or finish == "length":
+        return Reply(visible, "length" if finish == "length" else "stop", reasoning=reasoning, **counts)
+    return failed(f"{EMPTY.name} (finish_reason {finish})", requests=1, reasoning=reasoning, **counts)
+
+
+def _choice(text: str) -> tuple[Mapping[str, Any], Any]:
+    """Return the first choice and the usage of a response's body."""
+    body: Any = None
+    try:
+        body = from_json(text)
+        return {**body["choices"][0]}, body.get("usage")
+    except UNREADABLE as error:
+        raise NoCompletion(text, error, body.get("error") if isinstance(body, Mapping) else None) from error
+
+
+def _texts(message: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return text, reasoning and refusal of a message."""
+    content = message.get("content") or ""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
+    texts: dict[str, str] = {"text": "", "reasoning": thoughts, "refusal": message.get("refusal") or ""}
+    for part in parts:
+        texts[PARTS.get(part["type"], "reasoning")] += _part_text(part)
+    return tuple(_whole_characters(text) for text in texts.values())  # type: ignore[return-value]
+
+
+def _part_text(part: Mapping[str, Any] | str) -> str:
+    """Return the text of a part; thoughts may be a list of parts themselves, as Mistral's."""
+    if isinstance(part, str):
+        return part
+    inner = next((part[name] for name in ("text", "thinking", "refusal") if part.get(name)), "")
+    return inner if isinstance(inner, str) else "".join(map(_part_text, inner))
+
+
+def _whole_characters(text: str) -> str:
+    """Replace half an emoji, where a text was cut off."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _stated_tokens(usage: Any) -> tuple[int, int] | None:
+    """Return the tokens of prompt and reply; None if the server does not state both, or none of the prompt."""
+    if not isinstance(usage, Mapping):
+        return None
+    prompt, completion = (usage.get(name) for name in TOKENS)
+    if not isinstance(prompt, int) or not isinstance(completion, int) or prompt < 1 or completion < 0:
+        return None
+    return prompt, completion
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """What to make of an attempt's exception; one with a `status_code` is the server's answer."""
-    if isinstance(error, TimeoutError):
-        return Trouble(f"no reply within {timeout:g} s", passing=True)
-    status = getattr(error, "status_code", None)
+    """Return what to do about an attempt's exception; one with a `status_code` is the server's answer."""
+    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    if isinstance(error, NoCompletion):
+        status, body = _status_within(error.error), error.error
     if status is None:
-        return Trouble(f"{type(error).__name__}: {error}", passing=True)
-    reason = str(error)
-    passing = (status in PASSING or status >= 500) and EMPTY_PURSE not in reason
+        fault = _connection_fault(error)
+        reason = f"no reply within {timeout:g} s" if fault is TIMEOUT else f"{type(error).__name__}: {error}"
+        return Trouble(reason, fault)
+    fault = fault_of(status, body)
     headers = getattr(getattr(error, "response", None), "headers", {})
-    return Trouble(
-        reason,
-        passing,
-        everywhere=status in EVERYWHERE or EMPTY_PURSE in reason,
-        wait=retry_after(headers, now),
-        refused=_refused(reason) if status in REFUSED else "",
-    )
+    refused = _refused(f"{getattr(error, 'param', '')} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
+    return Trouble(f"{fault.name}: {error}", fault, retry_after(headers, now), refused)
+
+
+def _status_within(error: Any) -> int | None:
+    """Return the status in an error that came with status 200, as OpenRouter's."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, int) and code >= 400 else None
+
+
+def _connection_fault(error: Exception) -> Fault:
+    """Return the fault of an exception without a response, by its own type and by that of its cause."""
+    names = {type(each).__name__ for each in (error, error.__cause__)}
+    if isinstance(error, NoCompletion):
+        return NO_COMPLETION
+    if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:
+        return NO_CONNECTION
+    if isinstance(error, TimeoutError) or "APITimeoutError" in names:
+        return TIMEOUT
+    return BAD_REQUEST if isinstance(error, ValueError) else LOST
 
 
 def shortened(reason: str, letters: int = 300) -> str:

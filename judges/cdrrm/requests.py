@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from ...rm.types import Message
 from ..backends.chat import Ask, Reply
+from ..judge import failure
 from ..parsing.replies import Repeated, documents, without_thinking
 from ..prompting import instructions, part
 
@@ -39,14 +40,15 @@ def read_part(text: str, name: str) -> str | None:
 
 def json_object(reply: Reply) -> dict[str, Any] | Rejected:
     """The one JSON object of a reply, anywhere in it."""
-    if reply.error:
-        return Rejected("no reply", reply.error)
+    if reply.finish == "length":
+        return Rejected("cut off", reply.text[-60:])
+    if no_verdict := failure(reply):
+        return Rejected(str(no_verdict.reason), no_verdict.detail)
     text = without_thinking(reply.text)
     try:
         objects = [document.value for document in documents(text or "") if isinstance(document.value, dict)]
     except Repeated as error:
         return Rejected("wrong form", str(error))
     if len(objects) != 1:
-        excerpt = f"cut off: {reply.text[-60:]}" if reply.finish == "length" else reply.text[:60]
-        return Rejected("several JSON objects" if objects else "no JSON", excerpt)
+        return Rejected("several JSON objects" if objects else "no JSON", reply.text[:60])
     return objects[0]

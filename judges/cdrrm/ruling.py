@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from ...rm.types import Messages, prompt_text
 from ..backends.chat import Ask, Chat, Reply
+from ..judge import failure
 from ..parsing.verdicts import Verdict, pair_verdict
 from ..prompting import object_schema
 from ..rubrics.rubric import Rubric, render
@@ -64,7 +65,7 @@ def rule(chat: Chat, questions: Sequence[Question]) -> list[Ruling]:
 
 
 def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
-    verdict = None if reply.error else pair_verdict(reply.text, quoted=answers, finish=reply.finish)
+    verdict = None if failure(reply) else pair_verdict(reply.text, quoted=answers, finish=reply.finish)
     named = verdict.choice if isinstance(verdict, Verdict) else ""
     return order["AB".index(named)] if named in ("A", "B") else None
 

@@ -84,7 +84,8 @@ def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
 
 def test_the_store_knows_what_its_replies_have_cost(tmp_path):
     """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error's cost counts."""
-    said = [Reply("A", "stop", 5, 8), failed("the reply has no text", completion_tokens=8), Reply("B", "stop", 5, 8)]
+    empty = failed("the reply has no text", requests=1, completion_tokens=8)
+    said = [Reply("A", "stop", 5, 8), empty, Reply("B", "stop", 5, 8)]
     with Store(tmp_path) as store:
         StoredReplies(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
         assert store.spent == 24.0
@@ -94,7 +95,7 @@ def test_the_store_knows_what_its_replies_have_cost(tmp_path):
 
 
 def test_what_a_reply_without_text_has_cost_is_counted_and_it_is_asked_again(tmp_path):
-    prices, paid = Prices(prompt=1.0), failed("no text", prompt_tokens=2_000_000)
+    prices, paid = Prices(prompt=1.0), failed("no text", requests=1, prompt_tokens=2_000_000)
     chat = scripted([paid, failed("busy"), paid, Reply("A", "stop", prompt_tokens=3_000_000)])
     with Store(tmp_path) as store:
         assert StoredReplies(chat, store, prices=prices).ask(asks(2))[0].error == "no text" and store.spent == 2.0
@@ -102,8 +103,34 @@ def test_what_a_reply_without_text_has_cost_is_counted_and_it_is_asked_again(tmp
         assert store.spent == 2.0 and not store.replies
         kept = StoredReplies(chat, store, prices=prices)
         assert [kept.ask(asks(1))[0].text for _ in range(2)] == ["", "A"]
-    replies, spent = read_replies(tmp_path / FILE)
+    replies, unanswered, spent = read_replies(tmp_path / FILE)
     assert [reply.text for reply in replies.values()] == ["A"] and (spent, len(lines(tmp_path))) == (7.0, 3)
+    assert replies[keys("scripted", asks(1))[0]][2:4] == (7_000_000, 0) and not unanswered
+    with Store(tmp_path) as store:
+        (again,) = StoredReplies(chat, store, prices=prices).ask(asks(1))
+    assert (again.text, again.prompt_tokens, again.requests) == ("A", 7_000_000, 3)
+
+
+def test_a_billed_reply_without_text_is_counted_once_in_each_process(tmp_path):
+    """Without prices too. Two empty replies of a run that was cut off are counted with the third request, and no more
+    when a second judge makes the same request."""
+    empty = failed("no text", requests=1, prompt_tokens=5)
+    with Store(tmp_path) as store:
+        assert StoredReplies(scripted([empty, empty]), store).ask(asks(1) * 2)[1].requests == 1
+    with Store(tmp_path) as store:
+        kept = StoredReplies(scripted([empty, Reply("A", "stop", 5, 1)]), store)
+        assert [kept.ask(asks(1))[0].requests for _ in range(3)] == [2, 1, 1]
+    assert [reply.requests for reply in read_replies(tmp_path / FILE).replies.values()] == [3]
+
+
+def test_replies_of_a_store_without_request_counts_are_one_request_each(tmp_path):
+    StoredReplies(scripted(echo), tmp_path).ask(asks(1))
+    values = json.loads(lines(tmp_path)[0])
+    for name in ("reasoning", "requests", "estimated"):
+        del values[name]
+    (tmp_path / FILE).write_text(json.dumps(values) + "\n")
+    (reply,) = read_replies(tmp_path / FILE).replies.values()
+    assert (reply.requests, reply.estimated, reply.reasoning) == (1, 0, "")
 
 
 def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ....judges.backends.chat import Arrived, Ask, Chat, Reply
-from ....judges.backends.cost import FREE, Bill, Prices, counter, estimate, read_prices
+from ....judges.backends.cost import FREE, Bill, Budget, Prices, counter, estimate, read_prices
 from ....judges.backends.openai_endpoint import Endpoint
 from ....judges.backends.scripted import Scripted, dry_run_chat
 from ....judges.store import FILE, LOCK, Store, StoredReplies
@@ -18,6 +17,7 @@ from .settings import ChatConfig
 
 REPLIES = "replies"
 MOST = "cost_at_most"
+PRICES_MISSING = "; give them with --prompt_price and --completion_price, or with --prices"
 SHOWN = 160  # characters of an error in a message
 
 # ---- opening ----
@@ -28,8 +28,8 @@ def open_chats(config: ChatConfig, others: Sequence[str] = ()) -> dict[str, Chat
 
     All models at the endpoint share the limit of cost. The settings were checked before (`validate`).
     """
-    bills: list[Bill] = []
-    return {short: _open(name, config, bills) for short, name in short_names([*config.names, *others]).items()}
+    budget = Budget(config.max_cost)
+    return {short: _open(name, config, budget) for short, name in short_names([*config.names, *others]).items()}
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
@@ -50,16 +50,18 @@ def is_local(name: str, config: ChatConfig) -> bool:
     return name in config.local or (name not in config.model and Path(name).is_dir())
 
 
-def prices_of(name: str, config: ChatConfig) -> Prices:
-    """Return the prices of a model; a local one is free."""
+def prices_of(name: str, config: ChatConfig) -> Prices | None:
+    """Return the prices of a model, None if the settings have none; a local one is free."""
     if is_local(name, config):
         return FREE
     if config.prices:
         return read_prices(Path(config.prices), name)
+    if config.prompt_price is None or config.completion_price is None:
+        return None
     return Prices(config.prompt_price, config.completion_price)
 
 
-def _open(name: str, config: ChatConfig, bills: list[Bill]) -> Chat:
+def _open(name: str, config: ChatConfig, budget: Budget) -> Chat:
     if is_local(name, config):
         from ....judges.backends.local_model import local
 
@@ -71,32 +73,15 @@ def _open(name: str, config: ChatConfig, bills: list[Bill]) -> Chat:
     for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
         options[setting] = getattr(config, setting)
     opened = Endpoint(name, config.endpoint, prices=prices_of(name, config), **options)
-    opened.bill = SharedBill(opened.prices, config.max_cost, shared=bills)
-    bills.append(opened.bill)
+    opened.bill = Bill(opened.prices, budget)
     return opened
-
-
-@dataclass
-class SharedBill(Bill):
-    """Bill of one model, whose limit counts the cost of all models and of stored replies."""
-
-    shared: list[Bill] = field(default_factory=list)
-    before: float = 0.0
-
-    @property
-    def refusal(self) -> str:
-        """Return why no further request may be sent; empty if one may."""
-        spent = self.before + sum(bill.money for bill in self.shared)
-        if self.limit is None or spent < self.limit:
-            return ""
-        return f"the limit of cost {self.limit:g} is reached: {spent:.4g} spent"
 
 
 def count_stored(chats: Iterable[Chat], store: Store) -> None:
     """Count the cost of the replies in a folder towards the chats' limit when a run is resumed."""
     for chat in chats:
-        if isinstance(bill := getattr(chat, "bill", None), SharedBill):
-            bill.before = store.spent
+        if isinstance(chat, Endpoint):
+            chat.bill.budget.spent = store.spent
 
 
 # ---- asking ----
@@ -105,17 +90,20 @@ def count_stored(chats: Iterable[Chat], store: Store) -> None:
 class Asked:
     """A chat that counts requests; with `on_fault` stop, requests without a reply end the run."""
 
-    def __init__(self, chat: Chat, prices: Prices = FREE, on_fault: str = "abstain"):
+    def __init__(self, chat: Chat, prices: Prices | None = FREE, on_fault: str = "abstain"):
         self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
-        self.calls = self.prompt_tokens = self.completion_tokens = 0
+        self.calls = self.estimated = self.prompt_tokens = self.completion_tokens = self.replies = 0
         self.faults: Counter[str] = Counter()
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
         replies = self.chat.ask(asks, arrived)
-        self.calls += len(replies)
-        self.prompt_tokens += sum(reply.prompt_tokens for reply in replies)
-        self.completion_tokens += sum(reply.completion_tokens for reply in replies)
+        self.replies += sum(not reply.error for reply in replies)
+        for reply in replies:
+            self.calls += reply.requests
+            self.estimated += reply.estimated
+            self.prompt_tokens += reply.prompt_tokens
+            self.completion_tokens += reply.completion_tokens
         faults = [reply.error for reply in replies if reply.error]
         self.faults.update(faults)
         if faults and self.on_fault == "stop":
@@ -126,13 +114,18 @@ class Asked:
         return replies
 
     def account(self) -> dict[str, Any]:
-        """Return the number of requests, tokens and cost; stored replies count as if they were requested now."""
+        """Return the number of requests, tokens and cost; stored replies count as if they were requested now.
+
+        `calls` are all requests that were or may have been billed, with those that had no reply and were sent again;
+        the tokens of `estimated` of them are upper bounds. The cost is None without prices.
+        """
         return {
             "calls": self.calls,
+            "estimated": self.estimated,
             "without_reply": self.faults.total(),
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "cost": self.prices.cost(self.prompt_tokens, self.completion_tokens),
+            "cost": self.prices and self.prices.cost(self.prompt_tokens, self.completion_tokens),
         }
 
 
@@ -149,7 +142,7 @@ def with_stored_replies(
     try:
         prices = {short: prices_of(name, config) for short, name in names.items()}
         yield {
-            short: Asked(StoredReplies(chat, store, prices=prices[short]), prices[short], on_fault)
+            short: Asked(StoredReplies(chat, store, prices=prices[short] or FREE), prices[short], on_fault)
             for short, chat in chats.items()
         }
     finally:
@@ -171,7 +164,7 @@ def dry_run_chats(names: Mapping[str, str]) -> dict[str, Scripted]:
 def log_estimate(
     chats: Mapping[str, Scripted], config: ChatConfig, names: Mapping[str, str], tokenizer: str = "", total: str = MOST
 ) -> dict[str, Any]:
-    """Log and return the estimated cost of each model, and of all under the name `total`.
+    """Log and return the estimated cost of each model, and of all under the name `total`; None without prices.
 
     The total is an upper bound, as if every later question were asked.
     """
@@ -179,6 +172,7 @@ def log_estimate(
     for short, chat in chats.items():
         tokenizer_name = names[short] if is_local(names[short], config) else ""
         cost_estimate = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or tokenizer_name))
-        log(f"{short}: {cost_estimate}")
+        log(f"{short}: {cost_estimate}{PRICES_MISSING if cost_estimate.most is None else ''}")
         estimates[short] = cost_estimate._asdict()
-    return {"dry_run": True, "models": estimates, total: sum(cost["most"] for cost in estimates.values())}
+    most = [estimated["most"] for estimated in estimates.values()]
+    return {"dry_run": True, "models": estimates, total: None if None in most else sum(most)}

@@ -93,6 +93,8 @@ class Account(NamedTuple):
     In one order alone the response shown first may win by being right.
     """
     requests: int
+    estimated: int
+    """Number of requests whose tokens and cost are upper bounds."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
@@ -132,8 +134,9 @@ class Account(NamedTuple):
             + (f" Abstentions: {reasons}." if reasons else "")
             + self._order_sentence()
             + self._routes_sentence()
-            + f" {self.requests:,} requests, "
-            f"{self.prompt_tokens:,} + {self.completion_tokens:,} tokens, cost {self.cost:.4g}."
+            + f" {self.requests:,} requests, {self.prompt_tokens:,} + {self.completion_tokens:,} tokens"
+            + (f", cost {self.cost:.4g}." if self.cost > 0 else ".")
+            + estimated_sentence(self.estimated)
         )
 
     def _order_sentence(self) -> str:
@@ -152,6 +155,13 @@ class Account(NamedTuple):
         return f" {strong} of {routed} cases went to the strong judge, {undecided} of them because the rule chose none."
 
 
+def estimated_sentence(requests: int) -> str:
+    """State that tokens and cost are upper bounds in part; empty if the server stated them all."""
+    if not requests:
+        return ""
+    return f" The tokens of {requests:,} requests were not stated by the server and are upper bounds, as is the cost."
+
+
 def _routes(judgments: Sequence[Judgment]) -> dict[str, int]:
     counts = routing_counts(judgments)
     return counts if counts["routed"] else {}
@@ -167,7 +177,8 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         reasons=dict(Counter(judgment.reason for judgment in judgments if judgment.abstained).most_common()),
         flips=[flip for judgment in judgments for flip in comparison_flips(judgment)],
         first=[c for judgment in judgments if asked_in_both_orders([judgment]) for c in first_credits(judgment)],
-        requests=sum(len(judgment.raw) for judgment in judgments),
+        requests=sum(judgment.requests for judgment in judgments),
+        estimated=sum(judgment.estimated for judgment in judgments),
         prompt_tokens=sum(judgment.tokens[0] for judgment in judgments),
         completion_tokens=sum(judgment.tokens[1] for judgment in judgments),
         seconds=sum(judgment.seconds for judgment in judgments),
@@ -198,6 +209,8 @@ COLUMNS = {
     "completion_tokens": pa.int64(),
     "seconds": pa.float64(),
     "cost": pa.float64(),
+    "requests": pa.int64(),
+    "estimated": pa.int64(),
     "retrieved": pa.list_(pa.string()),
 }
 
@@ -209,7 +222,7 @@ def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) 
 
 
 def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
-    names = ("case", "reasoning", "raw", "orders", "seconds", "cost", "retrieved")
+    names = ("case", "reasoning", "raw", "orders", "seconds", "cost", "requests", "estimated", "retrieved")
     same = {name: getattr(judgment, name) for name in names}
     criteria = [criterion._asdict() for criterion in judgment.criteria]
     return {

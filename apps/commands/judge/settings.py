@@ -43,10 +43,16 @@ class ChatConfig:
     prices: str | None = setting(
         "TOML file with a table per model: prices of prompt and completion per million tokens.", default=None
     )
-    prompt_price: float = setting("Price per million prompt tokens, for all models.", default=0.0)
-    completion_price: float = setting("Price per million reply tokens, for all models.", default=0.0)
+    prompt_price: float | None = setting(
+        "Price per million prompt tokens, for all models at the endpoint.", default=None
+    )
+    completion_price: float | None = setting(
+        "Price per million reply tokens, for all models at the endpoint.", default=None
+    )
     max_cost: float | None = setting(
-        "Stop sending requests at this total cost; stored replies count with their original cost.", default=None
+        "Limit of the total cost: a request is sent only if the limit holds whatever it costs. Stored replies count "
+        "with their original cost.",
+        default=None,
     )
     batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
     dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
@@ -68,9 +74,19 @@ class ChatConfig:
             raise UsageError(f"--model {self.model[0]} stands behind a server; give its address with --endpoint")
         if self.endpoint and not [*self.model, *others]:
             raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
-        if self.prices and (self.prompt_price or self.completion_price):
-            raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")
+        self._check_prices(remote=bool(self.endpoint))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+
+    def _check_prices(self, *, remote: bool) -> None:
+        absent = [name for name in ("prompt_price", "completion_price") if getattr(self, name) is None]
+        if self.prices and len(absent) < 2:
+            raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")
+        if len(absent) == 1:
+            raise UsageError(f"--{absent[0]} is missing; give both prices, 0 for what costs nothing")
+        if self.max_cost is not None and remote and absent and not self.prices:
+            raise UsageError(
+                f"--max_cost {self.max_cost:g} needs prices; give --prompt_price and --completion_price, or --prices"
+            )
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine a reply; a resumed run must have the same, but may add servers."""

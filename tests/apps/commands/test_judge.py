@@ -113,11 +113,16 @@ def test_a_judge_without_comparisons_in_both_orders_has_no_rates_by_order(reques
 def test_an_account_counts_by_hand():
     cases = [Case(str(n), user_turn("q"), ("a", "b")) for n in range(4)]
     scores = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]
-    judgments = [Judgment(str(n), scores=one, tokens=(10, 1), cost=0.5, raw=("A",)) for n, one in enumerate(scores)]
-    judgments.append(Judgment("3", abstained="no reply: gone", tokens=(10, 0)))
+    judgments = [Judgment(str(n), scores=one, tokens=(10, 1), cost=0.5, requests=1) for n, one in enumerate(scores)]
+    judgments.append(Judgment("3", abstained="no reply: gone", tokens=(10, 0), requests=2, estimated=2))
     found = account(pairs(), cases, judgments)
     assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
-    assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (3, 40, 3, 1.5)
+    assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (5, 40, 3, 1.5)
+    assert found.sentence("it").endswith(
+        "5 requests, 40 + 3 tokens, cost 1.5. The tokens of 2 requests were not stated by the server and are upper "
+        "bounds, as is the cost."
+    )
+    assert found._replace(cost=0.0, estimated=0).sentence("it").endswith(" 5 requests, 40 + 3 tokens.")
     assert found.facts["accuracy"] == pytest.approx(1 / 3) and (found.facts["worst"], found.facts["best"]) == (
         0.25,
         0.5,
@@ -395,6 +400,9 @@ def test_a_dry_run_asks_nobody_and_tells_calls_tokens_and_cost(judge, server):
     assert told["calls"] == 16 and told["most_completion_tokens"] == 1600
     assert told["most"] == pytest.approx((told["prompt_tokens"] + 10 * 1600) / 1e6) == facts["cost_at_most"]
     assert "qwen: 16 calls" in err
+    code, facts, err, _ = judge("--dry_run")
+    assert code == 0 and facts["cost_at_most"] is None and facts["models"]["qwen"]["most"] is None
+    assert "no cost without prices; give them with --prompt_price and --completion_price, or with --prices" in err
 
 
 def test_cases_of_a_single_response_are_left_out_of_an_audit_and_of_comparisons_with_the_reason(judge, tmp_path):
@@ -417,13 +425,13 @@ def test_cases_of_a_single_response_are_left_out_of_an_audit_and_of_comparisons_
 
 
 def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server, capsys):
-    limits = ["--concurrency", 1, *PRICED, "--max_cost"]
+    limits = ["--concurrency", 1, "--max_tokens", 20, *PRICED, "--max_cost"]
     server.asked.clear()
-    code, _, err, folder = judge(*limits, 0.001)
-    assert code == 3 and "the limit of cost 0.001 is reached" in err and "--resume" in err
+    code, _, err, folder = judge(*limits, 0.004)
+    assert code == 3 and "the limit of cost 0.004 is reached" in err and "--resume" in err
     first = server.asked.total()
     assert 0 < first < 16 and not folder.exists()
-    assert "continue it with --resume" in judge()[2]
+    assert "continue it with --resume" in judge("--max_tokens", 20)[2]
     code, facts, err, folder = judge(*limits, 1, "--resume")
     assert code == 0 and set(server.asked.values()) == {1} and server.asked.total() == 16, err
     assert facts["models"]["qwen"]["calls"] == 16 and facts["judges"]["qwen pairwise"]["cost"] > 0.001
@@ -438,7 +446,8 @@ def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(
 def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, script):
     """Every reply costs a coin; while the sixth is asked for, the process is killed, and the next spends the rest."""
     data = write(tmp_path / "pairs.jsonl", lengths(8))
-    paid = ["--completion_price", 250_000, "--concurrency", 1, "--samples", 20]
+    prices = ["--prompt_price", 0, "--completion_price", 250_000]
+    paid = [*prices, "--max_tokens", 4, "--concurrency", 1, "--samples", 20]
     text = "from rewardlab.apps.cli import main; main(sys.argv[1:])"
 
     def kept():
@@ -476,12 +485,28 @@ def test_requests_without_a_reply_can_be_abstentions(judge):
 
 def test_replies_without_text_that_were_paid_count_towards_the_limit_of_cost(judge):
     with ChatServer(answer=lambda asked: "") as world:
-        words = ["--prompt_price", 10_000, "--concurrency", 1, "--max_cost", 2]
+        words = ["--prompt_price", 1_000, "--completion_price", 0, "--concurrency", 1, "--max_cost", 3]
         code, _, err, folder = judge(*words, at=world)
         asked = world.asked.total()
         assert code == 3 and 0 < asked < 16 and not folder.exists(), err
         code, _, err, _ = judge(*words, "--resume", at=world)
-        assert code == 3 and "the limit of cost 2 is reached" in err and world.asked.total() == asked, err
+        assert code == 3 and "the limit of cost 3 is reached" in err and world.asked.total() == asked, err
+
+
+def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(judge):
+    """Of 16 requests the two about question 1 have an empty reply at first, and are sent again."""
+    with ChatServer() as world:
+        world.answer = lambda asked: "" if world.asked.total() <= 16 and "question 1" in str(asked) else longer(asked)
+        code, _, err, _ = judge(*PRICED, "--concurrency", 1, at=world)
+        assert code == 3 and "2 of 16 requests have no reply" in err
+        code, facts, err, folder = judge(*PRICED, "--resume", at=world)
+    assert code == 0 and world.asked.total() == 18, err
+    model, judged = facts["models"]["qwen"], facts["judges"]["qwen pairwise"]
+    assert model["calls"] == judged["requests"] == 18 and model["estimated"] == judged["estimated"] == 0
+    lines = [json.loads(line) for line in (folder / "replies" / "replies.jsonl").read_text().splitlines()]
+    assert model["cost"] == pytest.approx(sum(line["cost"] for line in lines)) == pytest.approx(judged["cost"])
+    rows = pq.read_table(folder / "judgments.parquet").to_pylist()
+    assert sorted(row["requests"] for row in rows) == [2] * 7 + [4]
 
 
 def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
@@ -510,7 +535,10 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
         (["--score", "best"], "--score is one of gated, weighted"),
         (["--together", "pairwise"], "--together joins judges, and 'pairwise' does not"),
         (["--together", "cascade(gap=1)"], "joins 2 judges (cheap, strong) and there are 1: qwen pairwise"),
-        (["--max_cost", "1"], "a limit of cost (1.0) needs prices"),
+        (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
+        (["--max_cost", "1", "--dry_run"], "--max_cost 1 needs prices"),
+        (["--completion_price", "1"], "--prompt_price is missing; give both prices, 0 for what costs nothing"),
+        ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 cannot be kept: a single request may cost up to"),
         (["--prices", "none.toml"], "no readable TOML file of prices"),
         (["--limit", "0"], "--limit is at least 1"),
         (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),

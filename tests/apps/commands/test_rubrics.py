@@ -17,6 +17,7 @@ from rewardlab.rm.errors import UsageError
 
 from tests.apps.judging import call, write
 
+PRICES = ["--prompt_price", 0, "--completion_price", 5]
 PEOPLE = {"teacher": SimulatedTeacher(seed=1), "judge": SimulatedJudge(Biases(failure=0.0), seed=2)}
 
 
@@ -63,7 +64,7 @@ def lines(path: Path) -> list[dict]:
 
 
 def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, server):
-    code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", "--completion_price", 5)
+    code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *PRICES)
     assert code == 0, err
     kept, dropped = lines(folder / "rubrics.jsonl"), lines(folder / "dropped.jsonl")
     assert len(kept) == facts["kept"] > 1 and len(dropped) == sum(facts["dropped"].values()) > 0
@@ -98,7 +99,10 @@ def test_a_build_that_was_cut_off_asks_nothing_twice_and_ends_as_if_it_had_not_b
     start = server.asked.total()
     whole = rubrics("build", "--data", pairs, "--judge", "judge", output="whole")
     all_calls = server.asked.total() - start
-    start, limit = server.asked.total(), ["--concurrency", 1, "--prompt_price", 1, "--max_cost"]
+    start, limit = (
+        server.asked.total(),
+        ["--concurrency", 1, "--prompt_price", 1, "--completion_price", 0, "--max_cost"],
+    )
     code, _, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *limit, 0.008)
     cut = server.asked.total() - start
     assert code == 3 and "--resume" in err and 0 < cut < all_calls and not folder.exists()
@@ -113,7 +117,9 @@ def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server):
     code, facts, err, folder = rubrics("build", "--data", pairs, "--dry_run")
     assert code == 0 and facts["models"]["teacher"]["calls"] == 20 and server.asked.total() == before, err
     assert "up to nine requests more" in err and not folder.exists()
-    assert facts["cost_of_diagnoses"] == 0 and "cost_at_most" not in facts
+    assert facts["cost_of_diagnoses"] is None and "no cost without prices; give them with --prompt_price" in err
+    priced = rubrics("build", "--data", pairs, "--dry_run", *PRICES)[1]
+    assert priced["cost_of_diagnoses"] == 20 * 2048 * 5 / 1e6 and "cost_at_most" not in priced
 
 
 def test_a_local_writer_may_have_a_judge_behind_an_endpoint(capsys, pairs, reader, server):

@@ -54,8 +54,8 @@ def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(ca
     assert "it: 3 answers, 1 without a verdict; 3 requests" in capsys.readouterr().err
     one(answers("abcde"))
     assert one.facts() | {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0} == {
-        "calls": 1, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0, "judgments": 1,
-        "abstentions": 0,
+        "calls": 1, "estimated": 0, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
+        "judgments": 1, "abstentions": 0,
     }  # fmt: skip
     assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
 
@@ -146,7 +146,7 @@ def test_a_label_that_follows_the_order_is_an_abstention():
 
 
 def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
-    spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, replies={tmp_path / 'kept'})"
+    spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, completion_price=0, replies={tmp_path / 'kept'})"
     code, facts, err, folder = rl("--reward", spec, "--max_steps", 1, *SHORT)
     assert code == 0, err
     assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 answers" in err and "cost 0." in err
@@ -163,13 +163,15 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
         settings = {
             "endpoint": world.url,
             "model": "qwen",
+            "prompt_price": 0,
             "completion_price": 250_000,
             "concurrency": 1,
             "max_cost": 5,
         }
+        short = Materials(sampling=Sampling(max_tokens=4))
 
         def opened():
-            return JudgeReward(open_one("pointwise", Materials(), str(tmp_path / "kept"), settings))
+            return JudgeReward(open_one("pointwise", short, str(tmp_path / "kept"), settings))
 
         first = opened()
         assert first(answers("a", "b", "c")) == [10.0] * 3

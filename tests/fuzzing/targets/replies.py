@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rewardlab.judges.backends.chat import Reply
+from rewardlab.judges.backends.chat import Ask, Reply
 from rewardlab.judges.backends.cost import read_prices
 from rewardlab.judges.backends.openai_protocol import read_reply
 from rewardlab.judges.cdrrm.profile import as_profile
@@ -82,7 +82,7 @@ def _rubric(path: Path) -> None:
 
 
 def _completion(path: Path) -> None:
-    _ours(read_reply, _text(path))
+    _ours(lambda text: read_reply(text, Ask(())), _text(path))
 
 
 def _ours(read: Callable[[str], Any], text: str) -> None:

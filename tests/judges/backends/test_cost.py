@@ -3,7 +3,19 @@
 import pytest
 from rewardlab.benchmarks.worlds import models
 from rewardlab.judges.backends.chat import Ask, Reply, failed
-from rewardlab.judges.backends.cost import FREE, LETTERS, Bill, Prices, counter, estimate, read_prices
+from rewardlab.judges.backends.cost import (
+    FREE,
+    LETTERS,
+    Bill,
+    Budget,
+    Prices,
+    counter,
+    estimate,
+    most_completion_tokens,
+    most_prompt_tokens,
+    most_tokens,
+    read_prices,
+)
 from rewardlab.judges.backends.scripted import dry_run_chat, scripted
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
@@ -16,13 +28,52 @@ def test_a_reply_costs_its_tokens_also_where_there_is_no_text():
     assert PRICES.of(failed("no text", prompt_tokens=1000, completion_tokens=500)) == pytest.approx(0.006)
 
 
-def test_a_bill_refuses_once_its_limit_is_reached():
-    bill = Bill(PRICES, limit=0.01)
-    bill.add(Reply("A", "stop", 1000, 500))
-    assert bill.refusal == ""
-    bill.add(Reply("A", "stop", 1000, 500))
-    assert bill.refusal == "the limit of cost 0.01 is reached: 0.012 spent on 2 replies"
-    assert (bill.prompt_tokens, bill.completion_tokens, bill.money) == (2000, 1000, pytest.approx(0.012))
+def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
+    budget = Budget(limit=0.02)
+    first, second = Bill(PRICES, budget), Bill(Prices(completion=4.0), budget)
+    first.add(Reply("A", "stop", 1000, 500, requests=2))
+    second.add(failed("no text", requests=1, prompt_tokens=1000, completion_tokens=1000))
+    assert (first.requests, first.prompt_tokens, first.completion_tokens) == (2, 1000, 500)
+    assert (first.money, second.money, budget.spent) == pytest.approx((0.006, 0.004, 0.01))
+
+
+def test_a_budget_holds_whatever_the_requests_in_flight_cost():
+    """Of a limit of 10, 4 are spent and 3 reserved: another 3 are allowed, and no more until something is released."""
+    budget = Budget(10.0, spent=4.0)
+    assert budget.reserve(3.0) and not budget.reserve(3.5) and budget.reserve(3.0) and not budget.reserve(0.1)
+    budget.release(3.0)
+    budget.spend(1.0)
+    assert budget.holds(2.0) and not budget.holds(2.5) and Budget().reserve(1e9)
+    assert all(Budget(0.3, spent=0.1 + 0.1).reserve(cost) for cost in (0.1, 0.1 + 1e-17))  # rounding is no overrun
+
+
+def test_a_request_costs_at_most_the_bytes_of_its_texts_and_its_max_tokens():
+    """`Grün?` has 6 bytes, and a template adds at most 64 tokens to a message and 64 to the conversation."""
+    ask = Ask(user_turn("Grün?"), max_tokens=100)
+    assert most_prompt_tokens(ask) == 6 + 2 * 64
+    assert Bill(PRICES).most(ask) == pytest.approx((134 * 2.0 + 100 * 8.0) / 1e6)
+    assert most_prompt_tokens(ask._replace(schema={"a": 1})) == 6 + len('{"a": 1}') + 2 * 64
+    assert most_completion_tokens(ask, "Grün", "stop") == 5 + 1
+    assert {most_completion_tokens(ask, *reply) for reply in (("", "stop"), ("A", "length"), ("A" * 200, "stop"))} == {
+        100
+    }
+
+
+def test_the_upper_bound_holds_for_a_tokenizer_that_knows_no_word():
+    tokenizer = models.tokenizer()
+    for text in ("roses and bees", "Grün", "薔薇", "🌹"):
+        assert len(tokenizer(text).input_ids) <= most_tokens(text) + 2  # BOS and EOS, which a template counts
+
+
+def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
+    ask = Ask(user_turn("A" * 872), max_tokens=100)
+    message = (
+        "--max_cost 0.002 cannot be kept: a single request may cost up to 0.0028 .at most 1,000 tokens of the prompt"
+    )
+    with pytest.raises(UsageError, match=message):
+        Bill(PRICES, Budget(0.002)).check([ask, ask._replace(max_tokens=200)])
+    Bill(PRICES, Budget(0.002, spent=0.001)).check([ask])  # a run that goes on stops with what it has
+    Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
 @pytest.mark.parametrize(
@@ -30,8 +81,8 @@ def test_a_bill_refuses_once_its_limit_is_reached():
     [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
-        (lambda: Bill(PRICES, limit=0.0), "a limit of cost is a number > 0, got 0.0"),
-        (lambda: Bill(FREE, limit=1.0), "needs prices"),
+        (lambda: Budget(0.0), "a limit of cost is a number > 0, got 0.0"),
+        (lambda: Bill(None, Budget(1.0)), r"a limit of cost \(1.0\) needs prices"),
     ],
 )
 def test_prices_and_limits_that_make_no_sense_are_refused(make, message):
@@ -41,12 +92,13 @@ def test_prices_and_limits_that_make_no_sense_are_refused(make, message):
 
 def test_prices_come_from_a_file(tmp_path):
     file = tmp_path / "prices.toml"
-    file.write_text('["small"]\nprompt = 2\ncompletion = 8.0\n["odd"]\nprompt = "much"\n')
+    file.write_text('["small"]\nprompt = 2\ncompletion = 8.0\n["odd"]\nprompt = "much"\n["half"]\nprompt = 2\n')
     assert read_prices(file, "small") == PRICES
     with pytest.raises(UsageError, match="no prices for 'smal'; did you mean 'small'"):
         read_prices(file, "smal")
-    with pytest.raises(DataError, match="'odd' needs the numbers prompt and completion"):
-        read_prices(file, "odd")
+    for name in ("odd", "half"):
+        with pytest.raises(DataError, match=f"'{name}' needs the numbers prompt and completion"):
+            read_prices(file, name)
     with pytest.raises(DataError, match="no readable TOML file of prices"):
         read_prices(tmp_path / "absent.toml", "small")
 
@@ -59,6 +111,13 @@ def test_an_estimate_counts_every_ask_and_says_how():
     assert str(found) == (
         "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to 0.001406"
     )
+
+
+def test_an_estimate_without_prices_has_no_cost():
+    found = estimate([Ask(user_turn("x" * 400), max_tokens=50)], None)
+    assert found.least is found.most is None
+    assert str(found).endswith("at most 50 of replies: no cost without prices")
+    assert estimate([Ask(user_turn("x"))], FREE).most == 0
 
 
 def test_tokens_are_counted_with_a_tokenizer_where_there_is_one(tmp_path):

@@ -17,7 +17,6 @@ from rewardlab.benchmarks.worlds.chat_server import FAULTS, SPOILT, ChatServer, 
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import Endpoint, endpoint
-from rewardlab.judges.backends.openai_protocol import read_reply
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
@@ -29,6 +28,7 @@ from tests.vllm_server import vllm_python, vllm_server
 QUICK = {"first_wait": 0.01, "longest_wait": 0.1, "retries": 20}
 SCHEMA = {"type": "object", "properties": {"winner": {"enum": ["A", "B"]}}, "required": ["winner"]}
 A_COIN_EACH = Prices(completion=250_000.0)  # a verdict has 15 letters, so 4 tokens: 1.0
+SHORT = {"max_tokens": 4}
 
 
 def asks(number, **options):
@@ -90,17 +90,6 @@ def test_a_reply_without_text_is_an_error_that_is_paid():
         (reply,) = chat.ask(asks(1))
     assert reply.error == "the reply has no text (finish_reason stop)" and reply.finish == "error"
     assert chat.bill.prompt_tokens == reply.prompt_tokens == 8
-
-
-@pytest.mark.parametrize("body", ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"'])
-def test_a_body_that_is_no_completion_is_no_reply(body):
-    with pytest.raises(ValueError, match="the response is no completion"):
-        read_reply(body)
-
-
-def test_half_a_letter_at_a_cut_off_end_can_be_kept_and_shown():
-    said = json.dumps({"choices": [{"message": {"content": "good \ud83d"}, "finish_reason": "length"}]})
-    assert read_reply(said).text == "good \ufffd"
 
 
 def test_a_reason_is_one_line_of_bounded_length():
@@ -187,16 +176,28 @@ def test_another_machine_needs_a_key():
 
 
 def test_no_request_starts_once_the_limit_of_cost_is_reached():
-    with ChatServer(latency=0.02) as server:
+    with ChatServer() as server:
         chat = endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=5.0, concurrency=2)
-        with pytest.warns(UserWarning, match="the limit of cost 5 is reached") as told:
-            replies = chat.ask(asks(20))
+        with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent, .* may cost up to 1") as told:
+            replies = chat.ask(asks(20, **SHORT))
         paid = [reply for reply in replies if not reply.error]
-        assert len(ours(told)) == 1 and len(paid) in (5, 6) and chat.bill.money == len(paid) == server.asked.total()
+        assert len(ours(told)) == 1 and len(paid) == chat.bill.money == server.asked.total() == 5
         assert all("not asked: the limit of cost 5 is reached" in reply.error for reply in replies if reply.error)
         with warnings.catch_warnings(action="ignore"):
-            assert chat.ask(asks(1))[0].error
-        assert server.asked.total() == len(paid)
+            assert chat.ask(asks(1, **SHORT))[0].error
+        assert server.asked.total() == 5 and chat.bill.budget.reserved == 0
+
+
+def test_requests_in_flight_cannot_overrun_the_limit_together():
+    """Each may cost 4 of a limit of 10 and costs 1: two are in flight, and the last starts when 6 are spent."""
+    with (
+        ChatServer(latency=0.01) as server,
+        pytest.warns(UserWarning, match="the limit of cost 10 is reached: 7 spent"),
+    ):
+        chat = endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
+        replies = chat.ask(asks(40, max_tokens=16))
+        assert server.most_in_flight == 2 and chat.bill.money == server.asked.total() == 7
+    assert sum(not reply.error for reply in replies) == 7
 
 
 def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached_meanwhile():
@@ -207,13 +208,30 @@ def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached
 
         async def turn(self, ask, place):
             self.turns += 1
-            while self.turns > 1 and not self.bill.replies:
+            while self.turns > 1 and not self.bill.requests:
                 await asyncio.sleep(0.001)
 
     with ChatServer() as server, pytest.warns(UserWarning, match="the limit of cost 1 is reached"):
         chat = Slow("judge", server.url, prices=A_COIN_EACH, max_cost=1.0)
-        replies = chat.ask(asks(4))
+        replies = chat.ask(asks(4, **SHORT))
         assert server.asked.total() == 1 and chat.turns == 4 and sum(not reply.error for reply in replies) == 1
+
+
+def test_a_limit_that_no_request_keeps_is_told_before_the_first():
+    with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
+        endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
+    assert not server.requests
+
+
+def test_what_a_server_may_have_billed_without_a_reply_counts_at_most_and_is_marked():
+    """A body that is cut off is asked for again: the bill has the first request at its upper bound, 4 tokens, too."""
+    with ChatServer(faults=0.5, kinds=["garbled"], seed=1) as server:
+        chat = endpoint("judge", server.url, prices=A_COIN_EACH, **QUICK)
+        replies = chat.ask(asks(4, **SHORT))
+    lost = server.faulty["garbled"]
+    assert lost > 0 and not any(reply.error for reply in replies)
+    assert chat.bill.requests == sum(reply.requests for reply in replies) == 4 + lost == chat.bill.money
+    assert sum(reply.estimated for reply in replies) == lost
 
 
 def test_a_server_that_is_down_is_given_up():
@@ -349,6 +367,7 @@ def test_every_server_has_a_rate_of_its_own():
         ({"concurrency": 0}, "concurrency is 1 or more, got 0"),
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
+        ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost cannot be kept with the option n"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
@@ -385,5 +404,5 @@ def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
         replies = chat.ask(drawn)
         (unknown,) = endpoint("nobody", f"{url}/v1").ask(drawn[:1])
     assert {json.loads(reply.text)["winner"] for reply in replies if reply.finish == "stop"} == {"A", "B"}
-    assert sum(reply.finish == "stop" for reply in replies) >= 6 and chat.bill.replies == 8
+    assert sum(reply.finish == "stop" for reply in replies) >= 6 and chat.bill.requests == 8
     assert "`nobody` does not exist" in unknown.error

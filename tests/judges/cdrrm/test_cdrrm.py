@@ -129,6 +129,12 @@ def test_a_rubric_without_rules_is_rejected():
     assert read_rubric(Reply('{"rules": [{"id": "r1"}]}', "stop")).reason == "wrong form"
 
 
+def test_half_a_reply_and_one_that_declines_hold_no_rubric():
+    whole = rubric_json(RUBRIC)
+    assert read_rubric(Reply(whole, "length")) == Rejected("cut off", whole[-60:])
+    assert read_rubric(Reply("I cannot.", "declined")) == Rejected("declined to decide", "I cannot.")
+
+
 def test_what_is_written_is_read_back():
     assert read_rubric(Reply(rubric_json(RUBRIC), "stop")) == RUBRIC
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from rewardlab.judges.backends.chat import Ask, Reply, failed
@@ -75,6 +77,20 @@ def test_a_missing_verdict_abstains_with_its_reason_and_is_paid_for():
     assert judged.scores == () and judged.abstained == Reason.NO_VERDICT
     assert (judged.tokens, judged.seconds, judged.raw) == ((200, 20), 1.0, ("no idea", "no idea"))
     assert judged.cost == pytest.approx(2 * (100 * 1.0 + 10 * 10.0) / 1e6)
+
+
+def test_a_judgment_counts_all_requests_and_its_cost_is_unknown_without_prices():
+    chat = scripted(lambda ask: Reply("Winner: A", "stop", 100, 10, requests=3, estimated=2))
+    free = pairwise(chat)([case()])[0]
+    assert (free.requests, free.estimated, free.cost) == (6, 4, 0.0)
+    chat.prices = None  # type: ignore[attr-defined]
+    assert math.isnan(pairwise(chat)([case()])[0].cost)
+
+
+def test_a_model_that_declines_abstains_with_its_words():
+    declined = pairwise(scripted(lambda ask: Reply("I cannot. Winner: A", "declined")))([case()])[0]
+    assert declined.abstained == f"{Reason.DECLINED}: I cannot. Winner: A"
+    assert Reason.DECLINED in pairwise(scripted(lambda ask: Reply("", "declined")))([case()])[0].abstained
 
 
 def test_an_empty_answer_is_shown_as_one():

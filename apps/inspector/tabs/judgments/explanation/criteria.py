@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -246,5 +247,5 @@ def _cost_html(grounds: Grounds) -> str:
     return (
         f'<div class="faint">{len(grounds.raw)} requests, {grounds.prompt_tokens:,} + '
         f"{grounds.completion_tokens:,} tokens, "
-        f"{number(grounds.seconds)} seconds, cost {number(grounds.cost)}.</div>"
+        f"{number(grounds.seconds)} seconds, cost {'unknown' if isnan(grounds.cost) else number(grounds.cost)}.</div>"
     )

@@ -1,0 +1,107 @@
+"""Table of what may go wrong at an endpoint: how it is recognised, what is done about it, and whether it may be billed.
+
+docs/guides/judges.md has the same table.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Action(StrEnum):
+    """What is done about a fault."""
+
+    FATAL = "fatal"
+    """No further request is sent, since each would fail alike."""
+    RETRY = "retry"
+    """The same request is sent again after a pause, up to the number of retries; then it has no reply."""
+    ABSTAIN = "abstain"
+    """The request has no reply or none that can be read; other requests are still sent."""
+
+
+class Billed(StrEnum):
+    """What a fault adds to the cost."""
+
+    NO = "no"
+    USAGE = "usage"
+    """The tokens that the response states, as of any other reply."""
+    AT_MOST = "at most"
+    """The upper bound of the request's cost, since the server may have written a reply that was lost."""
+
+
+class Fault(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    action: Action
+    billed: Billed = Billed.NO
+    statuses: tuple[int, ...] = ()
+    """HTTP statuses."""
+    codes: tuple[str, ...] = ()
+    """Values of `code` or `type` in the body's `error`; they decide before the status does."""
+
+
+BAD_REQUEST = Fault("the request is refused", Action.ABSTAIN, statuses=(400, 422, 501))
+SERVER_FAILED = Fault("the server failed", Action.RETRY, statuses=(500, 503, 529))
+TIMEOUT = Fault("no reply in time", Action.RETRY, Billed.AT_MOST)
+NO_CONNECTION = Fault("no connection", Action.RETRY)
+LOST = Fault("the connection was lost", Action.RETRY, Billed.AT_MOST)
+NO_COMPLETION = Fault("the response is no completion", Action.RETRY, Billed.AT_MOST)
+EMPTY = Fault("the reply has no text", Action.ABSTAIN, Billed.USAGE)
+CUT_OFF = Fault("the reply is cut off", Action.ABSTAIN, Billed.USAGE)
+DECLINED = Fault("the model or a filter declines to reply", Action.ABSTAIN, Billed.USAGE)
+
+FAULTS = (
+    Fault(
+        "the quota or credit of the account is used up",
+        Action.FATAL,
+        statuses=(402,),
+        codes=("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"),
+    ),
+    Fault(
+        "the request is refused by a content filter",
+        Action.ABSTAIN,
+        codes=("content_filter", "content_policy_violation", "flagged_input"),
+    ),
+    Fault(
+        "the request is too long",
+        Action.ABSTAIN,
+        statuses=(413,),
+        codes=("context_length_exceeded", "string_above_max_length", "request_too_large"),
+    ),
+    Fault(
+        "the API key is refused",
+        Action.FATAL,
+        statuses=(401,),
+        codes=("invalid_api_key", "account_deactivated", "authentication_error"),
+    ),
+    Fault("the key may not use the model", Action.FATAL, statuses=(403,), codes=("permission_error",)),
+    Fault("no such model or address", Action.FATAL, statuses=(404,), codes=("model_not_found", "not_found_error")),
+    BAD_REQUEST,
+    Fault("the server asks to try again", Action.RETRY, statuses=(408, 409, 425)),
+    Fault("too many requests", Action.RETRY, statuses=(429,), codes=("rate_limit_exceeded", "rate_limit_error")),
+    SERVER_FAILED,
+    Fault("a gateway has no reply from the server", Action.RETRY, Billed.AT_MOST, statuses=(502, 504)),
+    TIMEOUT,
+    NO_CONNECTION,
+    LOST,
+    NO_COMPLETION,
+    EMPTY,
+    CUT_OFF,
+    DECLINED,
+)
+
+
+def fault_of(status: int, error: Any) -> Fault:
+    """Return the fault of a response by its status and the `error` in its body, never by the message."""
+    codes = _codes(error) if isinstance(error, Mapping) else set()
+    by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]
+    by_status = [fault for fault in FAULTS if status in fault.statuses]
+    return next(iter([*by_code, *by_status]), SERVER_FAILED if status >= 500 else BAD_REQUEST)
+
+
+def _codes(error: Mapping[str, Any]) -> set[str]:
+    """Return code and type; OpenRouter's moderation (403) has neither, but a `flagged_input` among its metadata."""
+    metadata = error.get("metadata")
+    flagged = metadata if isinstance(metadata, Mapping) else {}
+    return {str(error.get(name)) for name in ("code", "type")} | ({"flagged_input"} & flagged.keys())
