@@ -159,7 +159,10 @@ def estimated_sentence(requests: int) -> str:
     """State that tokens and cost are upper bounds in part; empty if the server stated them all."""
     if not requests:
         return ""
-    return f" The tokens of {requests:,} requests were not stated by the server and are upper bounds, as is the cost."
+    return (
+        f" The server stated no tokens for {requests:,} requests, such as those that were lost; they are counted with "
+        "upper bounds, as is their cost."
+    )
 
 
 def _routes(judgments: Sequence[Judgment]) -> dict[str, int]:

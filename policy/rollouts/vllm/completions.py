@@ -30,6 +30,7 @@ def server_rollouts(
     servers = [url.rstrip("/") for url in addresses(urls, "--rollout_server")]
     for url in servers:
         check_address(url, "--rollout_server", key=KEY)
+    environment_key(KEY)  # one that no header can hold is refused before the models are loaded
     rotation = Rotation(len(servers))
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, list]:

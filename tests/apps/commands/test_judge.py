@@ -119,8 +119,8 @@ def test_an_account_counts_by_hand():
     assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
     assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (5, 40, 3, 1.5)
     assert found.sentence("it").endswith(
-        "5 requests, 40 + 3 tokens, cost 1.5. The tokens of 2 requests were not stated by the server and are upper "
-        "bounds, as is the cost."
+        "5 requests, 40 + 3 tokens, cost 1.5. The server stated no tokens for 2 requests, such as those that were "
+        "lost; they are counted with upper bounds, as is their cost."
     )
     assert found._replace(cost=0.0, estimated=0).sentence("it").endswith(" 5 requests, 40 + 3 tokens.")
     assert found.facts["accuracy"] == pytest.approx(1 / 3) and (found.facts["worst"], found.facts["best"]) == (

@@ -98,6 +98,12 @@ def test_a_server_that_fails_is_named(server, train, broken, error, message):
         train(server)
 
 
+def test_a_key_of_two_lines_is_refused_before_a_request(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "open\nsesame")
+    with pytest.raises(UsageError, match="the API key in VLLM_API_KEY has a line break"):
+        server_rollouts("http://127.0.0.1:9")
+
+
 def test_no_server_at_all(train):
     with pytest.raises(DataError, match="no answer .*; is the server up"):
         train("http://127.0.0.1:9")
