@@ -91,6 +91,7 @@ def _overview() -> str:
 def _run(name: str, verb: Verb, words: list[str]) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.filterwarnings("ignore", category=FutureWarning)  # meant for developers of libraries
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of code that warns
     if verb.config is None:
         return named(f".{verb.function}")(words)
     if "WORLD_SIZE" in os.environ:

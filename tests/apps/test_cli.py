@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -67,6 +68,12 @@ def test_the_overview_names_every_verb(capsys):
 def test_doctor_prints_one_json_object(capsys):
     assert main(["doctor"]) == 0
     assert last_json(capsys)["versions"]["torch"]
+
+
+def test_a_warning_is_one_line_without_code(monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # restored afterwards
+    assert main(["lint", "nowhere.jsonl"]) == 2
+    assert warnings.formatwarning("a text", UserWarning, "store.py", 1) == "warning: a text\n"
 
 
 # ---- the main job on the cheapest model ----
