@@ -50,8 +50,7 @@ class ChatConfig:
         "Price per million reply tokens, for all models at the endpoint.", default=None
     )
     max_cost: float | None = setting(
-        "Limit of the total cost: a request is sent only if the limit holds whatever it costs. Stored replies count "
-        "with their original cost.",
+        "Limit of the total cost, kept whatever a request costs; stored replies count with theirs.",
         default=None,
     )
     batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
