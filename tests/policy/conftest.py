@@ -1,22 +1,16 @@
-"""Toy models for decoding: a trained base and adapters on copies of it."""
+"""Toy models for decoding: a trained base and adapters on copies of it.
+
+No trainer is imported here: the environment of vLLM, which runs tests of decoding, has no TRL.
+"""
 
 import copy
 
 import pytest
 import torch
-from datasets import Dataset
-from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.decoding.language_models import decoding_model
-from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
-from rewardlab.rm.registry import load
-
-from tests.conftest import SMALL_RUN
 
 KINDS = {
     "moslora": {"kind": "moslora", "embedding": "random"},
@@ -69,28 +63,3 @@ def make_guide(base, words):
         return decoding_model(model, tokenizer or words, adapter)
 
     return make
-
-
-@pytest.fixture
-def train_written_by(base, words, tmp_path):
-    """A short run whose answers a rollout function writes, on the gold reward."""
-
-    def run(rollouts, *, policy=None, evaluates=False, lora=False, **settings):
-        data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
-        formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
-        args = PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path), "num_generations_eval": 4} | settings)
-        trainer = PolicyTrainer(
-            policy or copy.deepcopy(base),
-            RewardSources({"gold": garden.gold()}),
-            Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
-            args,
-            data,
-            tokenizer=words,
-            eval_dataset=data if evaluates else None,
-            rollout_func=rollouts,
-            peft_config=LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM") if lora else None,
-        )
-        trainer.train()
-        return trainer
-
-    return run
