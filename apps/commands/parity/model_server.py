@@ -22,7 +22,8 @@ class ModelServer:
 
     program, key_variable, start = "server", "", ""
 
-    def __init__(self, url: str, key: str | None = None):
+    def __init__(self, url: str, key: str | None = None, *, start: str | None = None):
+        self.start = start or self.start
         self.url = url.rstrip("/").removesuffix("/v1")
         self.http = httpx.Client(
             timeout=300.0,
@@ -42,7 +43,9 @@ class ModelServer:
             reply.raise_for_status()
             return reply.json()
         except httpx.HTTPStatusError as error:
-            raise DataError(f"{self.url}{path}: {error.response.status_code} {error.response.text[:300]}") from error
+            refusal = f"{self.url}{path}: {error.response.status_code} {error.response.text[:300]}"
+            remedy = f"; start {self.program} with {self.start}" if _is_unserved(error.response) else ""
+            raise DataError(refusal + remedy) from error
         except (httpx.HTTPError, ValueError) as error:
             raise DataError(
                 f"{self.url}{path}: no answer ({error}); is {self.program} up, with {self.start}?"
@@ -51,6 +54,14 @@ class ModelServer:
     def post(self, path: str, **body: Any) -> Any:
         """Return the JSON of a POST request that names the model."""
         return self.request("POST", path, {"model": self.name, **body})
+
+
+def _is_unserved(response: httpx.Response) -> bool:
+    """Return whether the server was started without this endpoint, or for another task."""
+    try:
+        return response.status_code == 404 or response.json()["error"]["param"] == "task"
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def batches(rows: Sequence[Row], size: int = EACH) -> Iterator[Sequence[Row]]:

@@ -20,7 +20,7 @@ from ....rm.types import Example
 from ...runs.run_folder import trust
 from .model_server import batches
 from .settings import ParityConfig
-from .vllm import ServedSteps, Vllm
+from .vllm import ServedSteps, Vllm, token_classify_options
 
 
 class StepModel:
@@ -59,7 +59,8 @@ def step_parities(config: ParityConfig, examples: Sequence[Example]) -> tuple[Sc
     """Compare the step scores of each server, with its activation and without."""
     model = StepModel(config)
     outputs = model.outputs(examples)
-    servers = [Vllm(asked.target) for asked in config.asked]
+    start = token_classify_options(model.tokenizer.convert_ids_to_tokens(model.label_ids))
+    servers = [Vllm(asked.target, start=start) for asked in config.asked]
     results = [result for server in servers for result in _compared(server, outputs, half=config.half)]
     steps = sum(len(output.steps) for output in outputs)
     return model.contract, results, [f"n counts steps: {steps} in {len(outputs)} conversations of --data."]
@@ -72,7 +73,9 @@ def process_parities(config: ParityConfig, model: ProcessRewardModel, examples: 
     ends = [[end for end in some.ends if end < len(some.ids)] for some in encoded]
     outputs = [StepOutputs(some.ids, *read) for some, *read in zip(encoded, logits, ends, strict=True)]
     servers = [
-        Vllm(asked.target) if asked.kind == "vllm" else ServedSteps(asked.target, config.token)
+        Vllm(asked.target, start=token_classify_options())
+        if asked.kind == "vllm"
+        else ServedSteps(asked.target, config.token)
         for asked in config.asked
         if asked.kind in ("vllm", "http")
     ]

@@ -1,5 +1,7 @@
 """The scores of vLLM's pooling endpoints, and of `rewardlab serve`."""
 
+import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,22 @@ from ....rm.contract.parity import Way
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Example
 from .model_server import ModelServer, all_or_none, batches, by_index, chat_body
+
+
+def token_classify_options(labels: Sequence[str] = ()) -> str:
+    """Return vLLM's options for scores of tokens: of a token classifier, or of a causal language model's label tokens.
+
+    A server has one pooling task, which vLLM chooses by the name of the model's class unless it is named. The head of
+    a causal language model becomes the rows of its output head for `labels`, in their order and as in the vocabulary.
+
+    >>> token_classify_options()
+    '--runner pooling --pooler-config.task token_classify'
+    """
+    options = ["--runner", "pooling", "--pooler-config.task", "token_classify"]
+    if labels:
+        head = {"classifier_from_token": [*labels], "method": "no_post_processing", "num_labels": len(labels)}
+        options += ["--convert", "classify", "--hf-overrides", json.dumps(head, ensure_ascii=False)]
+    return shlex.join(options)
 
 
 class Vllm(ModelServer):

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from rewardlab.apps.commands.parity.model_server import ModelServer
 from rewardlab.apps.commands.parity.vllm import ServedSteps, Vllm
-from rewardlab.rm.errors import UsageError
+from rewardlab.rm.errors import DataError, UsageError
 
 
 @pytest.fixture
@@ -35,3 +35,23 @@ def test_a_token_is_cleaned_as_a_key_is_and_one_of_two_lines_is_refused(headers)
     with pytest.raises(UsageError, match="the token has a line break") as error:
         ModelServer("http://127.0.0.1:9", "open\nsesame")
     assert "sesame" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "remedy"),
+    [
+        (404, {"detail": "Not Found"}, True),
+        (400, {"error": {"message": "Unsupported task: 'token_classify'", "param": "task"}}, True),
+        (400, {"error": {"message": "too many tokens", "param": "input"}}, False),
+        (401, {"error": "Unauthorized"}, False),
+    ],
+)
+def test_a_server_that_was_started_for_something_else_is_told_its_options(monkeypatch, status, body, remedy):
+    def answer(request: httpx.Request) -> httpx.Response:
+        named = request.method == "GET"
+        return httpx.Response(200 if named else status, json={"data": [{"id": "rm"}]} if named else body)
+
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(answer)))
+    with pytest.raises(DataError, match=f"/pooling: {status} ") as error:
+        Vllm("http://127.0.0.1:9", start="--runner pooling --some option").token_classify([[1, 2]])
+    assert str(error.value).endswith("; start vLLM with --runner pooling --some option") == remedy

@@ -1,20 +1,23 @@
-"""Step scores of process reward models beside a stand-in of vLLM's /pooling with token_classify.
+"""Step scores of process reward models beside vLLM's /pooling with token_classify: a stand-in, and vLLM's own server.
 
-The stand-in answers as vLLM's documentation describes; no server was run with a process reward model.
+The stand-in answers as vLLM's documentation describes; `make test-vllm` runs the tests with the server.
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 import torch
+from rewardlab.apps.commands.parity.vllm import token_classify_options
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.models.process import process_from_config
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running
+from tests.vllm_server import vllm_python, vllm_server
 
 STEP = "<step>"
 TEXTS = [f"roba kano {STEP} mino {STEP} suba roba roba {STEP}", f"kano {STEP} mino suba {STEP}", f"suba mino {STEP}"]
@@ -27,7 +30,7 @@ def folder(tmp_path):
     def save(auto):
         tokenizer = small_tokenizer([text.replace(STEP, "") for text in TEXTS] * 5, 300)
         tokenizer.add_special_tokens({"additional_special_tokens": [STEP]})
-        config = small_config(tokenizer, hidden=32, layers=2, heads=2)
+        config = small_config(tokenizer, hidden=64, layers=2, heads=2)
         config.num_labels = 2
         torch.manual_seed(0)
         model = auto.from_config(config)
@@ -159,6 +162,12 @@ def test_what_cannot_be_compared_is_a_sentence(change, sentence, folder, run_par
     assert run.code in (2, 3) and sentence in run.last_line
 
 
+def test_a_server_that_does_not_answer_is_told_the_options_of_these_labels(folder, run_parity):
+    *_, path = folder(AutoModelForCausalLM)
+    run = run_parity(*words(path, "http://127.0.0.1:9", "--step_labels", "roba", "kano"))
+    assert run.code == 3 and run.last_line.endswith(f"is vLLM up, with {token_classify_options(['roba', 'kano'])}?")
+
+
 def test_weights_without_a_head_are_refused(folder, run_parity):
     *_, path = folder(AutoModelForCausalLM)
     run = run_parity(*words(path, "http://127.0.0.1:9"))
@@ -171,7 +180,7 @@ def test_weights_without_a_head_are_refused(folder, run_parity):
 @pytest.fixture
 def ours(tmp_path):
     tokenizer = small_tokenizer(["roba kano\n\nmino suba" * 9], 280)
-    model = process_from_config(small_config(tokenizer, hidden=32, layers=2, heads=2), tokenizer, max_length=64)
+    model = process_from_config(small_config(tokenizer, hidden=64, layers=2, heads=2), tokenizer, max_length=64)
     torch.nn.init.normal_(model.model.eval().score.weight, std=2.0)
     model.save(tmp_path / "ours")
     texts = ["roba kano\n\nmino\n\nsuba", "kano\n\nmino suba", "suba " * 9, "suba " * 90]
@@ -215,3 +224,48 @@ def test_what_reads_whole_conversations_is_refused(ours, run_parity):
     _, words = ours
     run = run_parity(words[0], "--against", "checkpoint")
     assert run.code == 2
+
+
+# ---- vLLM's own server ----
+
+
+def write_long_conversations(path) -> int:
+    """Write conversations of up to 300 tokens, each the beginning of the next, and return the number of their steps."""
+    texts = [" ".join(TEXTS * size) for size in range(1, 16)]
+    path.write_text("".join(json.dumps({"prompt": "roba", "completion": text}) + "\n" for text in texts))
+    return sum(text.count(STEP) for text in texts)
+
+
+def assert_same_through_vllm(run, steps: int) -> None:
+    assert run.code == 0 and run.verdicts("vLLM") == dict.fromkeys((RAW, ACTIVATED), "same"), run.last_line
+    assert {run.ways[name]["conversations"] for name in (RAW, ACTIVATED)} == {steps}
+    print(
+        "\n", *(f"{run.ways[name]['largest']:.2g} of {run.ways[name]['deviation']:.2g}\n" for name in (RAW, ACTIVATED))
+    )
+
+
+def test_vllms_own_server_gives_the_same_scores_of_steps(folder, run_parity, tmp_path):
+    vllm_python()
+    _, tokenizer, path = folder(AutoModelForTokenClassification)
+    steps = write_long_conversations(path.parent / "steps.jsonl")
+    pooler = {"pooling_type": "STEP", "step_tag_id": tokenizer.convert_tokens_to_ids(STEP)}
+    with vllm_server(path, tmp_path / "log", "--runner", "pooling", "--pooler-config", json.dumps(pooler)) as url:
+        run = run_parity(*words(path, url))
+    assert_same_through_vllm(run, steps)
+
+
+def test_vllms_own_server_gives_the_same_scores_of_label_tokens(folder, run_parity, tmp_path):
+    vllm_python()
+    *_, path = folder(AutoModelForCausalLM)
+    steps, labels = write_long_conversations(path.parent / "steps.jsonl"), ["roba", "kano", "mino"]
+    with vllm_server(path, tmp_path / "log", *shlex.split(token_classify_options(labels))) as url:
+        run = run_parity(*words(path, url, "--step_labels", *labels))
+    assert_same_through_vllm(run, steps)
+
+
+def test_vllms_own_server_gives_the_same_steps_of_our_folder(ours, run_parity, tmp_path):
+    vllm_python()
+    _, words = ours
+    with vllm_server(words[0], tmp_path / "log", *shlex.split(token_classify_options())) as url:
+        run = run_parity(*words, "--against", "vllm", url)
+    assert_same_through_vllm(run, 9)
