@@ -31,6 +31,8 @@ class Training:
     """Rank of LoRA; 0 trains all weights."""
     bf16: bool = False
     activation_checkpointing: bool = False
+    attn_implementation: str | None = None
+    """Attention in training, such as sdpa or flash_attention_2; by default the model's."""
     weak: str = ""
     """An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."""
     strong_share: float = 0.5
@@ -71,10 +73,11 @@ def sft_trainer(
     """Return the trainer of `train`; `arguments` are further ones of TRL's `SFTConfig`."""
     from datasets import Dataset
 
+    from ...rm.backbones.packing.attention import set_attention
     from ...rm.training.learning_signal import SignalCheck
 
     check_records(records)
-    return _trainer_class(how, tokenizer)(
+    trainer = _trainer_class(how, tokenizer)(
         model=model,
         args=_arguments(Path(folder), how, arguments),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
@@ -82,6 +85,8 @@ def sft_trainer(
         callbacks=[SignalCheck()],
         peft_config=_lora(how.lora_rank) if how.lora_rank else None,
     )
+    set_attention(trainer.model, how.attn_implementation)
+    return trainer
 
 
 def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -> Any:

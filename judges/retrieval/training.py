@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import TrainingArguments
 
+from ...rm.backbones.packing.attention import attention_setting, set_attention
 from ...rm.errors import DataError, UsageError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.distributed import refuse_divided_batches
@@ -93,6 +94,7 @@ class RetrieverArguments(TrainingArguments):
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
+    attn_implementation: str | None = attention_setting()
     temperature: float = field(default=0.05, metadata={"help": "Temperature τ of InfoNCE."})
     case_weight: float = field(
         default=0.5, metadata={"help": "Weight μ of case -> case pairs, in [0, 1]; prompt -> rubric pairs have 1 - μ."}
@@ -168,6 +170,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         ordered = sorted(texts)
         self.tokenized = dict(zip(ordered, encoder.tokenize(ordered), strict=True))
         refuse_divided_batches(self.loss_name, args)
+        set_attention(encoder.backbone, args.attn_implementation)
         super().__init__(
             model=encoder,
             args=args,

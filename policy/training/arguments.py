@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from trl import GRPOConfig
 
+from ...rm.backbones.packing.attention import attention_setting
 from ...rm.capacity.mixed_precision import check_bf16
 from ...rm.errors import UsageError
 
@@ -33,6 +34,7 @@ class PolicyArguments(GRPOConfig):
     logging_steps: float = field(default=1, metadata={"help": "Steps between log lines."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
+    attn_implementation: str | None = attention_setting()
     rollout_steps: int = field(
         default=0, metadata={"help": "Steps between rollout files, rounded up to whole generations; 0 writes none."}
     )

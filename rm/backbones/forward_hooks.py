@@ -47,7 +47,7 @@ def language_model_of(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def head_inputs(model: nn.Module, **inputs: Tensor) -> Float[Tensor, "N L D"]:
+def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
     """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
     head = decoder_head(model)
     assert head is not None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
+from ..backbones.packing.attention import attention, attention_setting, check_padding_free, padding_free
 from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
@@ -50,6 +52,14 @@ class RewardArguments(TrainingArguments):
     )
     disable_dropout: bool = field(
         default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
+    )
+    attn_implementation: str | None = attention_setting()
+    padding_free: bool = field(
+        default=False,
+        metadata={
+            "help": "Compute batches without padding, and a prompt that chosen and rejected share only once: the same "
+            "losses and gradients, for less work."
+        },
     )
     weight_average: float = field(
         default=0.0, metadata={"help": "Decay of a moving average of the weights, which is what is kept; 0: none."}
@@ -203,14 +213,19 @@ class RewardTrainer(FaultTolerantTrainer):
             refuse_divided_batches(task.pair_loss.name, args)
         if args.disable_dropout:
             _disable_dropout(reward_model.model)
-        install(reward_model.model)
+        model, name = reward_model.model, args.attn_implementation
+        if args.padding_free:
+            check_padding_free(model, name, reward_model.encoder.contract.max_length)
+        self.attention = partial(padding_free if args.padding_free else attention, model, name)
+        with self.attention():  # refused before the first step
+            install(model)
         self.stream = train_rows if isinstance(train_rows, PairStream) else None
         if self.stream:
             accelerator: Any = args.accelerator_config
             accelerator.dispatch_batches = False  # every process reads the stream and selects its own rows
             args.ignore_data_skip = True  # the stream restores its position itself
         super().__init__(
-            model=reward_model.model,
+            model=model,
             args=args,
             data_collator=task.collate,
             train_dataset=train_rows,
@@ -234,6 +249,11 @@ class RewardTrainer(FaultTolerantTrainer):
             return batches, None
         items: Any = torch.stack([self.task.items(batch) for batch in batches]).sum(0)
         return batches, self.accelerator.reduce(items.to(device))
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        """Run a training step, with its backward pass, by the attention of the arguments."""
+        with self.attention():
+            return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Return what the inputs add to the mean over the items of the step, in nats, and the task's outputs.
@@ -260,7 +280,7 @@ class RewardTrainer(FaultTolerantTrainer):
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         """Return loss, outputs and labels of an evaluation batch."""
         inputs = self._prepare_inputs(inputs)
-        with torch.no_grad():
+        with torch.no_grad(), self.attention():
             loss, outputs = self.task.evaluate(model, inputs)
         return loss.detach().sum(), outputs.detach(), inputs["stated" if "stated" in inputs else "wins"]
 

@@ -67,7 +67,8 @@ def causal_lm(seed: int = 0):
 
 
 def reward_trainer(model: Any, task: Any, rows: list[Any], arguments: dict[str, Any]) -> RewardTrainer:
-    reward_model = SimpleNamespace(model=model, encoder=SimpleNamespace(tokenizer=WORDS))
+    encoder = SimpleNamespace(tokenizer=WORDS, contract=SimpleNamespace(max_length=None))
+    reward_model = SimpleNamespace(model=model, encoder=encoder)
     return RewardTrainer(reward_model, RewardArguments(**arguments), task, rows)
 
 
@@ -137,6 +138,11 @@ CASES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "PreferenceTask, vertices": partial(preference, "vertices", per_batch=True),
     "SFTTrainer": partial(supervised, False),
     "WeakDrivenTrainer": partial(supervised, True),
+}
+PADDING_FREE = ", padding_free"
+CASES |= {
+    f"{name}{PADDING_FREE}": lambda arguments, made=CASES[name]: made(arguments | {"padding_free": True})
+    for name in ("ScalarTask, bradley_terry", "ObjectivesTask", "ProcessTask")
 }
 
 

@@ -16,7 +16,7 @@ from rewardlab.rm.losses._pair_batch import PairBatch
 from rewardlab.rm.training.distributed import refuse_divided_batches
 
 from tests.conftest import PATIENCE
-from tests.processes.divided_batches import CASES, LOSSES, ROWS, Step, scalar, step
+from tests.processes.divided_batches import CASES, LOSSES, PADDING_FREE, ROWS, Step, scalar, step
 
 HERE = Path(__file__).parent
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
@@ -24,6 +24,8 @@ _STEPS: dict[str, Step] = {}
 
 
 def undivided(name: str, folder: Path) -> Step:
+    """Return the step of a batch that is neither divided nor computed without its padding."""
+    name = name.removesuffix(PADDING_FREE)
     if name not in _STEPS:
         _STEPS[name] = step(name, ROWS, 1, folder)
     return _STEPS[name]

@@ -202,6 +202,7 @@ def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
         max_length=config.sft_max_length,
         lora_rank=config.lora_r if config.lora else 0,
         bf16=bool(arguments.bf16),
+        attn_implementation=arguments.attn_implementation,
         seed=arguments.seed,
     )
 

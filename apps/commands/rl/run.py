@@ -21,6 +21,7 @@ from ....policy.training.trainer import PolicyTrainer
 from ....rm.backbones.hub import whole_name
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
+from ....rm.backbones.packing.attention import set_attention
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.sharded_weights import gathered_state
@@ -302,6 +303,7 @@ def open_language_model(source: str, config: RlConfig, arguments: PolicyArgument
             raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")
         base = load(next(iter(settings.values())).base_model_name_or_path)
         model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
+    set_attention(model, arguments.attn_implementation)
     return decoding_model(model, tokenizer)
 
 

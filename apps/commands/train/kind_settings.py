@@ -12,6 +12,7 @@ FROM_SCRATCH = ("scalar", "process", "latent", "multi_head")
 BY_GRADIENT = (*FROM_SCRATCH, "autoregressive")
 FITTED = ("linear", "embedding")
 PAIR_LOSS = ("scalar", "multi_head")
+PADDING_FREE = ("scalar", "multi_head", "process")
 STREAMED = ("scalar", "autoregressive")
 SEVERAL_OBJECTIVES = ("scalar", "autoregressive")
 WITHOUT_OBJECTIVE = {"ensemble": "has the objectives of its members", "process": "learns labels of steps"}
@@ -25,6 +26,7 @@ READERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("chat_template", "on_long", "lora", "bos", *LORA), BY_GRADIENT),
     "eos": tuple(kind for kind in BY_GRADIENT if kind != "process"),  # a process model reads up to the last step
     **dict.fromkeys(SMALL, FROM_SCRATCH),
+    "padding_free": PADDING_FREE,
     "inverse_regularization": FITTED,
     "on_bad_row": (*BY_GRADIENT, *FITTED, "boosted"),
     "resume": (*BY_GRADIENT, *FITTED),

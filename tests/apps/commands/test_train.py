@@ -185,14 +185,23 @@ def test_overwrite_leaves_alone_what_is_not_a_run(recipe, tmp_path, capsys):
     assert "is not a run of rewardlab" in capsys.readouterr().err and (tmp_path / "thesis" / "chapter.txt").exists()
 
 
-@pytest.mark.parametrize("flags", [["--gradient_accumulation_steps", "4", "--per_device_train_batch_size", "1"]])
-def test_accumulated_gradients_are_those_of_the_whole_batch(flags, recipe, tmp_path):
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--gradient_accumulation_steps", "4", "--per_device_train_batch_size", "1"],
+        ["--padding_free", "True", "--attn_implementation", "sdpa"],
+    ],
+)
+def test_gradients_in_parts_or_without_padding_are_those_of_the_whole_batch(flags, recipe, tmp_path):
     """After one step, as further ones make more of rounding; Adam's epsilon keeps a gradient of rounding that small."""
     for name, words in (("whole", []), ("parts", flags)):
         given = ["--config", str(recipe[0]), "--max_steps", "1", "--adam_epsilon", "1e-4", *words]
         assert main(["train", *given, "--output", str(tmp_path / name)]) == 0
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     assert all(np.allclose(expected[name], found[name], rtol=0, atol=1e-6) for name in expected)
+    whole, parts = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "parts"))
+    assert parts["contract"] == whole["contract"] and parts["eval_loss"] == pytest.approx(whole["eval_loss"], abs=1e-6)
+    assert [str(parts["arguments"][name.removeprefix("--")]) for name in flags[::2]] == flags[1::2]
 
 
 @pytest.mark.parametrize("kind", ["linear"])

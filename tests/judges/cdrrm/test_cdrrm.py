@@ -327,10 +327,14 @@ def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     words = tokenizer()
     model = causal_lm(words)
     before = model.lm_head.weight.detach().clone()
-    how = Training(steps=2, batch=2, accumulate=1, learning_rate=1e-2, max_length=512, lora_rank=lora_rank)
+    how = Training(
+        steps=2, batch=2, accumulate=1, learning_rate=1e-2, max_length=512, lora_rank=lora_rank,
+        attn_implementation="eager",
+    )  # fmt: skip
     folder = train(model, generator_records([KEPT]), tmp_path / "generator", how, words)
     chat = local(str(folder))
     after = chat.model.lm_head.weight.detach()
+    assert (model.config._attn_implementation, chat.model.config._attn_implementation) == ("eager", "sdpa")
     assert after.shape == before.shape
     if not lora_rank:
         assert (after - before).abs().max() > 1e-3

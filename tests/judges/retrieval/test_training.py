@@ -168,3 +168,8 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(tm
 def test_a_batch_whose_pairs_are_negatives_of_each_other_is_not_divided(tmp_path):
     with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):
         trainer(tmp_path, gradient_accumulation_steps=2)
+
+
+def test_the_encoder_is_trained_by_the_named_attention(tmp_path):
+    made = trainer(tmp_path, attn_implementation="eager")
+    assert made.model.backbone.config._attn_implementation == "eager"

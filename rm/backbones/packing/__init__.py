@@ -13,20 +13,19 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from .forward_hooks import head_inputs
-from .loading import decoder_head, embedding_rows
+from ..forward_hooks import head_inputs
+from ..loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"
 LEAST = 16
@@ -41,7 +40,6 @@ LAYERS = {"full_attention", "sliding_attention"}
 STRETCHED = {"dynamic", "longrope"}
 """Rotary embeddings that depend on the longest sequence in the batch."""
 _TAKES: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
-_PACKED: "ContextVar[Packed | None]" = ContextVar("packed", default=None)
 Ids = Sequence[int]
 Row = TypeVar("Row", bound=Ids)
 
@@ -107,11 +105,11 @@ class Packed:
     """Sorted, distinct sequences as one row of T tokens, with the attention calls that cover them."""
 
     def __init__(self, rows: Sequence[Ids], device: torch.device, least: int = LEAST):
-        tokens, positions, last, spans = _lay_out(rows, least)
+        tokens, positions, self.paths, spans = _lay_out(rows, least)
         groups = _groups(spans, len(tokens), SLACK.get(device.type, 2**20))
         self.tokens = torch.tensor([tokens], device=device)
         self.positions = torch.tensor([positions], device=device)
-        self.last = torch.tensor(last, device=device)
+        self.last = torch.tensor([path[-1] for path in self.paths], device=device)
         """Index of every sequence's last token."""
         order, offset = np.empty(len(tokens), dtype=np.int64), 0
         self.parts = []
@@ -124,11 +122,32 @@ class Packed:
         """Number of layers that have attended to the row."""
 
 
-def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], list[int], list[Span]]:
-    """Return tokens and positions of the row, the index of every sequence's last token, and the spans."""
+def pack_batch(
+    tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], least: int = LEAST
+) -> tuple[Packed, Int[Tensor, "N L"]]:
+    """Return the distinct sequences of a padded batch as one row, and the index in it of each token of the batch.
+
+    The index of padding is 0. The layout is computed on the CPU, so a GPU is waited for once.
+
+    >>> packed, index = pack_batch(torch.tensor([[7, 8], [5, 0], [7, 8]]), torch.tensor([[1, 1], [1, 0], [1, 1]]))
+    >>> packed.tokens.tolist(), index.tolist()
+    ([[5, 7, 8]], [[1, 2], [0, 0], [1, 2]])
+    """
+    mask, ids = attention.bool().cpu().numpy(), tokens.cpu().numpy()
+    rows = [tuple(row[present].tolist()) for row, present in zip(ids, mask, strict=True)]
+    distinct = sorted({*rows})
+    packed = Packed(distinct, tokens.device, least)
+    paths = dict(zip(distinct, packed.paths, strict=True))
+    index = np.zeros(mask.shape, dtype=np.int64)
+    index[mask] = np.concatenate([paths[row] for row in rows])
+    return packed, torch.from_numpy(index).to(tokens.device)
+
+
+def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], list[np.ndarray], list[Span]]:
+    """Return tokens and positions of the row, the indices of every sequence's tokens, and the spans."""
     tokens: list[int] = []
     positions: list[int] = []
-    last: list[int] = []
+    paths: list[np.ndarray] = []
     spans: list[Span] = []
     path = np.empty(0, dtype=np.int64)
     for before, row in pairwise([(), *rows]):
@@ -136,11 +155,11 @@ def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], lis
         path = np.concatenate([path[:shared_length], np.arange(len(tokens), len(tokens) + len(row) - shared_length)])
         tokens += row[shared_length:]
         positions += range(shared_length, len(row))
-        last.append(len(tokens) - 1)
+        paths.append(path)
         ends = range(shared_length + QUERIES, len(row) + QUERIES, QUERIES) if shared_length else [len(row)]
         for start, end in pairwise([shared_length, *(min(end, len(row)) for end in ends)]):
             spans.append(Span(path[:end], end - start))
-    return tokens, positions, last, spans
+    return tokens, positions, paths, spans
 
 
 def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
@@ -186,13 +205,14 @@ def attend(
     value: Float[Tensor, "1 G T E"],
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    packed: Packed | None = None,
     **options: Any,
 ) -> tuple[Float[Tensor, "1 T H E"], None]:
     """Compute attention of a packed row, part by part with Transformers' own function.
 
-    Query p of a sequence attends to its keys 0 to p. Raises ValueError for anything but plain softmax attention.
+    Query p of a sequence attends to its keys 0 to p. The layout is an argument of the model's forward, so that gradient
+    checkpointing computes a layer again with it. Raises ValueError for anything but plain softmax attention.
     """
-    packed = _PACKED.get()
     strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
     if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
         raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
@@ -201,13 +221,18 @@ def attend(
     head_outputs = []
     for part in packed.parts:
         indices = (part.queries, part.keys, part.keys)
-        q, k, v = (row[position].transpose(1, 2) for row, position in zip(rows, indices, strict=True))  # [N, H, S, D]
+        q, k, v = (_rows(row, index).transpose(1, 2) for row, index in zip(rows, indices, strict=True))  # [N, H, S, D]
         mask = None
         if part.positions is not None:
             mask = torch.arange(k.shape[2], device=k.device) <= part.positions[:, None, :, None]
         outputs, _ = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling, **options)
         head_outputs.append(outputs.flatten(0, 1))
-    return torch.cat(head_outputs)[packed.order][None], None
+    return _rows(torch.cat(head_outputs), packed.order)[None], None
+
+
+def _rows(tensor: Float[Tensor, "T H D"], index: Int[Tensor, "*N"]) -> Float[Tensor, "*N H D"]:
+    """Return `tensor[index]`, with the gradient that adds rows up in place instead of sorting them first."""
+    return tensor.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 AttentionInterface.register(NAME, attend)
@@ -233,17 +258,18 @@ def packed_scores(model: Any, packed: Packed) -> Float[Tensor, "N K"]:
 
 def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
     """Return the head's input for a packed row; raise ValueError unless every layer used packed attention."""
-    token = _PACKED.set(packed)
-    try:
-        states = head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions)[0]
-    finally:
-        _PACKED.reset(token)
+    states = head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions, packed=packed)[0]
+    check_layers(model, packed)
+    return states
+
+
+def check_layers(model: Any, packed: Packed) -> None:
+    """Raise ValueError unless every layer of the model attended to the packed row."""
     layers = model.config.get_text_config().num_hidden_layers
     if packed.layers != layers:
         raise ValueError(
             f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one text"
         )
-    return states
 
 
 # ---- supported models ----

@@ -1,0 +1,133 @@
+"""Attention in training: the implementation by its name, and micro-batches that are computed without padding."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers.utils.generic import is_flash_attention_requested
+
+from ...errors import UsageError
+from ..forward_hooks import language_model_of
+from . import LEAST, NAME, Packed, check_layers, pack_batch, packing_limit
+
+
+def attention_setting() -> Any:
+    """Return the field of training arguments that names the attention implementation."""
+    return field(
+        default=None,
+        metadata={
+            "help": "Attention in training: eager, sdpa, flash_attention_2, or another that Transformers has; by "
+            "default the model's. Saved models are scored with their own default."
+        },
+    )
+
+
+# ---- implementations ----
+
+
+@contextmanager
+def attention(model: Any, name: str | None) -> Iterator[None]:
+    """Switch a model to a named attention implementation within the context; None leaves it as it is."""
+    before = model.config._attn_implementation if name else None
+    set_attention(model, name)
+    try:
+        yield
+    finally:
+        set_attention(model, before)
+
+
+def set_attention(model: Any, name: str | None) -> None:
+    """Switch a model to a named attention implementation; raise `UsageError` if it, or this machine, has none."""
+    if name is None or name == model.config._attn_implementation:
+        return
+    try:
+        model.set_attn_implementation(name)
+    except (ValueError, ImportError, RuntimeError) as error:
+        raise _no_attention(model, name, str(error).strip().partition("\n")[0]) from error
+    if model.config._attn_implementation != name:
+        raise _no_attention(model, name, "its attention cannot be exchanged")
+
+
+def _no_attention(model: Any, name: str, why: str) -> UsageError:
+    kind = model.config.model_type
+    return UsageError(
+        f"--attn_implementation {name} does not work with this {kind} here ({why}); take sdpa or eager, or leave it out"
+    )
+
+
+# ---- batches without padding ----
+
+
+def check_padding_free(model: Any, name: str | None, max_length: int | None) -> None:
+    """Raise `UsageError` unless a named attention computes sequences of up to `max_length` tokens in one row."""
+    limit, kind = packing_limit(model), model.config.model_type
+    if not (name in (None, "sdpa") or _is_flash(name)):
+        raise UsageError(
+            f"--padding_free computes attention by sdpa or FlashAttention, not {name}; leave one of them out"
+        )
+    if not limit:
+        raise UsageError(
+            f"--padding_free is for decoders whose layers are all plain softmax attention by position, and this {kind} "
+            "is none; leave it out"
+        )
+    if limit < (max_length or sys.maxsize):
+        raise UsageError(
+            f"--padding_free computes sequences within the sliding window of this {kind}, {limit} tokens, and the "
+            f"maximal length is {max_length or 'not set'}; lower --max_length, or leave --padding_free out"
+        )
+
+
+@contextmanager
+def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
+    """Compute padded batches without their padding within the context, by a named attention implementation.
+
+    The backbone reads the distinct sequences of a batch as one row, and its hidden states are put back to [N, L, D]
+    before the head, so that every caller of the model works unchanged. States of padding mean nothing. By default
+    (as for scoring) a prefix that sequences share is computed once; FlashAttention reads all of every sequence
+    (Transformers' padding-free path). Gradient checkpointing needs the context around the backward pass too.
+    """
+    trunk: Any = language_model_of(model).base_model
+    flash = name is not None and _is_flash(name)
+    index: list[Tensor] = []
+
+    def pack(_trunk: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
+        tokens = arguments[0] if arguments else options["input_ids"]
+        packed, where = pack_batch(tokens, options["attention_mask"], sys.maxsize if flash else LEAST)
+        index.append(where)
+        row = {"input_ids": packed.tokens, "position_ids": packed.positions, "attention_mask": None, "use_cache": False}
+        return (), options | row | (flash_lengths(packed) if flash else {"packed": packed})
+
+    def unpack(_trunk: Any, _arguments: tuple[()], options: dict[str, Any], outputs: Any) -> Any:
+        if not flash:
+            check_layers(trunk, options["packed"])
+        where, states = index.pop(), outputs.last_hidden_state[0]
+        outputs.last_hidden_state = states.index_select(0, where.flatten()).unflatten(0, where.shape)
+        return outputs
+
+    hooks = [trunk.register_forward_pre_hook(pack, with_kwargs=True)]
+    hooks.append(trunk.register_forward_hook(unpack, with_kwargs=True))
+    try:
+        with attention(model, name if flash else NAME):
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def flash_lengths(packed: Packed) -> dict[str, Any]:
+    """Return the arguments by which FlashAttention separates the sequences of a row that shares no prefix.
+
+    Transformers calls them `FlashAttentionKwargs`: S + 1 offsets, and the longest length, of queries and of keys.
+    """
+    ends = packed.last + 1
+    offsets, longest = pad(ends, (1, 0)).to(torch.int32), max(map(len, packed.paths))
+    return {f"cu_seq_lens_{side}": offsets for side in "qk"} | {f"max_length_{side}": longest for side in "qk"}
+
+
+def _is_flash(name: str | None) -> bool:
+    return is_flash_attention_requested(requested_attention_implementation=name)

@@ -1,0 +1,166 @@
+"""Attention in training: the named implementation, and batches without padding, which change no loss or gradient."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.backbones.packing import attention as attention_module
+from rewardlab.rm.backbones.packing.attention import check_padding_free, padding_free, set_attention
+from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.training.encoding import PairRow
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from tests.rm.backbones.test_packing import GPT2, PACKED, PLAIN, SIZES, model_of
+
+WORDS = small_tokenizer(["kano roba miba " * 9] * 20, 280)
+DROPOUT_FREE = {"gpt2": {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}}
+
+
+def ragged_rows(longest: int = 70) -> list[list[int]]:
+    """Sequences of 1 to `longest` tokens: two equal ones, and two that share 40 tokens."""
+    random = np.random.default_rng(0)
+    rows = [random.integers(2, 120, length).tolist() for length in (1, longest, 7, longest // 2)]
+    return [*rows, rows[2], [*rows[1][:40], 1, 1][:longest]]
+
+
+def gradients(model, tokens, attention, context) -> tuple[float, dict[str, torch.Tensor]]:
+    """Loss and gradients of one backward pass; some rewards matter more than others."""
+    model.zero_grad()
+    with context:
+        rewards = sequence_scores(model, tokens, attention)[:, 0]
+        loss = (rewards * torch.arange(1.0, len(rewards) + 1)).tanh().mean()
+        loss.backward()
+    return loss.item(), {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+def check_same(first, second) -> None:
+    assert first[0] == pytest.approx(second[0], abs=1e-6)
+    for name, gradient in first[1].items():
+        torch.testing.assert_close(gradient, second[1][name], rtol=0, atol=1e-5 * gradient.abs().max().item() + 1e-9)
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize("name", PACKED)
+def test_loss_and_gradient_without_padding_are_those_of_the_padded_batch(name, recomputed):
+    """With and without gradient checkpointing, whose second forward runs in the backward pass."""
+    kind, sizes, limit = PACKED[name]
+    model = model_of(kind, sizes | DROPOUT_FREE.get(name, {})).train()
+    if recomputed:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    tokens, attention = pad(ragged_rows(min(limit, 70)))
+    padded = gradients(model, tokens, attention, nullcontext())
+    check_same(gradients(model, tokens, attention, padding_free(model)), padded)
+    assert model.config._attn_implementation == "sdpa" and not model.base_model._forward_pre_hooks
+
+
+def test_a_shared_prompt_and_equal_sequences_are_computed_once():
+    """Of 1 + 70 + 7 + 35 + 7 + 42 tokens, 7 belong to the repeated sequence and 40 to the shared prompt."""
+    model = model_of("llama", SIZES)
+    lengths = []
+    model.base_model.layers[0].register_forward_pre_hook(lambda _layer, inputs: lengths.append(inputs[0].shape[:2]))
+    tokens, attention = pad(ragged_rows())
+    with padding_free(model):
+        sequence_scores(model, tokens, attention)
+    assert lengths == [(1, 162 - 7 - 40)]
+
+
+def flash_like(module, query, key, value, mask, scaling, cu_seq_lens_q, cu_seq_lens_k, **options):
+    """Attention by `cu_seq_lens`, as FlashAttention reads them: offsets of the sequences of one row."""
+    assert mask is None and torch.equal(cu_seq_lens_q, cu_seq_lens_k) and cu_seq_lens_q.dtype == torch.int32
+    assert options["max_length_q"] == options["max_length_k"] == cu_seq_lens_q.diff().max()
+    sequences = [tensor.split(cu_seq_lens_q.diff().tolist(), dim=2) for tensor in (query, key, value)]
+    outputs = [
+        scaled_dot_product_attention(*qkv, is_causal=True, scale=scaling, enable_gqa=True)
+        for qkv in zip(*sequences, strict=True)
+    ]
+    return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+def test_flash_attention_reads_each_sequence_by_its_offsets(monkeypatch):
+    """By the arguments of Transformers' padding-free path; FlashAttention itself needs a GPU."""
+    monkeypatch.setitem(AttentionInterface._global_mapping, "varlen", flash_like)
+    monkeypatch.setattr(attention_module, "_is_flash", lambda name: name == "varlen")
+    model = model_of("llama", SIZES).train()
+    tokens, attention = pad(ragged_rows())
+    padded = gradients(model, tokens, attention, nullcontext())
+    check_same(gradients(model, tokens, attention, padding_free(model, "varlen")), padded)
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_backbones_that_cannot_be_packed_are_refused(name):
+    kind, sizes = PLAIN[name]
+    with pytest.raises(UsageError, match=f"^--padding_free is for decoders .* this {kind} is none; leave it out$"):
+        check_padding_free(model_of(kind, sizes), None, None)
+
+
+@pytest.mark.parametrize("max_length", [21, None])
+def test_sequences_beyond_the_sliding_window_are_refused(max_length):
+    model = model_of(*PACKED["mistral, sliding"][:2])
+    check_padding_free(model, None, 20)
+    with pytest.raises(UsageError, match="the sliding window of this mistral, 20 tokens, and the maximal length is"):
+        check_padding_free(model, None, max_length)
+
+
+def test_attention_that_cannot_be_packed_is_refused():
+    with pytest.raises(UsageError, match="^--padding_free computes attention by sdpa or FlashAttention, not eager"):
+        check_padding_free(model_of("llama", SIZES), "eager", None)
+
+
+@pytest.mark.parametrize("name", ["flash_attention_2", "flsh"])
+def test_attention_that_this_machine_has_not_is_refused(name):
+    model = model_of("gpt2", GPT2)
+    with pytest.raises(UsageError, match=f"^--attn_implementation {name} does not work with this gpt2 here .* sdpa"):
+        set_attention(model, name)
+    assert model.config._attn_implementation == "sdpa"
+
+
+# ---- the trainer ----
+
+
+def trained(folder, **settings) -> RewardTrainer:
+    """A small model after two steps of gradient descent and an evaluation."""
+    model = scalar_from_config(small_config(WORDS, hidden=16, layers=2), WORDS, max_length=80)
+    rows = [PairRow(row, [*row[:40], 7, 8], 1.0, 0.0) for row in ragged_rows()]
+    arguments = RewardArguments(
+        output_dir=str(folder), max_steps=2, per_device_train_batch_size=4, learning_rate=0.1, optim="sgd",
+        save_strategy="no", use_cpu=True, report_to="none", disable_tqdm=True, **settings,
+    )  # fmt: skip
+    trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows, rows)
+    trainer.train()
+    trainer.final = trainer.evaluate()["eval_loss"]
+    return trainer
+
+
+@pytest.mark.parametrize("settings", [{"padding_free": True}, {"attn_implementation": "eager"}])
+def test_training_and_evaluation_are_those_of_padded_batches(tmp_path, settings):
+    """Nothing of it stays on the trained model, so that it is scored by its own default."""
+    plain, changed = trained(tmp_path), trained(tmp_path, **settings)
+    assert changed.final == pytest.approx(plain.final, abs=1e-6)
+    for (name, weight), other in zip(plain.model.named_parameters(), changed.model.parameters(), strict=True):
+        torch.testing.assert_close(weight, other, rtol=0, atol=1e-6, msg=name)
+    assert changed.model.config._attn_implementation == "sdpa"
+
+
+def test_the_named_attention_computes_training_and_evaluation(tmp_path, monkeypatch):
+    calls = []
+
+    def counted(module, query, key, value, mask, scaling, **_options):
+        calls.append(module.training)
+        return scaled_dot_product_attention(query, key, value, mask, scale=scaling, enable_gqa=True).transpose(
+            1, 2
+        ), None
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, "counted", counted)
+    trained(tmp_path, attn_implementation="counted")
+    layers, steps, evaluations = 2, 2, 1
+    assert calls == [True] * steps * layers + [False] * evaluations * layers
