@@ -113,12 +113,13 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
     try:
         rows = from_json_lines((folder / GOLDEN).read_text(encoding="utf-8"))
         rewards = np.array([row["rewards"] for row in rows], float)
-        return [Example(tuple(row["prompt"]), _completion(row["completion"])) for row in rows], rewards
+        return [Example(tuple(row["prompt"]), _completion(row)) for row in rows], rewards
     except UNREADABLE as error:
         raise _damaged(folder, error) from error
 
 
-def _completion(stored: Any) -> str:
+def _completion(row: Mapping[str, Any]) -> str:
+    stored = row["completion"] if "completion" in row else row["answer"]  # its name in models of earlier versions
     return completion(stored) if isinstance(stored, list) else stored
 
 

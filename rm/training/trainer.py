@@ -15,7 +15,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
-from ..backbones.packing.attention import attention, attention_setting, check_padding_free, padding_free
+from ..backbones.packing.attention import attention_setting, check_padding_free, padding_free, with_attention
 from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
@@ -216,7 +216,7 @@ class RewardTrainer(FaultTolerantTrainer):
         model, name = reward_model.model, args.attn_implementation
         if args.padding_free:
             check_padding_free(model, name, reward_model.encoder.contract.max_length)
-        self.attention = partial(padding_free if args.padding_free else attention, model, name)
+        self.attention = partial(padding_free if args.padding_free else with_attention, model, name)
         with self.attention():  # refused before the first step
             install(model)
         self.stream = train_rows if isinstance(train_rows, PairStream) else None

@@ -31,7 +31,7 @@ def attention_setting() -> Any:
 
 
 @contextmanager
-def attention(model: Any, name: str | None) -> Iterator[None]:
+def with_attention(model: Any, name: str | None) -> Iterator[None]:
     """Switch a model to a named attention implementation within the context; None leaves it as it is."""
     before = model.config._attn_implementation if name else None
     set_attention(model, name)
@@ -112,7 +112,7 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
     hooks = [trunk.register_forward_pre_hook(pack, with_kwargs=True)]
     hooks.append(trunk.register_forward_hook(unpack, with_kwargs=True))
     try:
-        with attention(model, name if flash else NAME):
+        with with_attention(model, name if flash else NAME):
             yield
     finally:
         for hook in hooks:
