@@ -1,15 +1,20 @@
-"""What the kernels of `guided_sampler` share inside: a row's logits, its limits, its candidates and their depths.
+"""What the kernels of `guided_sampler` share inside: a row's logits, its limits, and depths below its largest logit.
 
-`depth` makes integers of the distances below the largest logit, so that a threshold is found bit by bit.
+The depth of a token is -x >= 0 with x = (u - max u) / T. Read as integers, the bits of float32 depths have the order of
+the depths, so that a threshold is found bit by bit. Masses e^x are counted in units of 2⁻⁴⁰: sums of integers are the
+same in any order, those of floating-point numbers are not.
 """
 
-# pyright: reportGeneralTypeIssues=none
+# pyright: reportGeneralTypeIssues=none, reportOperatorIssue=none
 # (what Triton's functions return is not typed)
 
 import triton
 import triton.language as tl
 
 INFINITY, MASKED = tl.constexpr(float("inf")), tl.constexpr(-1e30)
+UNIT = tl.constexpr(2.0**40)  # 2¹⁸ tokens of mass 1 are 2⁵⁸ units
+DEEPEST = tl.constexpr(2**31 - 1)
+SCALES = tl.constexpr(7)  # what `finish` leaves of each row, and the depth down to which `count` counts
 
 
 @triton.jit
@@ -24,45 +29,12 @@ def read(
     z = tl.load(base + row * base_step + token, mask=inside, other=-INFINITY).to(tl.float32)
     u = z
     for g in tl.static_range(G):
-        weight = tl.load(weights + row * G + g)
+        weight = tl.load(weights + row * G + g).to(tl.float32)
         if weight != 0:
             guide = tl.load(guides + row * guides_step + g * guide_step + token, mask=inside, other=-INFINITY)
             guide = guide.to(tl.float32)
             u = tl.where(guide == -INFINITY, -INFINITY, u + weight * guide)
     return tl.maximum(z, MASKED), tl.maximum(u, MASKED)
-
-
-@triton.jit
-def is_cut(top_k, top_p, min_p, row, t, vocabulary):
-    """Whether the row is truncated, by what it asks for; its three limits."""
-    k = tl.load(top_k + row)
-    p = tl.load(top_p + row)
-    least = tl.load(min_p + row)
-    k = tl.where((k > 0) & (k < vocabulary), k, 0)
-    return (t > 0) & ((k > 0) | (p < 1) | (least > 0)), k, p, least
-
-
-@triton.jit
-def reach(k, p, least, delta):
-    """How far below the largest x a row's candidates go: exactly to min-p's threshold where that is all it asks."""
-    return tl.where((k == 0) & (p >= 1), -tl.log(least), delta)
-
-
-@triton.jit
-def depth(x):
-    """Bits of -x for x <= 0, as integers: they order as -x does."""
-    return tl.abs(x).to(tl.int32, bitcast=True)
-
-
-@triton.jit
-def append(count, tokens, tilted, row, token, u, near, CAPACITY: tl.constexpr):
-    """Put the near ones behind the row's candidates; what does not fit is counted and not kept."""
-    number = tl.sum(near.to(tl.int32), 0)
-    if number > 0:
-        slot = tl.atomic_add(count + row, number) + tl.cumsum(near.to(tl.int32), 0) - 1
-        keep = near & (slot < CAPACITY)
-        tl.store(tokens + row * CAPACITY + slot, token, mask=keep)
-        tl.store(tilted + row * CAPACITY + slot, u, mask=keep)
 
 
 @triton.jit
@@ -75,46 +47,64 @@ def tempered(
 
 
 @triton.jit
-def deepest(
-    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
-    G: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """The least depth down to which a row has that number of tokens and that mass; the mass down to there."""
-    last, total = 0, 0.0 * shift
-    for bit in range(31):
-        step = 1 << (30 - bit)
-        logits, weight = weigh(
-            base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, last + step,
-            G, BLOCK,
-        )  # fmt: skip
-        enough = (logits >= number) & (weight >= mass)
-        last = tl.where(enough, last, last + step)
-        total = tl.where(enough, weight, total)
-    return last, total
+def inverse_of(temperature, row):
+    """T and 1 / T of a row, 1 where it is greedy."""
+    t = tl.load(temperature + row).to(tl.float32)
+    return t, 1 / tl.where(t == 0, 1.0, t)
 
 
 @triton.jit
-def weigh(
-    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, end,
-    G: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """How many of a row's tokens are less deep than `end`, and their mass."""
-    number, mass = 0, 0.0 * shift
-    for first in range(0, vocabulary, BLOCK):
-        v = first + tl.arange(0, BLOCK)
-        x = tempered(base, base_step, guides, guides_step, guide_step, weights, row, v, vocabulary, inverse, shift, G)
-        near = (x > -INFINITY) & (depth(x) < end)
-        number += tl.sum(near.to(tl.int32), 0)
-        mass += tl.sum(tl.where(near, tl.exp(x), 0.0), 0)
-    return number, mass
+def seed_of(seed, row):
+    """A row's 64-bit seed."""
+    return tl.load(seed + row).to(tl.int64)
 
 
 @triton.jit
-def say(
+def limits_of(top_k, top_p, min_p, row, t, vocabulary):
+    """Whether a row is truncated, by its parameters alone; k, 0 where it is off; p; log min-p, -inf where it is off."""
+    k = tl.load(top_k + row).to(tl.int64)
+    p = tl.load(top_p + row).to(tl.float64)
+    least = tl.load(min_p + row).to(tl.float64)
+    k = tl.where((k > 0) & (k < vocabulary), k, 0)
+    log_least = tl.where(least > 0, tl.log(tl.where(least > 0, least, 1.0)).to(tl.float32), -INFINITY)
+    return (t > 0) & ((k > 0) | (p < 1) | (least > 0)), k, p, log_least
+
+
+@triton.jit
+def depth(x):
+    """The bits of -x for x <= 0, as integers: 0 for the largest logit."""
+    return tl.abs(x).to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def units(x):
+    """The mass e^x as an integer."""
+    return (tl.exp(x) * UNIT).to(tl.int64)
+
+
+@triton.jit
+def share(p, total):
+    """The least mass that is at least p times `total`."""
+    return tl.ceil(p * total.to(tl.float64)).to(tl.int64)
+
+
+@triton.jit
+def least_depth(depths, weights, enough, BITS: tl.constexpr):
+    """The least depth of BITS bits down to which integer weights add up to `enough`; all bits where they never do."""
+    last = 0
+    for bit in range(BITS):
+        step = 1 << (BITS - 1 - bit)
+        reached = tl.sum(tl.where(depths < last + step, weights, 0), 0) >= enough
+        last = tl.where(reached, last, last + step)
+    return last
+
+
+@triton.jit
+def replace_token(
     base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G: tl.constexpr
 ):  # fmt: skip
-    """Another token for the row: its id, and its log-probability under the guided and the base distribution."""
-    at = scales + row * 6
+    """Store another token for the row: its id, and its log-probability under the guided and the base distribution."""
+    at = scales + row * SCALES
     z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, drawn, drawn >= 0, G)
     tl.store(token + row, drawn.to(tl.int64))
     tl.store(facts + rows + row, u - tl.load(at + 2) - tl.load(at + 3))

@@ -1,16 +1,14 @@
 """Every kernel on a CUDA device, as it is compiled there and not interpreted: beside PyTorch in float32."""
 
-import importlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import rewardlab.kernels.triton_common as common
 import torch
 from torch import Tensor
 
+from tests.kernels.operations import NAMES, copies, is_float, module, outputs, poison
+
 pytestmark = pytest.mark.gpu
-NAMES = sorted(path.parent.name for path in Path(common.__path__[0]).parent.glob("*/triton.py"))
 LENGTHS = [1024, 1, 0, 1500] * 8
 REAL: dict[str, dict[str, Any]] = {
     "discounted_scan": {"lengths": LENGTHS, "discount": 0.95},
@@ -20,11 +18,8 @@ REAL: dict[str, dict[str, Any]] = {
     "lora_film": {"N": 16, "L": 33, "m": 4096, "n": 4096, "r": 8, "start": 8, "kind": "scale"},
     "policy_loss": {"lengths": LENGTHS, "rule": ((0.0, 1.2), (0.8, 3.0), "ratio", "token"), "beta": 0.1, "kl": "k3"},
 }
+PEAKED = REAL["guided_sampler"] | {"peaked": True}
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}  # of the largest number, and 1e-5
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(f"rewardlab.kernels.{name}")
 
 
 def widened(arguments: dict) -> dict:
@@ -32,38 +27,29 @@ def widened(arguments: dict) -> dict:
     return {name: one.float() if is_float(one) else one for name, one in arguments.items()}
 
 
-def is_float(one: Any) -> bool:
-    return isinstance(one, Tensor) and one.is_floating_point()
-
-
 def results(name: str, arguments: dict) -> list[Tensor]:
     """The outputs where no gradient is wanted, then the gradients of what has one; the arguments stay as they are."""
     door = getattr(module(name), name)
     with torch.no_grad():
-        found = tensors(door(**copies(arguments)))
+        values = [*outputs(door, copies(arguments))]
     leaves = copies(arguments)
     wanted = [one.requires_grad_() for one in leaves.values() if is_float(one)]
-    upstream = [one for one in tensors(door(**leaves)) if one.requires_grad]
+    upstream = [value for value in outputs(door, leaves) if value.requires_grad]
     if upstream:
-        weights = [torch.linspace(-1, 1, one.numel(), device=one.device).view_as(one).to(one.dtype) for one in upstream]
+        weights = [torch.linspace(-1, 1, out.numel(), device=out.device).view_as(out).to(out.dtype) for out in upstream]
         grads = torch.autograd.grad(upstream, wanted, weights, allow_unused=True)
-        found += [one for one in grads if one is not None]
-    return found
-
-
-def tensors(result: Any) -> list[Tensor]:
-    return list(result) if isinstance(result, tuple) else [result]
-
-
-def copies(arguments: dict) -> dict:
-    return {name: one.clone() if isinstance(one, Tensor) else one for name, one in arguments.items()}
+        values += [grad for grad in grads if grad is not None]
+    return values
 
 
 def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.dtype, monkeypatch: Any) -> None:
     monkeypatch.setenv("REWARDLAB_KERNELS", "eager")
     plain = results(name, widened(arguments))
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    computed = results(name, arguments)
+    poison(monkeypatch)
+    computed, again = results(name, arguments), results(name, arguments)
+    for output, other in zip(computed, again, strict=True):
+        assert torch.equal(output.nan_to_num(), other.nan_to_num()) and torch.equal(output.isnan(), other.isnan())
     rows: Any = slice(None)
     if not is_float(computed[0]):  # tokens: one row may have two within rounding of each other
         rows = computed[0] == plain[0]
@@ -83,9 +69,9 @@ def test_kernels_give_what_pytorch_gives_at_odd_sizes(name, case, monkeypatch):
     assert_kernels_agree_with_pytorch(name, arguments, torch.float32, monkeypatch)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_kernels_give_what_pytorch_gives_at_a_real_size(name, monkeypatch):
-    arguments = module(name).example(REAL[name], torch.bfloat16, "cuda")
+@pytest.mark.parametrize(("name", "case"), [*REAL.items(), ("guided_sampler", PEAKED)], ids=str)
+def test_kernels_give_what_pytorch_gives_at_a_real_size(name, case, monkeypatch):
+    arguments = module(name).example(case, torch.bfloat16, "cuda")
     arguments.pop("chunk", None)  # the default's: as it is used
     assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16, monkeypatch)
 
@@ -121,5 +107,18 @@ def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch)
         arguments["base"].copy_(arguments["base"].roll(1, dims=1))
         graph.replay()
         for inside, alone in zip(captured, door(**arguments), strict=True):
-            # candidates of truncated rows come in any order, and their sum is rounded by it
-            torch.testing.assert_close(inside, alone, atol=1e-5 * truncated, rtol=0)
+            assert torch.equal(inside, alone)
+
+
+def test_a_row_draws_the_same_bits_alone_as_beside_cut_and_uncut_rows(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    arguments = module("guided_sampler").example(PEAKED, torch.bfloat16, "cuda")
+    door, limits = module("guided_sampler").guided_sampler, ("top_k", "top_p", "min_p")
+    together = door(**arguments)
+    uncut = (arguments["top_k"] == 0) & (arguments["top_p"] == 1) & (arguments["min_p"] == 0)
+    plain = door(**{name: value for name, value in arguments.items() if name not in limits})
+    for one, other in zip(together, plain, strict=True):
+        assert uncut.any() and torch.equal(one[uncut], other[uncut])
+    for row in range(len(arguments["base"])):
+        alone = door(**{name: value[row : row + 1] for name, value in arguments.items()})
+        assert all(torch.equal(one[0], other[row]) for one, other in zip(alone, together, strict=True))

@@ -3,31 +3,15 @@
 Both ways through the door are tried: PyTorch alone, and the Triton kernels in their interpreter.
 """
 
-import importlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import rewardlab.kernels.triton_common as common
 import torch
 from torch import Tensor
 
-NAMES = sorted(path.parent.name for path in Path(common.__path__[0]).parent.glob("*/triton.py"))
+from tests.kernels.operations import NAMES, copies, is_float, module, outputs, poison
+
 SLACK = {torch.bfloat16: 1, torch.float32: 8, torch.float64: 8}  # units in the last place of the largest number
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(f"rewardlab.kernels.{name}")
-
-
-def outputs(function: Any, arguments: dict) -> tuple[Tensor, ...]:
-    result = function(**arguments)
-    return result if isinstance(result, tuple) else (result,)
-
-
-def copies(arguments: dict, change: Any = Tensor.clone) -> dict:
-    """Fresh tensors: an operation may overwrite what it is given."""
-    return {name: change(one) if isinstance(one, Tensor) else one for name, one in arguments.items()}
 
 
 def doubled(tensor: Tensor) -> Tensor:
@@ -53,10 +37,6 @@ def gradients(function: Any, arguments: dict) -> dict[str, Tensor]:
     upstream = [torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.dtype) for one in found]
     grads = torch.autograd.grad(found, list(leaves.values()), upstream, allow_unused=True)
     return {name: grad for name, grad in zip(leaves, grads, strict=True) if grad is not None}
-
-
-def is_float(one: Any) -> bool:
-    return isinstance(one, Tensor) and one.is_floating_point()
 
 
 EVERY = pytest.mark.parametrize(
@@ -89,20 +69,6 @@ def through(monkeypatch, request):
         return getattr(module(name), name)
 
     return call
-
-
-def poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh memory holds NaN, or the largest integer."""
-
-    def poisoned(make: Any) -> Any:
-        def fresh(*arguments: Any, **options: Any) -> Tensor:
-            one = make(*arguments, **options)
-            return one.fill_(torch.nan if one.is_floating_point() else torch.iinfo(one.dtype).max)
-
-        return fresh
-
-    for name in ("empty", "empty_like"):
-        monkeypatch.setattr(torch, name, poisoned(getattr(torch, name)))
 
 
 @WAYS

@@ -15,7 +15,7 @@ from torch import Tensor
 triton = pytest.importorskip("triton", reason="triton is not installed")
 import triton.language as tl  # noqa: E402
 from rewardlab.kernels import triton_common as fused  # noqa: E402
-from rewardlab.kernels.guided_sampler import triton as sampler_module  # noqa: E402
+from rewardlab.kernels.guided_sampler import triton_cut as cut_rows  # noqa: E402
 from rewardlab.kernels.guided_sampler.triton import fused as sampler  # noqa: E402
 from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
 from rewardlab.kernels.triton_common.tiles import gumbel  # noqa: E402
@@ -84,19 +84,44 @@ def of_rows(arguments: dict, rows: slice | list[int]) -> dict:
     return {name: one[rows] for name, one in arguments.items()}
 
 
+def assert_same_bits(sampled: Sampled, rows: list[int], other: Sampled, others: list[int]) -> None:
+    for one, two in zip(sampled, other, strict=True):
+        assert torch.equal(one[rows], two[others])
+
+
+def test_a_row_has_the_same_bits_in_any_batch_beside_cut_and_uncut_rows():
+    """Rows 3 and 6 are not cut, 3 is greedy."""
+    arguments = example({"N": 7, "G": 1, "V": 1500, "truncated": True}, torch.bfloat16)
+    together = sampler(**arguments)
+    for rows in ([4, 6], [6, 2, 3], [1]):
+        assert_same_bits(sampler(**of_rows(arguments, rows)), [*range(len(rows))], together, rows)
+    plain = {name: value for name, value in arguments.items() if name not in ("top_k", "top_p", "min_p")}
+    assert_same_bits(sampler(**plain), [3, 6], together, [3, 6])
+    assert (together.logprob != sampler(**plain).logprob)[:3].any()
+
+
+def test_cut_rows_change_neither_the_kernels_of_other_rows_nor_their_warps():
+    """The interpreter has no warps: what it cannot show is shown by what would be compiled."""
+    settings = []
+    for case in ({}, {"truncated": True}):
+        with recorded(90) as launches:
+            sampler(**example({"N": 3, "G": 1, "V": 5000} | case, torch.bfloat16, "meta"))
+        settings.append([
+            (start.kernel, start.options, {name: value if not isinstance(value, Tensor) else value.dtype
+                                           for name, value in start.arguments.items()})
+            for start in launches[:2]
+        ])  # fmt: skip
+    assert settings[0] == settings[1]
+
+
 @pytest.mark.parametrize("truncated", [False, True])
-def test_a_row_draws_the_same_in_any_batch_at_any_place_and_in_any_number_of_splits(truncated):
-    arguments = example({"N": 6, "G": 1, "V": 2500, **({"truncated": True} if truncated else {})}, torch.bfloat16)
-    whole = sampler(**arguments)
-    for others in (sampler(**of_rows(arguments, [4, 2])), sampler(**of_rows(arguments, [2, 5, 4]))):
-        assert others.token[-1] == whole.token[4 if len(others.token) == 3 else 2]
-    alone = sampler(**of_rows(arguments, slice(3, 4)))
-    for one, other in zip(alone, whole, strict=True):
-        assert torch.equal(one[0], other[3])
+def test_the_number_of_splits_changes_no_token(truncated):
+    arguments = example({"N": 3, "G": 1, "V": 2500, **({"truncated": True} if truncated else {})}, torch.bfloat16)
+    expected = sampler(**arguments)
     for span in (1, 3):
         split = sampler(**arguments, span=span)
-        assert torch.equal(split.token, whole.token)
-        for one, other in zip(split[1:], whole[1:], strict=True):
+        assert torch.equal(split.token, expected.token)
+        for one, other in zip(split[1:], expected[1:], strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
@@ -135,23 +160,65 @@ def test_a_real_vocabulary_is_sampled_as_the_definition_does(truncated):
         torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "limits", [{"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.02}, {"top_k": 9, "top_p": 0.7, "min_p": 0.01}], ids=str
-)
-def test_the_way_through_the_whole_row_draws_what_the_candidates_draw(limits):
-    arguments = example({"N": 4, "G": 1, "V": 300}, torch.float32) | {"temperature": torch.tensor([1.0, 0.7, 1.5, 0.0])}
-    arguments |= {name: torch.full((4,), value) for name, value in limits.items()}
-    near, far = sampler(**arguments), sampler(**arguments, delta=1e-3)
+def no_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_rows, "drawn_from_all", lambda *_: pytest.fail("a cut row was read as a whole"))
+
+
+def test_cut_rows_of_a_real_vocabulary_are_drawn_from_few_tokens(monkeypatch):
+    no_whole_rows(monkeypatch)
+    arguments = example({"N": 2, "G": 1, "V": 128256, "peaked": True}, torch.bfloat16)
+    arguments |= {"temperature": torch.full((2,), 0.8), "top_p": torch.tensor([0.9, 1.0])}
+    arguments |= {"top_k": torch.tensor([0, 50]), "min_p": torch.tensor([0.0, 0.05])}
+    exact = {name: value.double() if value.is_floating_point() else value for name, value in arguments.items()}
+    out, truth = sampler(**arguments), reference(**exact)
+    assert torch.equal(out.token, truth.token)
+    for one, other in zip(out[1:], truth[1:], strict=True):
+        torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=0)
+
+
+LIMITS = {"top_k": [5, 0, 0, 9, 0, 40], "top_p": [1, 0.8, 1, 0.7, 0.95, 0.999], "min_p": [0, 0, 0.02, 0.01, 0.9, 0]}
+
+
+@pytest.mark.parametrize("spread", [3.0, 0.05])
+def test_peaked_and_flat_rows_are_drawn_as_the_definition_does(spread, monkeypatch):
+    arguments = example({"N": 6, "G": 1, "V": 1500}, torch.float32)
+    arguments |= {"base": arguments["base"] * spread / 3, "guides": arguments["guides"] * spread / 3}
+    arguments |= {"temperature": torch.tensor([1.0, 0.7, 1.5, 0.0, 1.0, 0.3])}
+    arguments |= {name: torch.tensor(values) for name, values in LIMITS.items()}
     truth = reference(**arguments)
-    for one, other, true in zip(near, far, truth, strict=True):
+    whole_rows, drawn_from_all = [], cut_rows.drawn_from_all
+    monkeypatch.setattr(cut_rows, "CAPACITY", 1)
+    monkeypatch.setattr(cut_rows, "drawn_from_all", lambda *given: whole_rows.append(1) or drawn_from_all(*given))
+    whole = sampler(**arguments)
+    assert whole_rows
+    monkeypatch.undo()
+    no_whole_rows(monkeypatch)
+    out = sampler(**arguments)
+    assert_same_bits(out, [*range(6)], whole, [*range(6)])
+    for one, true in zip(out, truth, strict=True):
         torch.testing.assert_close(one, true, atol=2e-5, rtol=0)
-        torch.testing.assert_close(other, true, atol=2e-5, rtol=0)
 
 
-def test_more_candidates_than_fit_are_drawn_from_the_whole_row(monkeypatch):
-    monkeypatch.setattr(sampler_module, "CAPACITY", 64)
-    arguments = example({"N": 2, "G": 0, "V": 300}, torch.float32) | {"top_p": torch.full((2,), 0.95)}
-    assert torch.equal(sampler(**arguments).token, reference(**arguments).token)
+def test_the_order_in_which_tokens_are_collected_changes_no_bit(monkeypatch):
+    """Programs of a GPU append in any order."""
+    arguments = example({"N": 3, "G": 0, "V": 1500}, torch.float32)
+    arguments |= {"base": arguments["base"] / 60, "temperature": torch.full((3,), 0.7)}
+    arguments |= {"top_p": torch.full((3,), 0.7), "top_k": torch.tensor([0, 300, 1000])}
+    numbers = []
+
+    def shuffled(kernel, grid, **given):
+        if kernel is cut_rows.draw:
+            for row, number in enumerate(given["histogram"][:, -1].tolist()):
+                order = torch.randperm(number, generator=torch.Generator().manual_seed(0))
+                for name in ("tokens", "depths"):
+                    given[name][row, :number] = given[name][row, order]
+                numbers.append(number)
+        launch(kernel, grid, **given)
+
+    expected = sampler(**arguments)
+    monkeypatch.setattr(cut_rows, "launch", shuffled)
+    assert_same_bits(sampler(**arguments), [0, 1, 2], expected, [0, 1, 2])
+    assert min(numbers) > 10
 
 
 def test_fewer_tokens_than_top_k_are_all_within_it():
@@ -193,5 +260,5 @@ def test_nothing_waits_for_the_device():
     with recorded(90) as launches:
         out = sampler(**example({"N": 3, "G": 2, "V": 500, "truncated": True}, torch.bfloat16, "meta"))
     assert isinstance(out, Sampled) and out.token.is_meta
-    assert [one.kernel.__name__ for one in launches] == ["scan_cells", "finish", "draw_candidates", "draw_from_all"]
+    assert [start.kernel.__name__ for start in launches] == ["scan_cells", "finish", "count", "collect", "draw"]
     assert launches[0].arguments["CELL"] == sampling.CELL

@@ -22,8 +22,11 @@ PROCESSORS, LANES, CLOCK = 132, 128, 1.98e9
 
 NVIDIA H100 Tensor Core GPU Architecture, white paper, 2022; four schedulers issue an instruction for 32 threads each.
 """
-IN_PART = {f"guided_sampler.{name}": ("base", "guides") for name in ("finish", "draw_candidates", "draw_from_all")}
-"""Tensors of which a program reads one cell or token, or nothing unless its row is flagged: not counted."""
+IN_PART = {
+    "guided_sampler.finish": ("base", "guides"),
+    **{f"guided_sampler.{name}": ("base", "guides", "tokens", "depths") for name in ("count", "collect", "draw")},
+}
+"""Tensors of which a program reads one cell, or as many tokens as the logits make it: not counted."""
 TWICE = {
     **{"linear_logprob.stream_backward": "a", "lora_film.expand": "y"},
     **{"r2m_attention.soften": "scores", "r2m_attention.centre": "scores"},

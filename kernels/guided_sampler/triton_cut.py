@@ -1,0 +1,348 @@
+"""Kernels of `guided_sampler` for cut rows: those with top-k, top-p or min-p and a temperature above 0.
+
+    count      a few cells a program: a histogram of the tokens' depths and masses
+    collect    the same cells: the tokens of the bins in which a threshold lies, and the best token of those above
+    draw       a row a program: the thresholds among the collected tokens, the token and its log-probability
+
+Depths are below the row's largest logit, which `finish` knows. Cells of which no token can matter are not read again.
+All sums are of integers, so that neither the order of atomic operations nor the number of warps changes a bit.
+"""
+
+# pyright: reportGeneralTypeIssues=none
+# (what Triton's functions return is not typed)
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..triton_common.launch import launch
+from ..triton_common.tiles import gumbel, philox
+from .drawing import TOKENS
+from .triton_parts import (
+    DEEPEST,
+    INFINITY,
+    MASKED,
+    SCALES,
+    UNIT,
+    depth,
+    inverse_of,
+    least_depth,
+    limits_of,
+    replace_token,
+    seed_of,
+    share,
+    tempered,
+    units,
+)
+
+BINS = tl.constexpr(1024)  # of the bits of 1 + depth, 128 each time it doubles: 2⁻⁷ wide at depth 0, 1/32 at 5
+HISTOGRAM = tl.constexpr(2 * 1024 + 1)  # int64 numbers of a row: tokens by bin, masses by bin, tokens collected
+CAPACITY = 4096  # tokens collected of a row; where there are more, its program reads the whole row many times
+BLOCK = 4096  # logits that it then reads at once
+ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
+STREAM_TOKENS = tl.constexpr(TOKENS)
+
+
+def draw_cut_rows(
+    logits: dict[str, Any], noise: dict[str, Any], scan: dict[str, Any], out: dict[str, Any],
+    top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
+) -> None:  # fmt: skip
+    """Draw the cut rows' tokens again, from their truncated distributions; `scan` are arguments of `scan_cells`."""
+    rows, device = len(out["token"]), out["token"].device
+    limits = {
+        "top_k": _limit(top_k, 0, rows, torch.int64, device),
+        "top_p": _limit(top_p, 1, rows, torch.float32, device),
+        "min_p": _limit(min_p, 0, rows, torch.float32, device),
+    }
+    cells = {name: scan[name] for name in ("sums", "splits", "CELL", "SPAN", "SPLITS")}
+    splits = cells["splits"]
+    row = logits | limits | {"scales": out["scales"]}
+    row["histogram"] = torch.zeros(rows, HISTOGRAM.value, dtype=torch.int64, device=device)
+    collected = {
+        "tokens": torch.empty(rows, CAPACITY, dtype=torch.int32, device=device),
+        "depths": torch.empty(rows, CAPACITY, dtype=torch.float32, device=device),
+        "best_tokens": torch.empty(rows, splits, dtype=torch.int32, device=device),
+        "best_scores": torch.empty(rows, splits, 2, dtype=torch.float32, device=device),
+    }
+    launch(count, (rows, splits), **row, **cells, num_warps=4)
+    del cells["SPLITS"]
+    launch(collect, (rows, splits), **row, **noise, **cells, **collected, CAPACITY=CAPACITY, num_warps=4)
+    results = {name: out[name] for name in ("token", "facts", "rows")}
+    launch(
+        draw, (rows,), **row, **noise, **collected, **results, splits=splits, SPLITS=scan["SPLITS"],
+        CAPACITY=CAPACITY, BLOCK=BLOCK, num_warps=8,
+    )  # fmt: skip
+
+
+def _limit(limit: Tensor | None, off: int, rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.full((rows,), off, dtype=dtype, device=device) if limit is None else limit.contiguous()
+
+
+# ---- which tokens can matter ----
+
+
+@triton.jit
+def bin_of(x):
+    """The bin of depth -x; everything from 255 on is in the last one."""
+    return tl.minimum(((1 - x).to(tl.int32, bitcast=True) - 0x3F800000) >> 16, BINS - 1)
+
+
+@triton.jit
+def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
+    """A depth that neither a kept token nor the k-th largest is below.
+
+    The k-th largest token is not below the k-th largest of the splits' largest. Tokens below log V - log(1 - p) have at
+    most 1 - p of the mass; one more pays for rounding.
+    """
+    split = tl.arange(0, SPLITS)
+    bottom = 0.0 * shift + INFINITY
+    if k > 0:
+        tops = tl.load(sums + (row * splits + split) * 8, mask=split < splits, other=MASKED)
+        # by the upper half of the depths' bits, rounded up; 0x7f80 is that of infinity
+        last = least_depth(depth((tops - shift) * inverse) >> 16, (split < splits).to(tl.int64), k, 15)
+        bottom = tl.where(last < 0x7F7F, ((last + 1) << 16).to(tl.float32, bitcast=True), INFINITY)
+    elif p < 1:
+        bottom = tl.log(vocabulary + 0.0 * shift) - tl.log((1 - p).to(tl.float32)) + 1.0
+    # with top-k and top-p, top-p counts within the top k, all of which have to be seen
+    return tl.where((k > 0) & (p < 1), bottom, tl.minimum(bottom, -log_least))
+
+
+@triton.jit(do_not_specialize=ANY)
+def count(
+    base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary,
+    top_k, top_p, min_p, scales, histogram, sums, splits,
+    G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """Tokens and masses of SPAN cells by bin, down to the row's `reach`."""
+    row, split = tl.program_id(0), tl.program_id(1)
+    t, inverse = inverse_of(temperature, row)
+    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    if cutting:
+        shift = tl.load(scales + row * SCALES + 2)
+        bottom = reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS)
+        tl.store(scales + row * SCALES + 6, bottom)
+        top = tl.load(sums + (row * splits + split) * 8)
+        if (shift - top) * inverse <= bottom:
+            for index in range(SPAN):
+                token = (split * SPAN + index) * CELL + tl.arange(0, CELL)
+                x = tempered(
+                    base, base_step, guides, guides_step, guide_step, weights, row, token, vocabulary, inverse, shift, G
+                )  # fmt: skip
+                near = (x > -INFINITY) & (-x <= bottom)
+                at = histogram + row.to(tl.int64) * HISTOGRAM + bin_of(x)
+                tl.atomic_add(at, tl.full([CELL], 1, tl.int64), mask=near, sem="relaxed")
+                tl.atomic_add(at + BINS, units(x), mask=near, sem="relaxed")
+
+
+@triton.jit
+def undecided(histogram, row, k, p, log_least, total):
+    """The bin of the k-th largest token; the first and the last bin of which some tokens may be kept and some not.
+
+    And what lies above: tokens and mass above the k-th largest's bin, mass above the first undecided one. The mass of
+    the top k, a share p of which counts, is known up to the mass of the k-th largest's bin.
+    """
+    bin = tl.arange(0, BINS)
+    at = histogram + row.to(tl.int64) * HISTOGRAM + bin
+    tokens, masses = tl.load(at), tl.load(at + BINS)  # [BINS], as what follows
+    mass = tl.cumsum(masses, 0)
+    bin_k = tl.sum((tl.cumsum(tokens, 0) < k).to(tl.int32), 0)  # 0 without top-k, BINS where there are fewer than k
+    tokens_above = tl.sum(tl.where(bin < bin_k, tokens, 0), 0)
+    mass_above = tl.sum(tl.where(bin < bin_k, masses, 0), 0)
+    low = tl.where(k > 0, mass_above, total)
+    high = tl.where(k > 0, tl.sum(tl.where(bin <= bin_k, masses, 0), 0), total)
+    last = tl.where(k > 0, bin_k, BINS)
+    last = tl.minimum(last, tl.where(log_least > -INFINITY, bin_of(log_least), BINS))
+    first = last
+    if p < 1:
+        first = tl.minimum(last, tl.sum((mass < share(p, low)).to(tl.int32), 0))
+        last = tl.minimum(last, tl.sum((mass < share(p, high)).to(tl.int32), 0))
+    return bin_k, first, last, tokens_above, mass_above, tl.sum(tl.where(bin < first, masses, 0), 0)
+
+
+@triton.jit(do_not_specialize=ANY)
+def collect(
+    base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
+    top_k, top_p, min_p, scales, histogram, sums, splits, tokens, depths, best_tokens, best_scores,
+    G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, CAPACITY: tl.constexpr,
+):  # fmt: skip
+    """Of SPAN cells the tokens in undecided bins, and the largest x + Gumbel of the tokens above them."""
+    row, split = tl.program_id(0), tl.program_id(1)
+    t, inverse = inverse_of(temperature, row)
+    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    best, best_x, best_token = -INFINITY, 0.0 * t, 0
+    if cutting:
+        total, shift = tl.load(scales + row * SCALES + 1), tl.load(scales + row * SCALES + 2)
+        bottom = tl.load(scales + row * SCALES + 6)
+        top = tl.load(sums + (row * splits + split) * 8)
+        if (shift - top) * inverse <= bottom:
+            bin_k, first, last, _, _, _ = undecided(histogram, row, k, p, log_least, (total * UNIT).to(tl.int64))
+            bin_k = tl.where((k > 0) & (p < 1), bin_k, -1)  # top-p counts within the top k, exactly
+            for index in range(SPAN):
+                token = (split * SPAN + index) * CELL + tl.arange(0, CELL)
+                x = tempered(
+                    base, base_step, guides, guides_step, guide_step, weights, row, token, vocabulary, inverse, shift, G
+                )  # fmt: skip
+                near = (x > -INFINITY) & (-x <= bottom)
+                bin = bin_of(x)
+                open = ((bin >= first) & (bin <= last)) | (bin == bin_k)
+                append(histogram, tokens, depths, row, token, x, near & open, CAPACITY)
+                sure = near & (bin < first)
+                if tl.sum(sure.to(tl.int32), 0) > 0:
+                    word = philox(seed_of(seed, row), token, tl.load(position + row), STREAM_TOKENS)[0]
+                    score = tl.where(sure, x + gumbel(word), -INFINITY)
+                    here = tl.max(score, 0)
+                    leader = tl.min(tl.where(score == here, token, DEEPEST), 0)
+                    best_x = tl.where(here > best, tl.sum(tl.where(token == leader, x, 0.0), 0), best_x)
+                    best_token = tl.where(here > best, leader, best_token)
+                    best = tl.maximum(best, here)
+    at = row * splits + split
+    tl.store(best_tokens + at, best_token)
+    tl.store(best_scores + at * 2, best)
+    tl.store(best_scores + at * 2 + 1, best_x)
+
+
+@triton.jit
+def append(histogram, tokens, depths, row, token, x, chosen, CAPACITY: tl.constexpr):
+    """Put the chosen tokens behind the row's collected ones; what does not fit is counted and not kept."""
+    number = tl.sum(chosen.to(tl.int32), 0)
+    if number > 0:
+        before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, number.to(tl.int64), sem="relaxed")
+        slot = before + tl.cumsum(chosen.to(tl.int32), 0) - 1
+        keep = chosen & (slot < CAPACITY)
+        tl.store(tokens + row.to(tl.int64) * CAPACITY + slot, token, mask=keep)
+        tl.store(depths + row.to(tl.int64) * CAPACITY + slot, x, mask=keep)
+
+
+# ---- the draw ----
+
+
+@triton.jit(do_not_specialize=ANY)
+def draw(
+    base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
+    top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
+    G: tl.constexpr, SPLITS: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The largest x + Gumbel of the kept tokens; a row without any keeps what `finish` gave it."""
+    row = tl.program_id(0)
+    t, inverse = inverse_of(temperature, row)
+    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    if cutting:
+        total = (tl.load(scales + row * SCALES + 1) * UNIT).to(tl.int64)
+        bottom = tl.where(log_least > -INFINITY, depth(log_least), DEEPEST - 1)
+        number = tl.load(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS)
+        if number > CAPACITY:
+            drawn, x, mass = drawn_from_all(
+                base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse,
+                tl.load(scales + row * SCALES + 2), k, p, bottom, total, G, BLOCK,
+            )  # fmt: skip
+        else:
+            drawn, x, mass = drawn_from_collected(
+                histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
+                k, p, log_least, bottom, total, SPLITS, CAPACITY,
+            )  # fmt: skip
+        if mass > 0:
+            tl.store(facts + row, x - tl.log(mass.to(tl.float64) / UNIT).to(tl.float32))
+            replace_token(
+                base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G
+            )  # fmt: skip
+
+
+@triton.jit
+def drawn_from_collected(
+    histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
+    k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
+):  # fmt: skip
+    """Token, its x, and the kept mass: the tokens above the undecided bins, and those within the thresholds."""
+    bin_k, _, _, tokens_above, mass_above_k, mass_above = undecided(histogram, row, k, p, log_least, total)
+    slot = tl.arange(0, CAPACITY)
+    live = slot < number
+    x = tl.load(depths + row.to(tl.int64) * CAPACITY + slot, mask=live, other=-INFINITY)  # [CAPACITY], as what follows
+    v = tl.load(tokens + row.to(tl.int64) * CAPACITY + slot, mask=live, other=DEEPEST)
+    mass = units(x)
+    below = tl.where(live, depth(x), DEEPEST)
+    if k > 0:
+        of_bin = live & (bin_of(x) == bin_k)
+        last_of_k = least_depth(below, of_bin.to(tl.int64), k - tokens_above, 31)
+        total = mass_above_k + tl.sum(tl.where(of_bin & (below <= last_of_k), mass, 0), 0)
+        bottom = tl.minimum(bottom, last_of_k)
+    if p < 1:
+        bottom = tl.minimum(bottom, least_depth(below, mass, share(p, total) - mass_above, 31))
+    kept = live & (below <= bottom)
+    word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
+    score = tl.where(kept, x + gumbel(word), -INFINITY)
+    best = tl.max(score, 0)
+    drawn = tl.min(tl.where(kept & (score == best), v, DEEPEST), 0)
+    drawn_x = tl.sum(tl.where(kept & (v == drawn), x, 0.0), 0)
+
+    split = tl.arange(0, SPLITS)
+    scores = best_scores + (row * splits + split) * 2
+    above = tl.load(scores, mask=split < splits, other=-INFINITY)
+    x_above = tl.load(scores + 1, mask=split < splits, other=0.0)
+    v_above = tl.load(best_tokens + row * splits + split, mask=split < splits, other=DEEPEST)
+    best_above = tl.max(above, 0)
+    leader = tl.min(tl.where((above == best_above) & (above > -INFINITY), v_above, DEEPEST), 0)
+    wins = (best_above > best) | ((best_above == best) & (leader < drawn))
+    drawn_x = tl.where(wins, tl.sum(tl.where(v_above == leader, x_above, 0.0), 0), drawn_x)
+    return tl.where(wins, leader, drawn), drawn_x, mass_above + tl.sum(tl.where(kept, mass, 0), 0)
+
+
+@triton.jit
+def drawn_from_all(
+    base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse, shift,
+    k, p, bottom, total, G: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The same from all logits of a row, which are read once for every bit of a threshold."""
+    if k > 0:
+        last, within = deepest(
+            base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
+            k, 0 * k, G, BLOCK,
+        )  # fmt: skip
+        total = tl.where(last < DEEPEST, within, total)  # fewer than k tokens: all of them
+        bottom = tl.minimum(bottom, last)
+    if p < 1:
+        last, _ = deepest(
+            base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
+            0 * k, share(p, total), G, BLOCK,
+        )  # fmt: skip
+        bottom = tl.minimum(bottom, last)
+    best, drawn, drawn_x, mass = -INFINITY, 0, 0.0 * shift, 0 * total
+    for first in range(0, vocabulary, BLOCK):
+        v = first + tl.arange(0, BLOCK)
+        x = tempered(base, base_step, guides, guides_step, guide_step, weights, row, v, vocabulary, inverse, shift, G)
+        kept = (x > -INFINITY) & (depth(x) <= bottom)
+        mass += tl.sum(tl.where(kept, units(x), 0), 0)
+        word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
+        score = tl.where(kept, x + gumbel(word), -INFINITY)
+        here = tl.max(score, 0)
+        leader = tl.min(tl.where(score == here, v, DEEPEST), 0)
+        drawn_x = tl.where(here > best, tl.sum(tl.where(v == leader, x, 0.0), 0), drawn_x)
+        drawn = tl.where(here > best, leader, drawn)
+        best = tl.maximum(best, here)
+    return drawn, drawn_x, mass
+
+
+@triton.jit
+def deepest(
+    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
+    G: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The least depth down to which a row has that number of tokens and that mass; the mass down to there."""
+    last, total = 0, 0 * mass
+    for bit in range(31):
+        step = 1 << (30 - bit)
+        tokens, weight = 0 * number, 0 * mass
+        for first in range(0, vocabulary, BLOCK):
+            v = first + tl.arange(0, BLOCK)
+            x = tempered(
+                base, base_step, guides, guides_step, guide_step, weights, row, v, vocabulary, inverse, shift, G
+            )
+            above = (x > -INFINITY) & (depth(x) < last + step)
+            tokens += tl.sum(above.to(tl.int64), 0)
+            weight += tl.sum(tl.where(above, units(x), 0), 0)
+        enough = (tokens >= number) & (weight >= mass)
+        last = tl.where(enough, last, last + step)
+        total = tl.where(enough, weight, total)
+    return last, total
