@@ -16,7 +16,7 @@ def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
     """The same numbers up to float32's rounding; bounds are int64."""
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     grid = (len(bounds) - 1,)
-    launch(scan, grid, x=x, bounds=bounds, y=y, discount=float(discount), BLOCK=BLOCK)
+    launch(scan, grid, x=x.contiguous(), bounds=bounds.contiguous(), y=y, discount=float(discount), BLOCK=BLOCK)
     return y
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..strides import columns, spread
 from .eager import IGNORED
 
 CASES = [
@@ -13,6 +14,7 @@ CASES = [
     {"N": 17, "D": 33, "V": 300, "temperature": 0.7, "bias": True},
     {"N": 129, "D": 17, "V": 1025, "softcap": 5.0, "temperature": 1.3, "bias": True},
     {"N": 17, "D": 64, "V": 777, "low": -40.0},
+    {"N": 17, "D": 32, "V": 129, "bias": True, "views": True},
 ]
 
 
@@ -30,5 +32,8 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
     bias = draw(V) if "bias" in case else torch.full((V,), case["low"]).double() if "low" in case else None
     tensors = {"hidden": hidden, "weight": weight} | ({} if bias is None else {"bias": bias})
     placed = {name: tensor.to(dtype=dtype, device=device) for name, tensor in tensors.items()}
+    placed["target"] = target.to(device)
+    if case.get("views"):
+        placed = {name: columns(tensor) if tensor.dim() == 2 else spread(tensor) for name, tensor in placed.items()}
     options = {name: case[name] for name in ("temperature", "softcap") if name in case}
-    return {**placed, "target": target.to(device), "chunk": 4 * V, **options}
+    return {**placed, "chunk": 4 * V, **options}

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..strides import columns, repeated, spread
+
 CASES = [
     {"N": 1, "L": 1, "m": 1, "n": 1, "r": 1, "start": 0, "kind": "scale"},
     {"N": 2, "L": 1, "m": 129, "n": 17, "r": 4, "start": 1, "kind": "scale"},
@@ -14,6 +16,8 @@ CASES = [
     {"N": 3, "L": 2, "m": 17, "n": 17, "r": 8, "start": 1, "kind": "core", "rows": 1},
     {"N": 2, "L": 3, "m": 17, "n": 17, "r": 2, "start": 0, "kind": "plain"},
     {"N": 2, "L": 1, "m": 17, "n": 17, "r": 2, "start": 2, "kind": "plain"},
+    {"N": 3, "L": 2, "m": 33, "n": 17, "r": 4, "start": 1, "kind": "scale", "views": True},
+    {"N": 3, "L": 1, "m": 17, "n": 33, "r": 8, "start": 1, "kind": "core", "views": True},
 ]
 
 
@@ -28,6 +32,8 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
 
     film: dict[str, Any] = {"scale": draw(rows, r), "shift": draw(rows, r)} if case["kind"] == "scale" else {}
     film = {"core": draw(rows, r, r)} if case["kind"] == "core" else film
-    return {"y": draw(N, L, n), "x": draw(N, L, m), "A": draw(r, m), "B": draw(n, r), "factor": 0.5, **film} | {
-        "start": start
-    }
+    y, x, A, B = draw(N, L, n), draw(N, L, m), draw(r, m), draw(n, r)
+    if case.get("views"):
+        A, B = columns(A), columns(B)
+        film = {name: repeated(tensor) if name == "shift" else spread(tensor) for name, tensor in film.items()}
+    return {"y": y, "x": x, "A": A, "B": B, "factor": 0.5, "start": start, **film}

@@ -55,7 +55,7 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
     launch(
         shrink,
         (triton.cdiv(positions, shape.positions), len(u)),
-        **{"x": x, "A": A, "u": u, "positions": positions, "m": m, "r": r, "part": part},
+        **{"x": x, "A": A, "A_step": A.stride(0), "u": u, "positions": positions, "m": m, "r": r, "part": part},
         **{"R": _rank(r), "BLOCK_M": shape.positions, "BLOCK_K": BLOCK_K},
     )
     return u
@@ -79,12 +79,14 @@ def fused(
     if start == rows:
         return y
     u, r = shrunk(x[start:], A) if u is None else u, B.shape[1]
+    u = u if u.stride(2) == 1 else u.contiguous()
     positions = (rows - start) * length
     shape = tiles(positions)
     launch(
         expand,
         (triton.cdiv(positions, shape.positions), triton.cdiv(n, shape.outputs)),
-        **{"y": y[start:], "u": u, "part_step": u.stride(0), "position_step": u.stride(1), "B": B},
+        **{"y": y[start:], "u": u, "part_step": u.stride(0), "position_step": u.stride(1)},
+        **{"B": B, "B_step": B.stride(0)},
         **_modulation("scale", scale, y) | _modulation("core", core, y) | _modulation("shift", shift, y),
         **{"positions": positions, "length": length, "n": n, "r": r, "parts": len(u), "factor": float(factor)},
         **{"SCALE": scale is not None, "CORE": core is not None, "SHIFT": shift is not None},
@@ -108,7 +110,7 @@ def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, A
 
 @triton.jit(do_not_specialize=["positions"])
 def shrink(
-    x, A, u, positions, m, r, part, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
+    x, A, A_step, u, positions, m, r, part, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
     """A x over `part` of x's columns, for BLOCK_M positions."""
     p = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)  # positions of all rows, one after the other
@@ -119,7 +121,7 @@ def shrink(
         k = begin + tl.arange(0, BLOCK_K)
         inside = (p < positions)[:, None] & (k < m)
         left = tl.load(x + p[:, None] * m + k, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_K]
-        right = tl.load(A + rank * m + k[:, None], mask=(rank < r) & (k < m)[:, None], other=0.0)  # [BLOCK_K, R]
+        right = tl.load(A + rank * A_step + k[:, None], mask=(rank < r) & (k < m)[:, None], other=0.0)  # [BLOCK_K, R]
         total += dot(operand(left, left), operand(right, left))
     at = u + tl.program_id(1).to(tl.int64) * positions * r + p[:, None] * r + rank
     tl.store(at, total, mask=(p < positions)[:, None] & (rank < r))
@@ -129,7 +131,7 @@ def shrink(
     do_not_specialize=["positions", "length", "part_step", "position_step", "scale_step", "core_step", "shift_step"]
 )
 def expand(
-    y, u, part_step, position_step, B, scale, scale_step, core, core_step, shift, shift_step,
+    y, u, part_step, position_step, B, B_step, scale, scale_step, core, core_step, shift, shift_step,
     positions, length, n, r, parts, factor,
     SCALE: tl.constexpr, CORE: tl.constexpr, SHIFT: tl.constexpr, PARTS: tl.constexpr,
     R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -153,7 +155,7 @@ def expand(
     if SHIFT:
         features += tl.load(shift + row[:, None] * shift_step + rank, mask=known, other=0.0).to(tl.float32)
     out = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    weight = tl.load(B + out * r + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
+    weight = tl.load(B + out * B_step + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
     outputs = y + p[:, None] * n + out
     inside = (offset < positions)[:, None] & (out < n)
     before = tl.load(outputs, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_N]

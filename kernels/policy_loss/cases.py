@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..packed import bounds_of
+from ..strides import repeated, spread
 from .reference import ClipRule
 
 _PPO = ((0.0, 1.2), (0.8, math.inf), "ratio")
@@ -29,6 +30,7 @@ CASES = [
     {"lengths": [129, 2], "rule": ((0.0, 1.3), (0.0, 1.3), "logprob", "token"), "mask": True, "beta": 0.2, "kl": "k2"},
     {"lengths": [17, 2], "rule": ((0.99, 1.01), (0.99, 1.01), "logprob", "sequence")},
     {"lengths": [17], "rule": ((1.0, 1.0), (1.0, 1.0), "logprob", "token")},
+    {"lengths": [17, 5], "rule": (*_PPO, "token"), "mask": True, "beta": 0.1, "kl": "k3", "views": True},
 ]
 
 
@@ -52,6 +54,7 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
     chosen = {name: case[name] for name in ("beta", "kl", "corrected") if name in case} | {
         "rule": ClipRule(*case["rule"])
     }
-    return (
-        placed | {name: tensor.to(device) for name, tensor in {"bounds": bounds_of(lengths), **mask}.items()} | chosen
-    )
+    placed |= {name: tensor.to(device) for name, tensor in {"bounds": bounds_of(lengths), **mask}.items()}
+    if case.get("views"):
+        placed = {name: repeated(tensor) if name == "weight" else spread(tensor) for name, tensor in placed.items()}
+    return placed | chosen

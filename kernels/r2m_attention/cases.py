@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from ..packed import bounds_of
+from ..strides import columns, spread
 
 CASES = [
     {"lengths": [1], "D": 1, "P": 1, "d": 1},
     {"lengths": [17, 0, 129, 1], "D": 17, "P": 33, "d": 5, "mask": True},
     {"lengths": [17, 3], "D": 9, "P": 129, "d": 17},
     {"lengths": [5, 5, 5], "D": 4, "P": 17, "d": 8, "mask": True},
+    {"lengths": [5, 17], "D": 4, "P": 17, "d": 8, "mask": True, "views": True},
 ]
 
 
@@ -34,4 +36,7 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
         mask = {"mask": (position % 3 != 1) & (position < bounds[-2])}
         tensors["states"][~mask["mask"]] = torch.nan
     placed = {name: tensor.to(dtype=dtype, device=device) for name, tensor in tensors.items()}
-    return placed | {name: tensor.to(device) for name, tensor in {"bounds": bounds, **mask}.items()}
+    placed |= {name: tensor.to(device) for name, tensor in {"bounds": bounds, **mask}.items()}
+    if case.get("views"):
+        placed = {name: columns(tensor) if tensor.dim() == 2 else spread(tensor) for name, tensor in placed.items()}
+    return placed
