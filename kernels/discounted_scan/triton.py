@@ -1,4 +1,8 @@
-"""`kernels.discounted_scan` as one kernel: a sequence a program, blocks from right to left."""
+"""`kernels.discounted_scan` as one kernel: a sequence a program, from its last token to its first.
+
+Tokens are loaded in that order, because Triton's scan of tuples with `reverse=True` was wrong in several versions
+(github.com/triton-lang/triton, issues 4362 and 8412).
+"""
 
 import torch
 import triton
@@ -29,17 +33,17 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
     carry = 0.0 * discount  # y right of the block
     position = tl.arange(0, BLOCK)
     for block in range(0, tl.cdiv(end - first, BLOCK)):
-        t = end - (block + 1) * BLOCK + position  # int64; the leftmost block hangs over
+        t = end - 1 - block * BLOCK - position  # int64; the last block hangs over
         inside = t >= first
         value = tl.load(x + t, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         decay = tl.full([BLOCK], 1.0, tl.float32) * discount
-        decay, value = tl.associative_scan((decay, value), 0, _then, reverse=True)
+        decay, value = tl.associative_scan((decay, value), 0, _then)
         value += decay * carry
         tl.store(y + t, value, mask=inside)
-        carry = tl.sum(tl.where(position == 0, value, 0.0), 0)
+        carry = tl.sum(tl.where(position == BLOCK - 1, value, 0.0), 0)
 
 
 @triton.jit
 def _then(decay, value, further_decay, further):
-    """Two stretches y -> value + decay y, the second met later by the scan."""
+    """Two stretches y -> value + decay y, the second before the first in the sequence."""
     return decay * further_decay, further + further_decay * value
