@@ -44,12 +44,14 @@ def recorded(capability: int) -> Iterator[list[Launch]]:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], /, *, num_warps: int = 4, num_stages: int = 3, **arguments: Any) -> None:
-    """`kernel[grid](**arguments)`; an empty grid starts nothing."""
+    """`kernel[grid](**arguments)` on the device of its tensors, current or not; an empty grid starts nothing."""
     options = {"num_warps": num_warps, "num_stages": num_stages}
     if (recorder := _RECORDER.get()) is not None:
         recorder.launches.append(Launch(kernel, arguments, options))
     elif all(grid):
-        kernel[grid](**arguments, **options)
+        tensor = next(value for value in arguments.values() if isinstance(value, Tensor))
+        with torch.cuda.device_of(tensor):
+            kernel[grid](**arguments, **options)
 
 
 def capability(tensor: Tensor) -> int:

@@ -17,6 +17,7 @@ import triton.language as tl  # noqa: E402
 from rewardlab.kernels import triton_common as fused  # noqa: E402
 from rewardlab.kernels.guided_sampler import triton_cut as cut_rows  # noqa: E402
 from rewardlab.kernels.guided_sampler.triton import fused as sampler  # noqa: E402
+from rewardlab.kernels.triton_common import launch as launching  # noqa: E402
 from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
 from rewardlab.kernels.triton_common.tiles import gumbel  # noqa: E402
 
@@ -262,3 +263,30 @@ def test_nothing_waits_for_the_device():
     assert isinstance(out, Sampled) and out.token.is_meta
     assert [start.kernel.__name__ for start in launches] == ["scan_cells", "finish", "count", "collect", "draw"]
     assert launches[0].arguments["CELL"] == sampling.CELL
+
+
+# ---- launching ----
+
+
+def test_a_kernel_is_launched_on_the_device_of_its_tensors(monkeypatch):
+    """Current is another one where a model lies on cuda:1; here devices are numbers that only the guard knows."""
+    events = []
+
+    class Guard:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def __enter__(self):
+            events.append(self.tensor)
+
+        def __exit__(self, *_):
+            events.append("left")
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda **given: events.append(grid)
+
+    monkeypatch.setattr(launching.torch.cuda, "device_of", Guard)
+    x = torch.zeros(3)
+    launch(Kernel(), (2,), n=1, x=x)
+    assert events[0] is x and events[1:] == [(2,), "left"]
