@@ -1,6 +1,6 @@
 """`kernels.linear_logprob` as kernels: scores without logits in memory, and what a chunk of products becomes.
 
-    score              rows by a share of the vocabulary: product, largest logit, Σ e^z, Σ z e^z and the said logit
+    score              rows by a share of the vocabulary: product, largest logit, Σ e^z, Σ z e^z and the target's logit
     merge              the shares put together
     stream_forward     a row of products a program: log Σ e^z, log π, entropy
     stream_backward    a piece of a row a program: dL/da
@@ -9,8 +9,11 @@ The first two serve 16-bit states and heads of one dtype. Float32 has no matrix 
 for every gradient, a library makes the products of a chunk and the other two read them.
 """
 
+# pyright: reportGeneralTypeIssues=none
+# (what Triton's functions return is not typed)
+
 from contextvars import copy_context
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -21,10 +24,10 @@ from ..triton_common.launch import capability, launch
 from ..triton_common.tiles import dot, operand
 from .eager import IGNORED, Chunk, Engine, Head, score_in_chunks
 from .reference import LinearLogprob
+from .triton_tiles import Tiles, aligned, grouped, processors_of, shares, tiles
 
 FORWARD, BACKWARD, MERGE = 4096, 2048, 128
-SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the said logit
-PROCESSORS = {80: 108, 90: 132}
+SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the target's logit
 INFINITY = tl.constexpr(float("inf"))
 NO_TARGET = tl.constexpr(IGNORED)
 DRY_RUNS = [
@@ -32,42 +35,6 @@ DRY_RUNS = [
     {"N": 256, "D": 256, "V": 1536, "bias": True, "softcap": 30.0, "temperature": 0.7},
 ]
 ELEMENTS = {"stream_forward": "BLOCK", "stream_backward": "BLOCK"}
-
-
-class Tiles(NamedTuple):
-    """What a program of `score` holds at a time, and how it loads it."""
-
-    rows: int
-    words: int
-    width: int
-    warps: int = 8
-    stages: int = 3
-    descriptors: bool = False
-    """Hopper's copies of whole tiles, which spare the registers of pointers."""
-
-
-def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """By capability; 128 x 256 with pointers would spill, or find too little shared memory."""
-    device = capability(hidden)
-    if device == 0:
-        return Tiles(64, 256, 32)
-    if 90 <= device < 120 and aligned(hidden) and aligned(weight):
-        return Tiles(128, 256, 64, descriptors=True)
-    return Tiles(128, 128, 64)
-
-
-def aligned(matrix: Tensor) -> bool:
-    """Whether all rows begin at multiples of 16 bytes, for descriptors and for loads of 16 bytes."""
-    return matrix.stride(0) * matrix.itemsize % 16 == matrix.data_ptr() % 16 == 0
-
-
-def shares(row_tiles: int, word_tiles: int, processors: int) -> int:
-    """Into how many shares the vocabulary is cut, so that rows x shares keep all processors busy to the end.
-
-    The time is the number of rounds times the tiles of a share; the fewest shares of the shortest time.
-    """
-    most = min(word_tiles, max(1, 4 * processors // max(1, row_tiles)))
-    return min(range(1, most + 1), key=lambda s: triton.cdiv(row_tiles * s, processors) * triton.cdiv(word_tiles, s))
 
 
 def fused(
@@ -85,20 +52,26 @@ def fused(
     hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape
     shape = tiles(hidden, weight) if shape is None else shape
-    row_tiles, word_tiles = triton.cdiv(rows, shape.rows), triton.cdiv(len(weight), shape.words)
-    share = triton.cdiv(word_tiles, shares(row_tiles, word_tiles, _processors(hidden)))
-    number = triton.cdiv(word_tiles, share)
-    sums = torch.empty(number, SUMS, rows, device=hidden.device)
-    out = torch.empty(2, rows, device=hidden.device)
+    row_tiles, vocabulary_tiles = triton.cdiv(rows, shape.rows), triton.cdiv(len(weight), shape.vocabulary)
+    share = triton.cdiv(vocabulary_tiles, shares(row_tiles, vocabulary_tiles, processors_of(hidden)))
+    number = triton.cdiv(vocabulary_tiles, share)
+    sums = torch.empty(number, SUMS, rows, dtype=torch.float32, device=hidden.device)
+    out = torch.empty(2, rows, dtype=torch.float32, device=hidden.device)
     target = target.contiguous()
     _launch_with_scratch(
         hidden.device,
         score,
-        (row_tiles, number),
+        (row_tiles * number,),
         **{"hidden": hidden, "hidden_step": hidden.stride(0), "weight": weight, "weight_step": weight.stride(0)},
         **{"target": target, "sums": sums, "rows": rows, "vocabulary": len(weight), "width": width, "share": share},
+        **{"row_tiles": row_tiles, "number": number},
         **_beyond_the_product(bias, hidden, temperature, softcap),
-        **{"DESCRIPTORS": shape.descriptors, "BLOCK_N": shape.rows, "BLOCK_V": shape.words, "BLOCK_D": shape.width},
+        **{
+            "DESCRIPTORS": shape.descriptors,
+            "BLOCK_N": shape.rows,
+            "BLOCK_V": shape.vocabulary,
+            "BLOCK_D": shape.width,
+        },
         **{"num_warps": shape.warps, "num_stages": shape.stages},
     )
     launch(merge, (triton.cdiv(rows, MERGE),), sums=sums, target=target, out=out, rows=rows, number=number, BLOCK=MERGE)
@@ -120,7 +93,7 @@ def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, 
 def statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Chunk:
     """log Σ e^z, log π and entropy of every row of a contiguous a, which stays as it is."""
     rows, vocabulary = a.shape
-    out = torch.empty(3, rows, device=a.device)
+    out = torch.empty(3, rows, dtype=torch.float32, device=a.device)
     launch(
         stream_forward,
         (rows,),
@@ -157,7 +130,7 @@ def dry_run(arguments: dict[str, Any]) -> None:
     fused(**arguments)
     target, bias = arguments["target"], arguments.get("bias")
     head = Head(arguments.get("temperature", 1.0), arguments.get("softcap"), 1)
-    a = torch.empty(len(target), len(arguments["weight"]), device=target.device)
+    a = torch.empty(len(target), len(arguments["weight"]), dtype=torch.float32, device=target.device)
     chunk = statistics(a, bias, target, head)
     for dtype in (torch.bfloat16, torch.float32):
         gradient(chunk, bias, target, chunk.logprob, chunk.entropy, head, dtype)
@@ -171,12 +144,6 @@ def _beyond_the_product(
         **{"cap": 1.0 if softcap is None else float(softcap), "HAS_CAP": softcap is not None},
         "inverse": 1 / temperature,
     }
-
-
-def _processors(hidden: Tensor) -> int:
-    if hidden.is_cuda:
-        return torch.cuda.get_device_properties(hidden.device).multi_processor_count
-    return PROCESSORS.get(capability(hidden), 2)
 
 
 def _launch_with_scratch(device: torch.device, *positional: Any, **named: Any) -> None:
@@ -232,22 +199,23 @@ def finite(x):
 # ---- scores ----
 
 
-@triton.jit(do_not_specialize=["rows", "share"])
+@triton.jit(do_not_specialize=["rows", "share", "row_tiles", "number"])
 def score(
-    hidden, hidden_step, weight, weight_step, bias, target, sums, rows, vocabulary, width, share, inverse, cap,
+    hidden, hidden_step, weight, weight_step, bias, target, sums, rows, vocabulary, width, share, row_tiles, number,
+    inverse, cap,
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, DESCRIPTORS: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Of BLOCK_N rows over `share` tiles of BLOCK_V words; sums are relative to the largest logit met."""
-    first = tl.program_id(0) * BLOCK_N
-    split = tl.program_id(1)
+    """Of BLOCK_N rows over `share` tiles of BLOCK_V tokens; sums are relative to the largest logit met."""
+    row_tile, split = grouped(tl.program_id(0), row_tiles, number)
+    first = row_tile * BLOCK_N
     n = first + tl.arange(0, BLOCK_N)
     known = n < rows
     target_id = tl.load(target + n, mask=known, other=NO_TARGET).to(tl.int32)
     top = tl.full([BLOCK_N], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK_N], tl.float32)
     mean = tl.zeros([BLOCK_N], tl.float32)
-    of_said = tl.zeros([BLOCK_N], tl.float32)
+    of_target = tl.zeros([BLOCK_N], tl.float32)
     if DESCRIPTORS:
         left_tiles = tl.make_tensor_descriptor(hidden, [rows, width], [hidden_step, 1], [BLOCK_N, BLOCK_D])
         right_tiles = tl.make_tensor_descriptor(weight, [vocabulary, width], [weight_step, 1], [BLOCK_V, BLOCK_D])
@@ -267,13 +235,13 @@ def score(
         if HAS_BIAS:
             b = tl.load(bias + v, mask=v < vocabulary, other=0.0).to(tl.float32)[None, :]
         z = logits(a, b, inverse, cap, HAS_CAP)
-        of_said += tl.sum(tl.where(v[None, :] == target_id[:, None], z, 0.0), 1)
+        of_target += tl.sum(tl.where(v[None, :] == target_id[:, None], z, 0.0), 1)
         z = tl.where((v < vocabulary)[None, :], z, -INFINITY)  # no phantom columns
         above = tl.maximum(top, tl.max(z, 1))
         shift = finite(above)
-        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
-        mean = fade * (mean + mass * (finite(top) - shift))
-        mass = fade * mass
+        decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        mean = decay * (mean + mass * (finite(top) - shift))
+        mass = decay * mass
         z -= shift[:, None]
         e = tl.exp(z)
         mean += tl.sum(e * tl.where(e > 0, z, 0.0), 1)
@@ -283,7 +251,7 @@ def score(
     tl.store(at, top, mask=known)
     tl.store(at + rows, mass, mask=known)
     tl.store(at + 2 * rows, mean, mask=known)
-    tl.store(at + 3 * rows, of_said, mask=known)
+    tl.store(at + 3 * rows, of_target, mask=known)
 
 
 @triton.jit
@@ -304,24 +272,24 @@ def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
     top = tl.full([BLOCK], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK], tl.float32)
     mean = tl.zeros([BLOCK], tl.float32)
-    of_said = tl.zeros([BLOCK], tl.float32)
+    of_target = tl.zeros([BLOCK], tl.float32)
     for split in range(0, number):
         at = sums + tl.cast(split, tl.int64) * 4 * rows + n
         other = tl.load(at, mask=known, other=0.0)  # [BLOCK], as all that follow
         other_mass = tl.load(at + rows, mask=known, other=1.0)
         other_mean = tl.load(at + 2 * rows, mask=known, other=0.0)
-        of_said += tl.load(at + 3 * rows, mask=known, other=0.0)
+        of_target += tl.load(at + 3 * rows, mask=known, other=0.0)
         above = tl.maximum(top, other)
         shift = finite(above)
-        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
-        other_fade = tl.where(other == -INFINITY, 0.0, tl.exp(other - shift))
-        mean = fade * (mean + mass * (finite(top) - shift))
-        mean += other_fade * (other_mean + other_mass * (finite(other) - shift))
-        mass = fade * mass + other_fade * other_mass
+        decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        other_decay = tl.where(other == -INFINITY, 0.0, tl.exp(other - shift))
+        mean = decay * (mean + mass * (finite(top) - shift))
+        mean += other_decay * (other_mean + other_mass * (finite(other) - shift))
+        mass = decay * mass + other_decay * other_mass
         top = above
     counted = tl.load(target + n, mask=known, other=NO_TARGET) != NO_TARGET
     width = tl.log(mass)
-    tl.store(out + n, tl.where(counted, of_said - finite(top) - width, 0.0), mask=known)
+    tl.store(out + n, tl.where(counted, of_target - finite(top) - width, 0.0), mask=known)
     tl.store(out + rows + n, tl.where(counted, width - mean / mass, 0.0), mask=known)
 
 
@@ -337,7 +305,7 @@ def stream_forward(
     row = tl.program_id(0)
     a += row.to(tl.int64) * vocabulary
     target_id = tl.load(target + row)
-    mass, mean, of_said = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
+    mass, mean, of_target = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
     top = mass - INFINITY
     for first in range(0, vocabulary, BLOCK):
         v = first + tl.arange(0, BLOCK)
@@ -347,19 +315,19 @@ def stream_forward(
             b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
         product = tl.load(a + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         z = logits(product, b, inverse, cap, HAS_CAP)
-        of_said += tl.sum(tl.where(v == target_id, z, 0.0), 0)
+        of_target += tl.sum(tl.where(v == target_id, z, 0.0), 0)
         z = tl.where(inside, z, -INFINITY)
         above = tl.maximum(top, tl.max(z, 0))
         shift = finite(above)
-        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
         z -= shift
         e = tl.exp(z)
-        mean = fade * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
-        mass = fade * mass + tl.sum(e, 0)
+        mean = decay * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
+        mass = decay * mass + tl.sum(e, 0)
         top = above
     counted = target_id != NO_TARGET
     width = tl.log(mass)
-    tl.store(out + row, tl.where(counted, of_said - finite(top) - width, 0.0))
+    tl.store(out + row, tl.where(counted, of_target - finite(top) - width, 0.0))
     tl.store(out + rows + row, tl.where(counted, width - mean / mass, 0.0))
     tl.store(out + 2 * rows + row, finite(top) + width)
 
@@ -369,7 +337,7 @@ def stream_backward(
     a, da, bias, target, lse, entropy, g, q, vocabulary, inverse, cap,
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dL/da_j = (g (1[j = y] - p_j) - q p_j (log p_j + H)) dz_j/da_j of BLOCK words; da may be a."""
+    """dL/da_j = (g (1[j = y] - p_j) - q p_j (log p_j + H)) dz_j/da_j of BLOCK tokens; da may be a."""
     row = tl.program_id(0)
     v = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = v < vocabulary

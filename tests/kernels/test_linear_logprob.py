@@ -1,12 +1,11 @@
 """kernels/linear_logprob/__init__.py"""
 
-import importlib
 import math
 
 import pytest
 import torch
 from rewardlab.kernels.linear_logprob import _check, example, linear_logprob, linear_loss, reference
-from rewardlab.kernels.linear_logprob.eager import EAGER, IGNORED, Head
+from rewardlab.kernels.linear_logprob.eager import EAGER, IGNORED
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}
@@ -305,88 +304,3 @@ def test_a_constant_loss_moves_nothing():
     found = linear_loss(**arguments, loss=lambda logprob, entropy, rows: torch.ones(len(logprob)))
     found.total.backward()
     assert found.total.item() == (arguments["target"] != IGNORED).sum() and not arguments["hidden"].grad.any()
-
-
-# ---- the kernels ----
-
-
-@pytest.fixture
-def fused(triton):
-    return importlib.import_module("rewardlab.kernels.linear_logprob.triton")
-
-
-@pytest.mark.parametrize("descriptors", [False, True])
-def test_tiles_over_the_edges_of_all_three_sides(fused, descriptors):
-    """40 rows in tiles of 16, 100 words in tiles of 32, width 24 in steps of 16; said words in the last tile too."""
-    arguments = example({"N": 40, "D": 24, "V": 100, "temperature": 0.7, "bias": True, "low": 0.0}, torch.float32)
-    arguments["target"][:2] = torch.tensor([99, 96])
-    shape = fused.Tiles(16, 32, 16, descriptors=descriptors)
-    for one, other in zip(fused.fused(**arguments, shape=shape), reference(**arguments), strict=True):
-        torch.testing.assert_close(one, other, atol=3e-6, rtol=1e-6)
-
-
-def test_a_bound_of_minus_infinity_takes_a_word_out(fused):
-    bias = torch.zeros(300)
-    bias[:280] = -torch.inf  # the whole first tile of 256
-    out = fused.fused(torch.zeros(2, 8), torch.zeros(300, 8), torch.tensor([290, 281]), bias=bias)
-    assert out.logprob.tolist() == pytest.approx([-math.log(20)] * 2)
-    assert out.entropy.tolist() == pytest.approx([math.log(20)] * 2)
-    chunk = fused.statistics(torch.zeros(2, 300), bias, torch.tensor([290, 281]), Head(1.0, None, 2))
-    assert chunk.logprob.tolist() == pytest.approx([-math.log(20)] * 2)
-    dz = fused.gradient(
-        chunk, bias, torch.tensor([290, 281]), torch.ones(2), torch.ones(2), Head(1.0, None, 2), torch.float32
-    )
-    assert not dz[:, :280].any() and dz.isfinite().all()
-
-
-def test_steps_between_rows_are_followed(fused):
-    arguments = example({"N": 5, "D": 17, "V": 40}, torch.float32)
-    padded = {name: torch.nn.functional.pad(arguments[name], (0, 3))[:, :17] for name in ("hidden", "weight")}
-    for one, other in zip(fused.fused(**arguments | padded), reference(**arguments), strict=True):
-        torch.testing.assert_close(one, other, atol=3e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("capability", "width", "words", "descriptors"),
-    [(90, 64, 256, True), (90, 65, 128, False), (80, 64, 128, False), (120, 64, 128, False)],
-)
-def test_hopper_copies_whole_tiles_where_rows_are_aligned(fused, capability, width, words, descriptors):
-    launch = importlib.import_module("rewardlab.kernels.triton_common.launch")
-    with launch.recorded(capability) as launches:
-        fused.fused(**example({"N": 129, "D": width, "V": 300}, torch.bfloat16, "meta"))
-    score, merge = launches
-    assert score.arguments["DESCRIPTORS"] == descriptors and score.arguments["BLOCK_V"] == words
-    number, share = merge.arguments["number"], score.arguments["share"]
-    assert (number - 1) * share * words < 300 <= number * share * words == number * share * score.arguments["BLOCK_V"]
-
-
-def test_scores_are_left_to_a_library_where_tiles_do_not_pay(fused):
-    launch = importlib.import_module("rewardlab.kernels.triton_common.launch")
-
-    def serves(width, dtype):
-        one = torch.empty(5, width, dtype=dtype, device="meta")
-        return fused.serves(one, one)
-
-    with launch.recorded(90):
-        assert serves(64, torch.bfloat16) and serves(64, torch.float16)
-        assert not serves(65, torch.bfloat16) and not serves(64, torch.float32)
-        assert not fused.serves(torch.empty(5, 64).half(), torch.empty(5, 64))
-
-
-def test_shares_fill_the_processors_to_the_end(fused):
-    assert fused.shares(128, 501, 132) == 1  # one round of 128 programs
-    assert fused.shares(32, 501, 132) == 4  # one round of 128 with a quarter of the words each
-    assert fused.shares(100, 500, 132) == 5  # 4 rounds of 100 tiles, against one of 500
-    assert fused.shares(1, 2, 132) == 2
-
-
-def test_the_hyperbolic_tangent_is_exact_near_zero_and_far_from_it(triton, fused):
-    x = torch.cat([torch.linspace(-9, 9, 1001), torch.tensor([0.25, -0.25, 1e-4, -1e-6, 0.0, 100.0])]).reshape(1, -1)
-    head, target = Head(1.0, 1.0, 1), torch.tensor([0])
-    chunk = fused.statistics(x.clone(), None, target, head)
-    expected = x.double().tanh().log_softmax(1)
-    assert chunk.logprob.item() == pytest.approx(expected[0, 0].item(), abs=1e-6)
-    slope = fused.gradient(chunk, None, target, torch.zeros(1), torch.ones(1), head, torch.float32)
-    p = expected.exp()
-    truth = -p * (expected - (p * expected).sum()) * (1 - x.double().tanh() ** 2)
-    torch.testing.assert_close(slope.double(), truth, atol=1e-9, rtol=2e-6)

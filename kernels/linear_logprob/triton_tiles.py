@@ -1,0 +1,78 @@
+"""Tiles of the kernel `score`: their sizes, the shares of the vocabulary, and the order in which programs take them."""
+
+# pyright: reportGeneralTypeIssues=none
+# (what Triton's functions return is not typed)
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..triton_common.launch import capability
+
+PROCESSORS = {80: 108, 90: 132}
+GROUP = 16
+"""Row tiles that are scored at the same time, each against several shares of the vocabulary. At a width of 4,096 their
+hidden states are 16 MB, which a second-level cache of 50 MB keeps; those of all rows of a training step would be read
+from memory again for every vocabulary tile."""
+_GROUP = tl.constexpr(GROUP)
+
+
+class Tiles(NamedTuple):
+    """What a program of `score` holds at a time, and how it loads it."""
+
+    rows: int
+    vocabulary: int
+    width: int
+    warps: int = 8
+    stages: int = 3
+    descriptors: bool = False
+    """Hopper's copies of whole tiles, which spare the registers of pointers."""
+
+
+def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
+    """By capability; 128 x 256 with pointers would spill, or find too little shared memory."""
+    device = capability(hidden)
+    if device == 0:
+        return Tiles(64, 256, 32)
+    if 90 <= device < 120 and aligned(hidden) and aligned(weight):
+        return Tiles(128, 256, 64, descriptors=True)
+    return Tiles(128, 128, 64)
+
+
+def aligned(matrix: Tensor) -> bool:
+    """Whether all rows begin at multiples of 16 bytes, for descriptors and for loads of 16 bytes, and none is another's
+    (an expanded row), which descriptors do not know."""
+    apart = matrix.stride(0) >= matrix.shape[1]
+    return apart and matrix.stride(0) * matrix.itemsize % 16 == matrix.data_ptr() % 16 == 0
+
+
+def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
+    """Into how many shares the vocabulary is cut, so that rows x shares keep all processors busy to the end.
+
+    The time is the number of rounds times the tiles of a share; the fewest shares of the shortest time. Where there are
+    more row tiles than a group, a group's programs keep all processors busy.
+    """
+    least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
+    most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))
+    return min(
+        range(least, most + 1), key=lambda s: triton.cdiv(row_tiles * s, processors) * triton.cdiv(vocabulary_tiles, s)
+    )
+
+
+def processors_of(hidden: Tensor) -> int:
+    """Return the number of multiprocessors of the tensor's device, or of the one that a dry run is for."""
+    if hidden.is_cuda:
+        return torch.cuda.get_device_properties(hidden.device).multi_processor_count
+    return PROCESSORS.get(capability(hidden), 2)
+
+
+@triton.jit
+def grouped(program, row_tiles, number):
+    """Row tile and share of a program: GROUP row tiles with all shares, one share after the other, then the next."""
+    first = program // (_GROUP * number) * _GROUP
+    inside = program - first * number
+    tiles = tl.minimum(row_tiles - first, _GROUP)
+    return first + inside % tiles, inside // tiles
