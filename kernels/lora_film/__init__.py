@@ -35,7 +35,8 @@ def lora_film(
     y's own memory; keep a clone of y if it is wanted later. On a CPU that sum is taken in float32 for bfloat16 too.
     `u` is A x of the rows from `start` on, as `shrunk` returns it, where it is there already: it saves the kernels
     that product, and nothing else reads it. Fastest where y is contiguous and A, B, scale, core and shift come in
-    float32 on a CPU, elsewhere in x's dtype.
+    float32 on a CPU, elsewhere in x's dtype. The kernels take ranks up to 64, with a core up to 32, and up to 16 where
+    there are more than 64 positions; larger ones do not fit into registers and go through PyTorch's products.
     """
     _check(y, scale, core, shift, start)
     chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
@@ -44,7 +45,7 @@ def lora_film(
     if chosen == "triton":
         from .triton import fused, serves
 
-        if serves(y, x, A, B, core):
+        if serves(y, x, A, B, core, start):
             return fused(y, x, A, B, **film, u=u)
     if start < len(y):
         add_in_place(y[start:], x[start:], A, B, scale, core, shift, factor)
@@ -56,10 +57,11 @@ def shrunk(x: Float[Tensor, "N L m"], A: Float[Tensor, "r m"]) -> Float[Tensor, 
 
     Layers that read one x, such as q, k and v, have their A's below each other here: x is read once for all of them.
     """
-    if way(x) == "triton" and x.is_contiguous() and A.stride(1) == 1:
+    if way(x) == "triton":
         from . import triton
 
-        return triton.shrunk(x, A)
+        if triton.shrinks(x, A):
+            return triton.shrunk(x, A)
     return (x.flatten(0, 1).to(A.dtype) @ A.T).to(wide(x.dtype))[None]
 
 

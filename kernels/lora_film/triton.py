@@ -21,9 +21,13 @@ FEW = 64  # positions; up to here latency is what counts, not work
 DRY_RUNS = [
     {"N": 4, "L": length, "m": 4096, "n": 4096, "r": 8, "start": 2, "kind": kind}
     for length in (1, 64) for kind in ("scale", "core", "plain")
+] + [
+    {"N": 4, "L": length, "m": 4096, "n": 4096, "r": rank, "start": 2, "kind": kind}
+    for length, rank, kind in ((1, 64, "scale"), (64, 64, "scale"), (1, 32, "core"))
 ]  # fmt: skip
 ELEMENTS = {"shrink": "BLOCK_K"}
-WIDEST_CORE = 32  # ranks beyond do not fit into registers as [BLOCK_M, r, r]
+WIDEST, WIDEST_SHRUNK = 64, 128
+"""The largest rank of `expand`, and of the A's that one `shrink` serves: at twice of either, registers are spilled."""
 
 
 class Tiles(NamedTuple):
@@ -32,17 +36,25 @@ class Tiles(NamedTuple):
     positions: int
     outputs: int
     parts: int
+    core: int
+    """The largest rank of a core; a program holds r x r numbers for each position."""
 
 
 def tiles(positions: int) -> Tiles:
     """Sizes by the number of positions alone: more parts and fewer outputs a program where there are few."""
-    return Tiles(16, 64, 16) if positions <= FEW else Tiles(64, 128, 4)
+    return Tiles(16, 64, 16, 32) if positions <= FEW else Tiles(64, 128, 4, 16)
 
 
-def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None) -> bool:
-    """Whether the kernels take these: contiguous rows, one dtype for x and y, a core that fits."""
-    contiguous = all(tensor.stride(-1) == 1 for tensor in (x, A, B)) and x.is_contiguous() and y.is_contiguous()
-    return contiguous and x.dtype == y.dtype and (core is None or core.shape[-1] <= WIDEST_CORE)
+def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:
+    """Whether the kernels take these: contiguous x and y of one dtype, whole rows of A and B, a rank that fits."""
+    contiguous = all(tensor.stride(-1) == 1 for tensor in (A, B)) and x.is_contiguous() and y.is_contiguous()
+    widest = WIDEST if core is None else tiles((len(y) - start) * y.shape[1]).core
+    return contiguous and x.dtype == y.dtype and B.shape[1] <= widest
+
+
+def shrinks(x: Tensor, A: Tensor) -> bool:
+    """Whether `shrunk` takes these."""
+    return x.is_contiguous() and A.stride(1) == 1 and len(A) <= WIDEST_SHRUNK
 
 
 def shrunk(x: Tensor, A: Tensor) -> Tensor:
@@ -51,7 +63,7 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
     positions, r = rows * length, len(A)
     shape = tiles(positions)
     part = BLOCK_K * triton.cdiv(triton.cdiv(m, BLOCK_K), shape.parts)
-    u = torch.empty(triton.cdiv(m, part), positions, r, device=x.device)
+    u = torch.empty(triton.cdiv(m, part), positions, r, dtype=torch.float32, device=x.device)
     launch(
         shrink,
         (triton.cdiv(positions, shape.positions), len(u)),

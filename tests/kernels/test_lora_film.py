@@ -1,5 +1,7 @@
 """kernels/lora_film/__init__.py"""
 
+import importlib
+
 import pytest
 import torch
 from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference, shrunk
@@ -74,6 +76,32 @@ def test_layers_with_one_input_get_their_features_from_one_product(kernels, leng
     torch.testing.assert_close(u.sum(0)[:, 5:], arguments["x"][2:].flatten(0, 1) @ arguments["A"].T)
     expected = reference(**arguments)
     torch.testing.assert_close(lora_film(**arguments, u=u[:, :, 5:]), expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("case", "launches"),
+    [
+        (FILM | {"r": 64}, 2),
+        (FILM | {"r": 65}, 0),
+        (CORE | {"r": 32}, 2),
+        (CORE | {"r": 33}, 0),
+        (CORE | {"r": 16, "L": 40}, 2),
+        (CORE | {"r": 17, "L": 40}, 0),
+    ],
+)
+def test_ranks_that_do_not_fit_into_registers_go_through_pytorch(case, launches, monkeypatch, triton):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    with importlib.import_module("rewardlab.kernels.triton_common.launch").recorded(90) as kernels:
+        lora_film(**example(case, torch.bfloat16, "meta"))
+    assert len(kernels) == launches
+
+
+def test_many_adapters_with_one_input_are_multiplied_by_a_library(monkeypatch, triton):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    x = torch.empty(2, 1, 9, device="meta")
+    with importlib.import_module("rewardlab.kernels.triton_common.launch").recorded(90) as kernels:
+        assert shrunk(x, torch.empty(129, 9, device="meta")).shape == (1, 2, 129) and not kernels
+        assert shrunk(x, torch.empty(128, 9, device="meta")).shape == (1, 2, 128) and len(kernels) == 1
 
 
 def test_without_gradients_the_sum_is_formed_in_place_and_with_them_it_is_not():

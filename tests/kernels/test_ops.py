@@ -93,6 +93,21 @@ def test_gradients_are_no_further_from_the_truth_either(name, case, way, dtype, 
         assert_no_further(grad, plain[argument], truth[argument])
 
 
+@pytest.mark.parametrize("way", ["eager", "triton"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_default_dtype_changes_nothing(name, way, through, monkeypatch):
+    arguments = module(name).example(module(name).CASES[1], torch.float32)
+    with torch.no_grad():
+        expected = outputs(through(name, way), copies(arguments))
+        torch.set_default_dtype(torch.float64)
+        try:
+            values = outputs(getattr(module(name), name), copies(arguments))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for value, other in zip(values, expected, strict=True):
+        assert value.dtype == other.dtype and torch.equal(value, other)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_variable_asks_every_door_for_the_plain_definition(name, monkeypatch):
     op, called = module(name), []
