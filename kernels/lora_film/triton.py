@@ -27,7 +27,7 @@ DRY_RUNS = [
 ]  # fmt: skip
 ELEMENTS = {"shrink": "BLOCK_K"}
 WIDEST, WIDEST_SHRUNK = 64, 128
-"""The largest rank of `expand`, and of the A's that one `shrink` serves: at twice of either, registers are spilled."""
+"""The largest rank of `expand`, as 128 would spill registers, and of all A's that one `shrink` serves."""
 
 
 class Tiles(NamedTuple):
@@ -69,6 +69,7 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
         (triton.cdiv(positions, shape.positions), len(u)),
         **{"x": x, "A": A, "A_step": A.stride(0), "u": u, "positions": positions, "m": m, "r": r, "part": part},
         **{"R": _rank(r), "BLOCK_M": shape.positions, "BLOCK_K": BLOCK_K},
+        num_warps=8 if shape.positions * _rank(r) >= 4096 else 4,  # four would spill on sm_80
     )
     return u
 

@@ -121,3 +121,12 @@ def test_the_hyperbolic_tangent_is_exact_near_zero_and_far_from_it():
     p = expected.exp()
     truth = -p * (expected - (p * expected).sum()) * (1 - x.double().tanh() ** 2)
     torch.testing.assert_close(slope.double(), truth, atol=1e-9, rtol=2e-6)
+
+
+def test_scores_are_float32_whatever_the_default_dtype():
+    arguments = example({"N": 3, "D": 16, "V": 33}, torch.float32)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert {score.dtype for score in kernels.fused(**arguments)} == {torch.float32}
+    finally:
+        torch.set_default_dtype(torch.float32)
