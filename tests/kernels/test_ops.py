@@ -86,6 +86,8 @@ def test_the_door_is_no_further_from_the_truth_than_the_reference(name, case, wa
 def test_gradients_are_no_further_from_the_truth_either(name, case, way, dtype, through):
     op, arguments = module(name), module(name).example(case, dtype)
     truth = gradients(op.reference, copies(arguments, doubled))
+    if not truth:
+        return  # its results are constants to autograd
     plain = gradients(op.reference, copies(arguments))
     door = gradients(through(name, way), copies(arguments))
     assert door.keys() == plain.keys() == truth.keys()

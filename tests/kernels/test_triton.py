@@ -119,11 +119,10 @@ def test_cut_rows_change_neither_the_kernels_of_other_rows_nor_their_warps():
 def test_the_number_of_splits_changes_no_token(truncated):
     arguments = example({"N": 3, "G": 1, "V": 2500, **({"truncated": True} if truncated else {})}, torch.bfloat16)
     expected = sampler(**arguments)
-    for span in (1, 3):
-        split = sampler(**arguments, span=span)
-        assert torch.equal(split.token, expected.token)
-        for one, other in zip(split[1:], expected[1:], strict=True):
-            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    split = sampler(**arguments, span=3)
+    assert torch.equal(split.token, expected.token)
+    for one, other in zip(split[1:], expected[1:], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
