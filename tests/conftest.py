@@ -49,6 +49,8 @@ if importlib.util.find_spec("hypothesis"):  # an environment for the kernels alo
     settings.register_profile("no deadline", deadline=None)  # a machine may do other work
     settings.load_profile("no deadline")
 
+BEARTYPE = importlib.util.find_spec("beartype") is not None  # an image with a GPU may lack it
+
 install_import_hook(
     [
         "rewardlab.kernels.dispatch",
@@ -85,8 +87,13 @@ install_import_hook(
         "rewardlab.rm.backbones.logprobs",
         "rewardlab.rm.backbones.packing",
     ],
-    "beartype.beartype",
+    "beartype.beartype" if BEARTYPE else None,
 )
+
+
+def pytest_report_header() -> str | None:
+    """Say where annotated shapes are not checked."""
+    return None if BEARTYPE else "beartype is not installed: shapes and dtypes of arguments are not checked"
 
 
 class TritonSources(MetaPathFinder):

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS = ("torch", "transformers", "peft")
+COMMIT = "REWARDLAB_COMMIT"
+GPU_FACTS = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
 
 
 def argument_parser(doc: str | None, hidden: Sequence[str] = ()) -> ArgumentParser:
@@ -44,17 +46,39 @@ def machine(device: str, packages: Sequence[str] = VERSIONS) -> dict[str, Any]:
     """Return device, versions of the installed packages, date, commit, threads and load."""
     import torch  # imported late: scripts that need no tensors start without it
 
-    folder = Path(__file__).parent
-    git = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True)
     return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores",
+        **device_facts(device),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
         "dtype": "bfloat16",
         "versions": {name: version(name) for name in packages if list(distributions(name=name))},
-        "commit": git.stdout.strip() or None,
+        "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def device_facts(device: str) -> dict[str, Any]:
+    """Return the device's name; of a GPU also driver, clocks and limit of power, where its tool is installed."""
+    import torch
+
+    if device != "cuda":
+        return {"device": f"{platform.machine()}, {os.cpu_count()} cores"}
+    gpu = output_of("nvidia-smi", f"--query-gpu={GPU_FACTS}", "--format=csv,noheader")
+    return {"device": torch.cuda.get_device_name(), GPU_FACTS: gpu}
+
+
+def commit() -> str | None:
+    """Return the commit of the checkout, or REWARDLAB_COMMIT where a copy has no repository."""
+    return os.environ.get(COMMIT) or output_of("git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD")
+
+
+def output_of(*command: str) -> str | None:
+    """Return what a program prints; None where it is missing or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def seconds(run: Callable[[], object], device: str = "cpu") -> float:

@@ -22,19 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
 from ...policy.advantages.grpo import grpo
 from ...policy.aggregations.token_mean import token_mean
 from ...policy.composition.algorithm import Algorithm, Penalty
 from ...policy.losses.ppo import ppo
 from ...policy.rewards.sources import RewardSources
-from ...policy.training.arguments import PolicyArguments
-from ...policy.training.trainer import PolicyTrainer
 from ..statistics.cluster_bootstrap import t_interval
 from ._scripts import argument_parser, in_fresh_process, machine, write
 from .decoding import backbone, tokenizer
@@ -59,25 +54,30 @@ class Size:
     """Pairs of steps; the first two are not counted."""
 
 
-class Eager(GRPOTrainer):
-    """TRL's trainer with the logits of all completions at once, the straightforward implementation."""
+def eager_trainer() -> type:
+    """Return TRL's trainer with the logits of all completions at once, the straightforward implementation."""
+    from trl import GRPOTrainer  # imported late, as in `trainer`: the module can be read where TRL is missing
+    from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
-    def _get_per_token_logps_and_entropies(
-        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
-    ):
-        # Overrides TRL's method, which chunks the output head and so never holds all logits. The return value is
-        # TRL's: log-probabilities, entropies, and a third value that only mixture-of-experts models need.
-        parts = []
-        for ids, mask in zip(
-            *(tensor.split(batch_size or len(input_ids)) for tensor in (input_ids, attention_mask)), strict=True
+    class Eager(GRPOTrainer):
+        def _get_per_token_logps_and_entropies(
+            self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
         ):
-            logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=logits_to_keep + 1).logits[:, :-1]
-            logits = logits / self.temperature
-            with torch.no_grad():
-                entropy = entropy_from_logits(logits)
-            parts.append((selective_log_softmax(logits, ids[:, -logits_to_keep:]), entropy))
-        logp, entropies = (torch.cat(column) for column in zip(*parts, strict=True))
-        return logp, entropies, None
+            # Overrides TRL's method, which chunks the output head and so never holds all logits. The return value is
+            # TRL's: log-probabilities, entropies, and a third value that only mixture-of-experts models need.
+            parts = []
+            for ids, mask in zip(
+                *(tensor.split(batch_size or len(input_ids)) for tensor in (input_ids, attention_mask)), strict=True
+            ):
+                logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=logits_to_keep + 1).logits[:, :-1]
+                logits = logits / self.temperature
+                with torch.no_grad():
+                    entropy = entropy_from_logits(logits)
+                parts.append((selective_log_softmax(logits, ids[:, -logits_to_keep:]), entropy))
+            logp, entropies = (torch.cat(column) for column in zip(*parts, strict=True))
+            return logp, entropies, None
+
+    return Eager
 
 
 # ---- trainers ----
@@ -87,6 +87,8 @@ class Answers:
     """Fixed prompts and completions of equal length, replayed in place of generation."""
 
     def __init__(self, size: Size):
+        from datasets import Dataset
+
         draw = np.random.default_rng(0)
         self.words = tokenizer(size.vocabulary)
         lines = [" ".join(f"w{word}" for word in row) for row in draw.integers(9000, size=(64, size.prompt))]
@@ -107,6 +109,11 @@ def parity(text: str) -> float:
 
 def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) -> Any:
     """Build one of the three trainers."""
+    from trl import GRPOConfig, GRPOTrainer
+
+    from ...policy.training.arguments import PolicyArguments
+    from ...policy.training.trainer import PolicyTrainer
+
     shared = {
         "output_dir": folder, "use_cpu": not torch.cuda.is_available(), "bf16": False, "max_steps": size.steps,
         "per_device_train_batch_size": size.rows // 2, "gradient_accumulation_steps": 2, "num_generations": GROUP,
@@ -126,7 +133,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
         )
     else:
         settings = GRPOConfig(**shared, beta=BETA, loss_type="dapo", use_bias_correction_kl=False)
-        kind = Eager if name == "eager" else GRPOTrainer
+        kind = eager_trainer() if name == "eager" else GRPOTrainer
         policy_trainer = kind(
             start.config.name_or_path, [_theirs], settings, answers.prompts, processing_class=answers.words
         )

@@ -37,7 +37,6 @@ import torch
 import transformers
 from torch.utils.data import DataLoader
 from transformers import pipeline
-from trl.trainer.reward_trainer import DataCollatorForPreference
 
 from ...judges.types import Case
 from ...rm.backbones.loading import small_config, small_tokenizer
@@ -183,6 +182,8 @@ def by_rewardbench(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
 
 def by_trl(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
     """Return the scores by a loop over TRL's batches."""
+    from trl.trainer.reward_trainer import DataCollatorForPreference  # an image with a GPU may lack it
+
     tokenizer = model.encoder.tokenizer
     ids = tokenizer(work.texts, add_special_tokens=False, truncation=True, max_length=model.contract.max_length)
     pairs = [
