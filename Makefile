@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 lanes gpu-s1 gpu-s2 gpu-s3 gpu-s4 gpu-plan screenshots check clean
+.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 lanes gpu-run1 gpu-run2 gpu-wheels gpu-plan screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -94,32 +94,19 @@ lanes: $(VENV)/dev  ## Other versions of our dependencies, each in its own envir
 lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane-peers
 	$(BIN)/python -m tests.lanes --heavy $*
 
-# Sittings at a machine with a GPU, in the order of their value, at most ten minutes each and thirty in all; nothing is
-# installed. Elsewhere than in .venv: make gpu-s1 GPU_PYTHON=python3 RESULTS=/where/to. A sitting that is cut keeps all
-# rows before the cut. What each row compiles and takes: make gpu-plan, which needs no GPU.
-GPU_PYTHON ?= $(BIN)/python
-GPU_WORKERS ?= 8
-RESULTS ?= benchmarks/results
-GPU = $(shell nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr 'A-Z ' 'a-z-')
-SPEED = $(GPU_PYTHON) -m rewardlab.apps.cli bench
+# Two runs at a GPU, 270 and 330 seconds. A machine without make, git or an installation: kernels/README.md.
+gpu-run1: $(VENV)/dev  ## On a GPU: every kernel against PyTorch, then the kernels' tables beside other libraries
+	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.run1 --output runs/gpu1
 
-gpu-s1:  ## On a GPU: every kernel against PyTorch, then guided sampling (table A)
-	timeout 220 $(GPU_PYTHON) -m pytest -q -m gpu -n $(GPU_WORKERS) tests/kernels; tests=$$?; \
-	timeout 300 $(SPEED) kernels --device cuda --tables A --budget 270 --output $(RESULTS)/$(GPU)-sampling.json \
-	    && exit $$tests
+gpu-run2: $(VENV)/dev  ## On a GPU: failed tests again, guided decoding, training, scoring, torch.compile
+	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.run2 --output runs/gpu2 --first runs/gpu1/run1.json
 
-gpu-s2:  ## On a GPU: the output head (table B), beginning with the case that other libraries publish
-	timeout 550 $(SPEED) kernels --device cuda --tables B --budget 510 --output $(RESULTS)/$(GPU)-head.json
+gpu-wheels: $(VENV)/base  ## Libraries to compare with, for a GPU without a network; what travels, in bytes
+	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.prepare --output runs/wheels
 
-gpu-s3:  ## On a GPU: row-modulated LoRA, policy loss, scan, feedback attention (tables lora and C)
-	timeout 290 $(SPEED) kernels --device cuda --tables lora,C --budget 240 --output $(RESULTS)/$(GPU)-losses.json
-
-gpu-s4:  ## On a GPU: guided decoding with a small model (table D)
-	timeout 340 $(SPEED) decoding --device cuda --budget 260 --output $(RESULTS)/$(GPU)-decoding.json
-
-gpu-plan: $(VENV)/dev  ## Without a GPU: the schedule of these sittings, and every kernel of theirs compiled
-	$(SPEED) kernels --dry_run
-	$(SPEED) kernels --compile
+gpu-plan: $(VENV)/dev  ## Without a GPU: what the two runs take, row by row, and every kernel of theirs compiled
+	$(BIN)/rewardlab bench gpu
+	$(BIN)/rewardlab bench kernels --compile
 
 screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in runs/garden; those that are missing are made first
 	$(BIN)/python docs/screenshot_runs.py runs/garden

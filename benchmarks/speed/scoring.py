@@ -19,13 +19,15 @@ processes hardly affects, and of wall time. Memory is the growth of a fresh proc
 Each ratio is reported with its upper bounds: padded / useful tokens (padding), and useful / distinct tokens, where a
 shared prefix counts once (sharing). A ratio above their product comes from the batch size: ours is smaller on a CPU.
 Exit code 5 if a score, a ratio or the memory is out of bounds.
+
+On a GPU the model has 0.9 billion parameters in bfloat16, and ratios, which have no bounds there, are of wall time.
 """
 
 import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
@@ -72,6 +74,7 @@ class Size:
     repeats: int = 5
 
 
+ON_A_GPU = Size(layers=16, hidden=2048, groups=64)
 Sets = dict[str, list[Case]]
 
 
@@ -122,13 +125,16 @@ def texts_of(cases: Sequence[Case]) -> list[str]:
     return [text for case in cases for text in (*(turn["content"] for turn in case.prompt), *case.answers)]
 
 
-def reward_model(size: Size, sets: Sets) -> ScalarRewardModel:
-    """Build a classifier with random weights and a tokenizer trained on the texts."""
+def reward_model(size: Size, sets: Sets, device: str = "cpu") -> ScalarRewardModel:
+    """Build a classifier with random weights, in bfloat16 on a GPU, and a tokenizer trained on the texts."""
     words = small_tokenizer([text for cases in sets.values() for text in texts_of(cases)], size.vocabulary)
     shape = {"hidden": size.hidden, "layers": size.layers, "heads": size.hidden // 64, "positions": size.limit}
     config = small_config(words, "qwen3", **shape)
     config.vocab_size = max(size.vocabulary, len(words))
-    model = scalar_from_config(config, words, max_length=size.limit)
+    with torch.device(device):  # weights are made where they are used
+        model = scalar_from_config(config, words, max_length=size.limit)
+    if device == "cuda":
+        model.model.to(device, torch.bfloat16)
     model.encoder.tokenizer.truncation_side = "left"  # as rewardbench sets it
     model.model.eval()
     return model
@@ -166,7 +172,9 @@ def ours(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
 
 def by_rewardbench(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
     """Return the scores by Transformers' pipeline."""
-    pipe = pipeline("text-classification", model=model.model, tokenizer=model.encoder.tokenizer, device="cpu")
+    pipe = pipeline(
+        "text-classification", model=model.model, tokenizer=model.encoder.tokenizer, device=model.model.device
+    )
     options = {
         "truncation": True,
         "padding": True,
@@ -194,7 +202,8 @@ def by_trl(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
     scores: list[float] = []
     with torch.no_grad():
         for batch in DataLoader(pairs, batch_size=BATCH // 2, collate_fn=collate):
-            logits = model.model(**batch, use_cache=False).logits[:, 0]
+            inputs = {name: tensor.to(model.model.device) for name, tensor in batch.items()}
+            logits = model.model(**inputs, use_cache=False).logits[:, 0]
             scores += torch.stack(logits.chunk(2), dim=1).flatten().tolist()
     return np.array(scores)
 
@@ -227,12 +236,14 @@ def distinct_tokens(ids: Sequence[Sequence[int]]) -> int:
 # ---- measurement ----
 
 
-def timed(model: ScalarRewardModel, work: ScoringInputs, repeats: int) -> dict[str, Any]:
-    """Measure wall and CPU seconds of every round and method, and the largest difference of scores from ours."""
+def timed(model: ScalarRewardModel, work: ScoringInputs, repeats: int, end: float) -> dict[str, Any]:
+    """Measure wall and CPU seconds of rounds, none begun after `end`, and the scores' largest difference from ours."""
     runs = {name: partial(method, model, work) for name, method in METHODS.items()}
     names, scores = [*runs], {}
     seconds = {kind: {name: [] for name in names} for kind in ("wall", "cpu")}
     for turn in range(repeats):
+        if turn and time.perf_counter() >= end:
+            break
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             wall, cpu = time.perf_counter(), time.process_time()
             scores[name] = runs[name]()
@@ -242,15 +253,15 @@ def timed(model: ScalarRewardModel, work: ScoringInputs, repeats: int) -> dict[s
     return {"seconds": seconds, "difference": difference, "std of scores": float(scores["ours"].std())}
 
 
-def compared(work: ScoringInputs, timings: dict[str, Any]) -> dict[str, Any]:
-    """Compute useful tokens per second, and ratios with their spread and bounds."""
+def compared(work: ScoringInputs, timings: dict[str, Any], kind: str = "cpu") -> dict[str, Any]:
+    """Compute useful tokens per second, and ratios of CPU-seconds or wall time with their spread and bounds."""
     useful, distinct = sum(map(len, work.ids)), distinct_tokens(work.ids)
-    wall, cpu = timings["seconds"]["wall"], timings["seconds"]["cpu"]
+    wall, chosen = timings["seconds"]["wall"], timings["seconds"][kind]
     others = {}
     for name in [*METHODS][1:]:
         padding = padded_tokens(work.ids, name) / useful
         others[name] = {
-            "ratio": spread(np.divide(cpu[name], cpu["ours"])),
+            "ratio": spread(np.divide(chosen[name], chosen["ours"])),
             "ratio of wall time": spread(np.divide(wall[name], wall["ours"])),
             "bounds": {"padding": padding, "sharing": useful / distinct, "both": padding * useful / distinct},
         }
@@ -291,26 +302,32 @@ def memory_in_subprocess(method: str, size: Size, data: Path) -> float:
 # ---- report ----
 
 
-def measure(size: Size, data: Path) -> dict[str, Any]:
-    """Measure time and memory of every method on every available set."""
-    environment = machine("cpu", (*VERSIONS, "trl")) | {"dtype": "float32"}
+def measure(size: Size, data: Path, device: str = "cpu", budget: float = 600) -> Iterator[dict[str, Any]]:
+    """Yield the measurements so far after each set, and with the memory of every method."""
+    end, cuda = time.perf_counter() + budget, device == "cuda"
+    environment = machine(device, (*VERSIONS, "trl")) | ({} if cuda else {"dtype": "float32"})
     sets, absent = read_sets(size, data)
-    model = reward_model(size, sets)
-    comparisons = {}
-    for name, cases in sets.items():
-        work = scoring_inputs(model, cases)
-        for method in METHODS.values():
-            method(model, ScoringInputs(*(items[:2] for items in work)))
-        comparisons[name] = compared(work, timed(model, work, size.repeats))
-    return {
+    model = reward_model(size, sets, device)
+    measurements = {
         "size": asdict(size),
         "parameters": sum(weights.numel() for weights in model.model.parameters()),
         "attention": model.model.config._attn_implementation,
         "machine": environment,
-        "sets": comparisons,
+        "sets": {},
         "not run": absent,
-        "peak MB": {method: memory_in_subprocess(method, size, data) for method in METHODS},
+        "peak MB": {},
     }
+    for name, cases in sets.items():
+        work = scoring_inputs(model, cases)
+        for method in METHODS.values():
+            method(model, ScoringInputs(*(items[:2] for items in work)))
+        timings = timed(model, work, size.repeats, end)
+        measurements["sets"][name] = compared(work, timings, "wall" if cuda else "cpu")
+        yield measurements
+    for name, method in METHODS.items():
+        run = partial(method, model, work)
+        measurements["peak MB"][name] = peak_of(run, device) / 1e6 if cuda else memory_in_subprocess(name, size, data)
+        yield measurements
 
 
 def faults(measurements: Mapping[str, Any]) -> list[str]:
@@ -351,7 +368,7 @@ def markdown(measurements: Mapping[str, Any]) -> str:
         lines.append(
             f"| {name}, {comparison['sequences']} sequences, {comparison['tokens']['useful']:,} tokens | {cells} |"
         )
-    lines.append("| peak MB | " + " | ".join(f"{measurements['peak MB'][method]:.0f}" for method in METHODS) + " |")
+    lines.append("| peak MB | " + " | ".join(f"{peak:.0f}" for peak in measurements["peak MB"].values()) + " |")
     return "\n".join(lines)
 
 
@@ -359,6 +376,8 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     """Measure and print; with `--way`, print the peak memory of one method (used in a subprocess)."""
     parser = argument_parser(__doc__, ("--way", "--size"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the benchmarks")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--budget", type=float, default=600, help="seconds after which no round begins")
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
@@ -366,10 +385,12 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     if options.way is not None:
         print(memory(options.way, Size(**json.loads(options.size)), options.data))
         return 0
-    measurements = measure(size or Size(), options.data)
-    write(measurements, options.output)
+    chosen = Size(**json.loads(options.size)) if options.size else ON_A_GPU if options.device == "cuda" else Size()
+    size, measurements = size or chosen, {}
+    for measurements in measure(size, options.data, options.device, options.budget):
+        write(measurements, options.output)
     print(markdown(measurements))
-    messages = faults(measurements)
+    messages = [] if options.device == "cuda" else faults(measurements)
     print("\n".join(messages), file=sys.stderr, end="\n" if messages else "")
     return 5 if messages else 0
 

@@ -11,6 +11,7 @@ process, and ratios are computed within a round, so that the load of other proce
     loop       the published implementation: two models, prompt by prompt, synchronizing at every token
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +54,15 @@ class Size:
     prompt: int = 12
     """Words of every prompt."""
     rows: tuple[int, ...] = (1, 2, 8)
-    repeats: int = 5
-    """Minimum number of rounds, regardless of the budget."""
+
+
+BACKBONES = {
+    "small": Size(),
+    "1b": Size(layers=16, hidden=2048, vocabulary=128_256, rows=(1, 2, 32)),
+    "8b": Size(layers=36, hidden=4096, vocabulary=151_936, rows=(1, 2, 32)),
+    "toy": Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2)),
+}
+"""Sizes by name: 285 million parameters, about those of Llama 3.2 1B and of Qwen 3 8B, and of a rehearsal."""
 
 
 # ---- models and requests ----
@@ -66,8 +74,8 @@ class Bench:
     def __init__(self, size: Size, device: str):
         self.size = size
         self.words = tokenizer(size.vocabulary)
-        self.model = backbone(size).to(device)
-        self.other = backbone(size).to(device)
+        with torch.device(device):  # billions of weights take minutes on a CPU
+            self.model, self.other = backbone(size), backbone(size)
 
     def base(self) -> DecodingModel:
         """Return the first backbone alone, as a model that decodes one batch at a time."""
@@ -111,15 +119,16 @@ def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 
 def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
     """Build a Qwen 3 model with random weights; of `size`, layers, hidden and vocabulary are used."""
+    head = 128 if size.hidden >= 4096 else 64
     config = AutoConfig.for_model(
         "qwen3",
         vocab_size=size.vocabulary,
         hidden_size=size.hidden,
         intermediate_size=3 * size.hidden,
         num_hidden_layers=size.layers,
-        num_attention_heads=size.hidden // 64,
-        num_key_value_heads=size.hidden // 192,
-        head_dim=64,
+        num_attention_heads=size.hidden // head,
+        num_key_value_heads=8 if size.hidden % 192 else size.hidden // 192,
+        head_dim=head,
         max_position_embeddings=4096,
         tie_word_embeddings=True,
     )
@@ -129,14 +138,16 @@ def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
 # ---- measurement ----
 
 
-def take_turns(turn: Callable[[], Mapping[str, float]], budget: float, repeats: int) -> dict[str, list[float]]:
-    """Collect a number per variant and round for `budget` seconds, at least `repeats` rounds, after a warm-up round."""
-    rounds = []
-    turn()
-    end = time.perf_counter() + budget
-    while time.perf_counter() < end or len(rounds) < repeats:
+def take_turns(turn: Callable[[], Mapping[str, float]], budget: float) -> Iterator[dict[str, list[float]]]:
+    """Yield the numbers of every variant so far after each round; no round begins after `budget` seconds, but one.
+
+    The first round warms up and counts only where there is no time for another.
+    """
+    end, rounds = time.perf_counter() + budget, [turn()]
+    yield {name: [number] for name, number in rounds[0].items()}
+    while time.perf_counter() < end:
         rounds.append(turn())
-    return {name: [row[name] for row in rounds] for name in rounds[0]}
+        yield {name: [row[name] for row in rounds[1:]] for name in rounds[0]}
 
 
 def round_of(runs: Mapping[str, Callable[[], float]]) -> Callable[[], dict[str, float]]:
@@ -192,7 +203,7 @@ def summary(rounds: Rounds, against: str) -> dict[str, Any]:
 
 
 def variants(bench: Bench, device: str, budget: float) -> Iterator[dict[str, Any]]:
-    """Measure decoding and prefill of the four variants, and yield the measurements after every number of rows."""
+    """Measure decoding and prefill of the four variants, and yield the measurements after every round."""
     guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
     separate = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
     engines: dict[str, Engine] = {
@@ -207,11 +218,11 @@ def variants(bench: Bench, device: str, budget: float) -> Iterator[dict[str, Any
         twice = {"2N rows": (SeparateModels(bench.base()), bench.requests(2 * rows))}
         decoding = per_token({name: (engine, asked) for name, engine in engines.items()} | twice, device)
         prefill = round_of({name: batch_milliseconds(engine, short, device) for name, engine in engines.items()})
-        measurements[f"N={rows}"] = {
-            "ms per token": summary(take_turns(decoding, 1.9 * share, bench.size.repeats), "plain"),
-            "ms of prefill and first token": summary(take_turns(prefill, 0.1 * share, bench.size.repeats), "plain"),
-        }
-        yield measurements
+        results = measurements[f"N={rows}"] = {}
+        for kind, turn, part in (("ms per token", decoding, 1.9), ("ms of prefill and first token", prefill, 0.1)):
+            for rounds in take_turns(turn, part * share):
+                results[kind] = summary(rounds, "plain")
+                yield measurements
 
 
 def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> Iterator[dict[str, Any]]:
@@ -219,7 +230,8 @@ def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> Itera
     guides = {k: bench.guide(k) for k in range(1, most + 1)}
     engines = {k: SharedBackbone(guide) for k, guide in guides.items()}
     timed = per_token({f"k={k}": (engine, bench.requests(2, k)) for k, engine in engines.items()}, device)
-    times = summary(take_turns(timed, budget, bench.size.repeats), "k=1")
+    *_, rounds = take_turns(timed, budget)
+    times = summary(rounds, "k=1")
     for k, engine in engines.items():
         engine.counters.forwards = 0
         decode(engine, bench.requests(2, k), progress=False)
@@ -249,7 +261,7 @@ def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: 
         "loop": lambda: 1000 * seconds(lambda: public_loop(base, guide, asked), device) / number,
         "one batch": lambda: 1000 * seconds(lambda: decode(engine, asked, progress=False), device) / number,
     }
-    yield summary(take_turns(round_of(runs), budget, min(3, bench.size.repeats)), "one batch")
+    yield from (summary(rounds, "one batch") for rounds in take_turns(round_of(runs), budget))
 
 
 @torch.inference_mode()
@@ -284,17 +296,19 @@ EXPERIMENTS: Mapping[str, tuple[Callable[[Bench, str, float], Iterator[dict[str,
 # ---- report ----
 
 
-def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
-    """Yield the measurements so far after each experiment and number of rows.
+def measure(size: Size, device: str, budget: float, cases: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the measurements so far after each round of the experiments whose name the expression `cases` finds.
 
-    `budget` is in seconds, but every experiment makes its minimum number of rounds.
+    `budget` is in seconds; every number of rows makes at least one round.
     """
     torch.manual_seed(0)
     bench = Bench(size, device)
     parameters = sum(weight.numel() for weight in bench.model.parameters())
     measurements = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
-    for name, (run, share) in EXPERIMENTS.items():
-        for results in run(bench, device, share * budget):
+    chosen = {name: entry for name, entry in EXPERIMENTS.items() if re.search(cases, name)}
+    shares = sum(share for _, share in chosen.values())
+    for name, (run, share) in chosen.items():
+        for results in run(bench, device, share / shares * budget):
             measurements = measurements | {name: results}
             yield measurements
 
@@ -302,7 +316,9 @@ def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
 def markdown(measurements: Mapping[str, Any]) -> str:
     """Format every experiment as a Markdown table."""
     tables = [
-        (f"{rows}, {what}", times) for rows, kinds in measurements["variants"].items() for what, times in kinds.items()
+        (f"{rows}, {what}", times)
+        for rows, kinds in measurements.get("variants", {}).items()
+        for what, times in kinds.items()
     ]
     tables += [(title, measurements[name]) for name, title in TITLES.items() if name in measurements]
     lines = []
@@ -316,21 +332,25 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure and print the tables; write every round to `--output` after each experiment and number of rows."""
+    """Measure and print the tables; write every round to `--output` at once."""
     parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
+    parser.add_argument("--backbone", default="small", choices=[*BACKBONES])
+    parser.add_argument("--cases", default="", help=f"regular expression: some of {', '.join(EXPERIMENTS)}")
     parser.add_argument("--speculative", action="store_true", help="speculative decoding in place of the tables above")
     parser.add_argument("--layers", type=int, default=3, help="of the small model of --speculative")
     options = parser.parse_args(arguments)
+    size = size or BACKBONES[options.backbone]
     if options.speculative:
         from . import speculation  # imports this module
 
-        measurements = speculation.measure(size or Size(), options.layers, options.device, options.budget)
+        measurements = speculation.measure(size, options.layers, options.device, options.budget)
         write(measurements, options.output)
         print(speculation.markdown(measurements))
         return
-    for measurements in measure(size or Size(), options.device, options.budget):
+    measurements: dict[str, Any] = {}
+    for measurements in measure(size, options.device, options.budget, options.cases):
         write(measurements, options.output)
     print(markdown(measurements))
 

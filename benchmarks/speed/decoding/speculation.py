@@ -53,7 +53,8 @@ def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, An
     def turn() -> dict[str, float]:
         return decoding() | {f"draft={draft}": speculated(draft) for draft in DRAFTS}
 
-    times = summary(take_turns(turn, budget, size.repeats), "plain")
+    *_, rounds = take_turns(turn, budget)
+    times = summary(rounds, "plain")
     for draft in DRAFTS:
         times[f"draft={draft}"] |= facts(counts[draft], size.tokens)
     return {"parameters": parameters, "size": vars(size), "machine": machine(device), "times": times}

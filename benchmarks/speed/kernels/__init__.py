@@ -1,12 +1,10 @@
 """Time, memory and error of every kernel, compared with other libraries: `rewardlab bench kernels`.
 
-    A     guided_sampler, by rows, guides and truncation
-    A2    how often tokens of the tail are drawn
+    A     guided_sampler with one guide, by rows and truncation
     B1    log-probabilities and entropy from hidden states
-    B2    a loss computed from them, forward and backward, with a frozen and with a trained head
-    B3    the PPO ratio of unchanged weights
+    B2    a loss computed from them, forward and backward, with a trained head
     C     policy_loss, discounted_scan, r2m_attention
-    lora  lora_film compared with the bare layer
+    lora  lora_film compared with the bare layer and with PEFT
 
 All inputs are random. The variants of an operation alternate in one process; on a GPU the second-level cache is
 overwritten before every run, and CUDA events measure the time. Each time is reported with its error against float64,
@@ -14,20 +12,22 @@ and with the fraction of the rate that a bare copy and a bare bfloat16 product r
 minimum bytes and FLOPs. On a CPU all sizes are tiny; bytes and errors are meaningful there, times hardly. Exit code 5:
 a row of a table failed. The output file is written after every row.
 
-Without a GPU, `--compile` compiles every kernel for one and counts registers, spills and instructions, and `--dry_run`
-prints what the sittings at a GPU (`make gpu-s1` to `gpu-s4`) would compile, launch and take.
+`--cases` and `--ways` choose cases and variants by regular expressions. Without a GPU, `--compile` compiles every
+kernel for one and counts registers, spills and instructions; `rewardlab bench gpu` prints what runs at a GPU measure.
 """
 
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,18 +35,17 @@ from .._scripts import argument_parser, machine, write
 from .head import output_head
 from .losses import adapters, sequences
 from .sampling import sampling
-from .timing import BUDGET, TINY, Bench, Case, Row, Size, record_failure, timed
+from .timing import BUDGET, TINY, Bench, Case, Row, Size, Trial, record_failure, timed
 
 PEERS = ("triton", "trl", "transformers", "liger_kernel", "cut_cross_entropy")
-LOADED = ("transformers.generation.logits_process", "trl.trainer.utils")  # imported before the budget starts
+LOADED = {"A": "transformers.generation.logits_process", "B": "trl.kernels", "lora": "peft"}
+"""Module that a table's peers need, imported before the budget starts."""
 TITLES = {
     "A": "A. Guided sampling, bfloat16 logits",
-    "A2": "A2. How often tokens of the tail are drawn, by their probability",
     "B1": "B1. Log-probabilities and entropy from hidden states, bfloat16",
     "B2": "B2. A loss of them, forward and backward; error of the gradients, by their norm",
-    "B3": "B3. PPO ratio to the float64 log-probabilities of the same weights; 1 is right",
     "C": "C. Policy loss with gradient, scan, feedback attention",
-    "lora": "Row-modulated LoRA, N rows of which the second half is adapted, beside the layer it belongs to",
+    "lora": "Row-modulated LoRA, N rows of which the second half is adapted, beside its layer and PEFT",
 }
 COLUMNS = (
     "case",
@@ -56,11 +55,12 @@ COLUMNS = (
     "p90",
     "rounds",
     "graph ms",
+    "calls",
     "of copy",
     "of product",
     "error",
     "peak MB",
-    "with inputs MB",
+    "SM MHz",
 )
 REASONS = ("not run", "failed", "graph not run", "graph failed")
 TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
@@ -72,12 +72,35 @@ TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
 """Function that yields the cases of each table, the most informative first."""
 
 
-def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tuple(TABLES)) -> Iterator[dict[str, Any]]:
+class Selection(NamedTuple):
+    """Tables to measure, and regular expressions that find the names of their cases and variants."""
+
+    tables: Sequence[str] = tuple(TABLES)
+    cases: str = ""
+    ways: str = ""
+
+    def cases_of(self, table: str, bench: Bench) -> list[Case]:
+        """Return the chosen cases of a table, whose trials have the chosen variants alone."""
+        cases = TABLES[table](bench)
+        return [
+            case._replace(trial=partial(self.trial, case.trial))
+            for case in cases
+            if re.search(self.cases, f"{case.table}, {case.title}")
+        ]
+
+    def trial(self, make: Callable[[], Trial]) -> Trial:
+        """Make a trial and keep the chosen variants."""
+        trial = make()
+        chosen = {way: variant for way, variant in trial.variants.items() if re.search(self.ways, way)}
+        return trial._replace(variants=chosen)
+
+
+def measure(size: Size, device: str, budget: float, selection: Selection) -> Iterator[dict[str, Any]]:
     """Yield the measurements so far after each variant. `budget` is in seconds, shared equally by the tables."""
-    environment = machine(device)
-    for module in LOADED:
+    environment, tables = machine(device), selection.tables
+    for name in tables:
         with record_failure({}):
-            import_module(module)
+            import_module(LOADED.get(name, "torch"))
     environment["versions"] |= {name: version_of(name) for name in PEERS if find_spec(name) is not None}
     begin = time.perf_counter()
     end = begin + 0.95 * budget
@@ -86,7 +109,7 @@ def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tupl
     measurements: dict[str, Any] = {"machine": environment, "size": asdict(size), "budget": budget, "tables": {}}
     measurements |= {"copy GB/s": bench.copied / 1e9, "product TFLOP/s": bench.multiplied / 1e12}
     for number, name in enumerate(tables):
-        cases = list(TABLES[name](bench))
+        cases = selection.cases_of(name, bench)
         until = time.perf_counter() + (end - time.perf_counter()) / (len(tables) - number)
         while cases:
             share = (until - time.perf_counter()) / len(cases)
@@ -113,11 +136,7 @@ def rows_of(case: Case, bench: Bench, seconds: float, until: float) -> Iterator[
         return
     rows: list[Row] = []
     with record_failure(row := {"way": "all"}):
-        if case.rows is not None:
-            steps = case.rows(seconds, until)
-        else:
-            steps = timed(case.trial(), bench, time.perf_counter() + seconds, until)
-        for rows in steps:
+        for rows in timed(case.trial(), bench, time.perf_counter() + seconds, until):
             yield rows
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -180,26 +199,25 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
     parser.add_argument("--tables", default=",".join(TABLES), help=f"some of {','.join(TABLES)}")
-    parser.add_argument(
-        "--dry_run", "--dry-run", action="store_true", help="schedule of a GPU's sittings; runs nothing"
-    )
+    parser.add_argument("--cases", default="", help="regular expression: cases whose 'TABLE, CASE' it finds")
+    parser.add_argument("--ways", default="", help="regular expression: variants whose name it finds")
     parser.add_argument("--compile", action="store_true", help="compile every kernel for GPUs, without one")
     parser.add_argument("--check", type=Path, help="a table of --compile to compare with, JSON")
     options = parser.parse_args(arguments)
-    if options.dry_run or options.compile:
-        from . import aot, schedule  # these need Triton
+    if options.compile:
+        from . import aot  # it needs Triton
 
-        if options.dry_run:
-            return schedule.print_schedule(options.output)
         return aot.compile_everything(options.check, options.output)
     tables = options.tables.split(",")
     if unknown := [name for name in tables if name not in TABLES]:
         parser.error(f"--tables: there is no table {unknown[0]!r}; choose some of {','.join(TABLES)}")
     measurements: dict[str, Any] = {}
-    for measurements in measure(
-        size or (Size() if options.device == "cuda" else TINY), options.device, options.budget, tables
-    ):
+    size = size or (Size() if options.device == "cuda" else TINY)
+    selection = Selection(tables, options.cases, options.ways)
+    for measurements in measure(size, options.device, options.budget, selection):
         write(measurements, options.output, indent=1)
+    if not measurements:
+        parser.error(f"--cases: no case of {options.tables} has {options.cases!r} in its name")
     print(markdown(measurements))
     print("\n".join(failures(measurements)), file=sys.stderr)
     return 5 if failures(measurements) else 0

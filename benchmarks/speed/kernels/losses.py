@@ -1,7 +1,7 @@
 """Policy loss, scan and attention over packed sequences, and row-modulated LoRA, compared with peers."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -12,22 +12,19 @@ from ....kernels import lora_film as lora
 from ....kernels import policy_loss as policy
 from ....kernels import r2m_attention as feedback
 from .timing import (
-    COMPILING,
-    CUDA_ONLY,
     Bench,
     Case,
     Trial,
     Variant,
-    compiled,
     doubled,
     error_to,
+    from_package,
     implementations,
     nbytes,
     no_error,
 )
 
 PPO = ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")
-UNROLLED = "its loop would be unrolled"
 
 
 # ---- packed sequences ----
@@ -50,28 +47,21 @@ def losses(bench: Bench, lengths: list[int]) -> Trial:
     case = {"lengths": lengths, "rule": PPO, "beta": 0.1, "kl": "k3"}
     given = policy.example(case, torch.float32, bench.device)
 
-    def run(given: Mapping[str, Any], op: Callable[..., Any] = policy.policy_loss) -> tuple[Tensor, Tensor]:
+    def run(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         leaf = given["logprob"].detach().requires_grad_()
-        total = op(**{**given, "logprob": leaf}).total
+        total = policy.policy_loss(**{**given, "logprob": leaf}).total
         return total.detach(), torch.autograd.grad(total, leaf)[0]
 
     variants = implementations(lambda: partial(run, given), bench, graph=True)
-    first, tokens = bench.size.packed[0], sum(lengths)
-    if bench.cuda and tokens == first:
-        compiled_loss = partial(run, given, compiled(policy.policy_loss))
-        variants["torch.compile"] = Variant(compiled_loss, "eager", patience=COMPILING)
-    else:
-        variants["torch.compile"] = f"compiled for {first} tokens only" if bench.cuda else CUDA_ONLY
     least = nbytes(*given.values(), given["logprob"])
     error = error_to(lambda: run(doubled(given)), "eager")
-    return Trial(variants, error, least, elements=tokens, of="token")
+    return Trial(variants, error, least, elements=sum(lengths), of="token")
 
 
 def scans(bench: Bench, lengths: list[int]) -> Trial:
     """Return the trial of the discounted scan, as used by GAE."""
     given = scan.example({"lengths": lengths, "discount": 0.95}, torch.float32, bench.device)
     variants = implementations(lambda: partial(scan.discounted_scan, **given), bench, graph=True)
-    variants["torch.compile"] = UNROLLED if bench.cuda else CUDA_ONLY
     error = error_to(lambda: scan.discounted_scan(**doubled(given)))
     return Trial(variants, error, 2 * nbytes(given["x"]), elements=len(given["x"]), of="token")
 
@@ -83,27 +73,15 @@ def attention(bench: Bench, backward: bool) -> Trial:
     given = feedback.example(case, torch.bfloat16, bench.device)
     learned = ["query", "W_q", "W_k", "W_v", "W_o"]
 
-    def run(given: Mapping[str, Any], op: Callable[..., Tensor] = feedback.r2m_attention) -> tuple[Tensor, ...]:
+    def run(given: Mapping[str, Any]) -> tuple[Tensor, ...]:
         if not backward:
-            return (op(**given),)
+            return (feedback.r2m_attention(**given),)
         leaves = {name: given[name].detach().requires_grad_() for name in learned}
-        return torch.autograd.grad(op(**{**given, **leaves}).sum(), list(leaves.values()))
+        return torch.autograd.grad(feedback.r2m_attention(**{**given, **leaves}).sum(), list(leaves.values()))
 
     variants = implementations(lambda: partial(run, given), bench, graph=not backward)
-    if bench.cuda and not backward:
-        variants["torch.compile, padded"] = Variant(partial(run, given, compiled(padded)), patience=COMPILING)
-    else:
-        variants["torch.compile, padded"] = "compiled without gradients only" if bench.cuda else CUDA_ONLY
     error = error_to(lambda: run(doubled(given)), "reference")
     return Trial(variants, error, nbytes(given["states"]), elements=len(given["states"]), of="token")
-
-
-def padded(query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor) -> Tensor:
-    """Compute R2M's attention for rows of equal length with batched products."""
-    h = states.view(len(query), -1, states.shape[1])
-    u = (query @ W_q @ W_k.T / W_q.shape[1] ** 0.5)[:, :, None]
-    a = (h @ u).float().softmax(1).to(h.dtype)
-    return (a.mT @ h).squeeze(1) @ W_v @ W_o
 
 
 # ---- lora_film ----
@@ -128,13 +106,39 @@ def adapted(bench: Bench, pairs: int) -> Trial:
     def fresh() -> Callable[[], Tensor]:
         return partial(lora.lora_film, **{**given, "y": given["y"].clone()})
 
+    def with_the_layer() -> Tensor:
+        return lora.lora_film(**{**given, "y": bare()})
+
     variants |= implementations(fresh, bench, graph=True)
     if bench.cuda:
+        variants["with the layer, triton"] = Variant(with_the_layer, "triton", graph=True, error=no_error)
         variants["eager"] = Variant(fresh(), "eager", graph=True, counted=True)
+    unmodulated = Variant(partial(by_peft(weight, given), given["x"]), error=no_error)
+    variants["with the layer, PEFT, unmodulated"] = from_package("peft", unmodulated, bench)
     changed = given["y"][pairs:]
     least = nbytes(given["A"], given["B"], given["x"][pairs:], changed, changed)
     error = error_to(lambda: lora.reference(**doubled(given)))
     return Trial(variants, error, least, elements=changed.numel(), of="output")
+
+
+def by_peft(weight: Tensor, given: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
+    """Return PEFT's forward of the layer with the same factors, the first rows of a batch through the layer alone."""
+
+    @cache
+    def layer() -> Any:
+        from peft import LoraConfig, inject_adapter_in_model
+
+        rank, inputs = given["A"].shape
+        bare = torch.nn.Sequential(torch.nn.Linear(inputs, len(weight), False, weight.device, weight.dtype))
+        settings = LoraConfig(r=rank, lora_alpha=given["factor"] * rank, target_modules=["0"])
+        inject_adapter_in_model(settings, bare)  # in place
+        adapted = bare[0]
+        state = {"base_layer": weight, "lora_A.default": given["A"], "lora_B.default": given["B"]}
+        adapted.load_state_dict({f"{name}.weight": tensor for name, tensor in state.items()})
+        return adapted.eval().requires_grad_(False)
+
+    names = ["__base__"] * given["start"] + ["default"] * (len(given["x"]) - given["start"])
+    return lambda x: layer()(x, adapter_names=names)
 
 
 def three_adapted(bench: Bench, pairs: int) -> Trial:

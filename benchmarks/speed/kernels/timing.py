@@ -18,7 +18,8 @@ from ..head import Traffic, peak_of
 
 WARM_UP, REPEATS, MOST = 3, 10, 100  # untimed runs; minimum rounds, if the budget allows; maximum rounds
 FLUSHED = 2**28  # bytes written between runs: more than any second-level cache holds
-COMPILING = 60.0  # seconds that must be left to start torch.compile
+COMPILING = 30.0  # seconds that must be left to start torch.compile
+SHORT, CALLS = 0.02, 10  # ms of a graph's replay, of which up to half is its start, below which it holds CALLS calls
 WITHOUT_CPU = ("cut_cross_entropy",)
 BUDGET, CUDA_ONLY, MISSING = "budget", "CUDA only", "not installed"
 Row = dict[str, Any]
@@ -26,25 +27,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of all tables; the most informative number of rows or guides first."""
+    """Sizes of all tables; the most informative number of rows first."""
 
     vocabulary: int = 128_256
-    rows: tuple[int, ...] = (64, 1, 256, 8)
-    guides: tuple[int, ...] = (1, 0, 2, 3)
-    tails: tuple[tuple[float, int], ...] = ((1e-5, 1000), (1e-7, 10_000))
-    """Probability of a tail token, and number of tokens with it."""
-    draws: int = 4_194_304
-    drawn: tuple[int, int] = (4096, 512)
-    """Rows per call: for kernels, and for variants that materialize rows of logits."""
+    rows: tuple[int, ...] = (64, 1)
     head: tuple[int, int] = (4096, 151_936)
     """Width and vocabulary. With 8,192 tokens it is the case of https://github.com/huggingface/trl/issues/7244."""
-    tokens: tuple[int, ...] = (8192, 2048)
+    tokens: int = 8192
     packed: tuple[int, ...] = (1_048_576, 65_536)
     length: int = 1024
     states: tuple[int, int, int, int] = (16, 4096, 4096, 128)
     """Rows, width of the reward model and of the policy, size of a key."""
     layer: int = 4096
-    pairs: tuple[int, ...] = (8, 1, 32, 64)
+    pairs: tuple[int, ...] = (1, 8)
     """Numbers of base rows; each base row has an adapted row."""
     copied: int = 2**30
     square: int = 8192
@@ -52,9 +47,8 @@ class Size:
 
 
 TINY = Size(
-    **{"vocabulary": 3000, "rows": (2,), "guides": (1, 0), "tails": ((1e-3, 50),), "draws": 4096, "drawn": (64, 64)},
-    **{"head": (64, 1000), "tokens": (64,), "packed": (256,), "length": 32, "states": (2, 16, 64, 8), "layer": 64},
-    **{"pairs": (2,), "copied": 2**22, "square": 256},
+    **{"vocabulary": 3000, "rows": (2,), "head": (64, 1000), "tokens": 64, "packed": (256,), "length": 32},
+    **{"states": (2, 16, 64, 8), "layer": 64, "pairs": (2,), "copied": 2**22, "square": 256},
 )
 
 
@@ -99,8 +93,6 @@ class Case(NamedTuple):
     table: str
     title: str
     trial: Callable[[], Trial]
-    rows: Callable[[float, float], Iterator[list[Row]]] | None = None
-    """Measures it, if that is not timing the trial's variants: (seconds to spend, end of the budget) -> `timed`."""
 
 
 # ---- measurement ----
@@ -140,10 +132,16 @@ class Bench:
         torch.cuda.synchronize()
         return start.elapsed_time(end)
 
+    def megahertz(self) -> int | None:
+        """Return the present clock of a GPU's multiprocessors; None where NVIDIA's library cannot be asked."""
+        with record_failure({}):
+            return torch.cuda.clock_rate() if self.cuda else None
+
     def _ceilings(self) -> tuple[float, float]:
         """Measure bytes per second of a copy (read and written) and FLOP/s of a bfloat16 product."""
         side = self.size.square
-        memory = torch.zeros(2, self.size.copied, dtype=torch.int8, device=self.device)
+        # zeros would take less power, so that the clock would be higher than in any other run
+        memory = torch.empty(2, self.size.copied, dtype=torch.int8, device=self.device).random_(-128, 128)
         left, right = torch.randn(2, side, side, device=self.device, dtype=torch.bfloat16)
         runs = [lambda: memory[0].copy_(memory[1]), lambda: left @ right]
         rounds = np.array([[self.milliseconds(run) for run in runs] for _ in range(WARM_UP + REPEATS)])
@@ -181,7 +179,8 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> Iterator[list
     """Yield every variant's row, again after each variant's first runs and at the end.
 
     After a few runs each, whose times the first rows have, the variants alternate until `until`, at most until `end`.
-    Fractions of the bare rates are those of the CUDA graph where there is one, without the launches of kernels.
+    Fractions of the bare rates are those of the CUDA graph where there is one, without the launches of kernels. In a
+    graph of several calls all but the first find their inputs in the second-level cache, if they fit.
     """
     rows: dict[str, Row] = {name: {"way": name} for name in trial.variants}
     turns: Turns = {}
@@ -193,10 +192,11 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> Iterator[list
         else:
             with record_failure(rows[name]), kernel_backend(variant.through):
                 rows[name] |= warm_up(variant, trial, bench)
-                turns[name, "ms"] = variant.through, variant.run
+                turns[name, "ms"] = Turn(variant.through, variant.run)
             if variant.graph and bench.cuda and (name, "ms") in turns:
                 with record_failure(trouble := {}), kernel_backend(variant.through):
-                    turns[name, "graph ms"] = None, replay(variant.run)
+                    turns[name, "graph ms"] = in_a_graph(variant.run, bench)
+                    rows[name]["calls"] = turns[name, "graph ms"].calls
                 rows[name] |= {f"graph {what}": why for what, why in trouble.items()}
             yield list(rows.values())
     for (name, column), times in alternate(turns, rows, bench, until, end).items():
@@ -207,25 +207,35 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> Iterator[list
     yield list(rows.values())
 
 
-Turns = dict[tuple[str, str], tuple[str | None, Callable[[], object]]]
-"""Maps row and column to a value of REWARDLAB_KERNELS and a function to time."""
+class Turn(NamedTuple):
+    """A function to time."""
+
+    through: str | None
+    """Value of REWARDLAB_KERNELS."""
+    run: Callable[[], object]
+    calls: int = 1
+    """Calls of the operation in one run."""
+
+
+Turns = dict[tuple[str, str], Turn]
+"""By row and column."""
 
 
 def alternate(turns: Turns, rows: Mapping[str, Row], bench: Bench, until: float, end: float) -> dict[Any, list[float]]:
-    """Run the functions alternately and return the milliseconds of every round."""
+    """Run the functions alternately and return the milliseconds a call of every round."""
     rounds: dict[Any, list[float]] = {key: [] for key in turns}
     for number in range(MOST):
         # the first REPEATS rounds may use the time of later cases, further rounds only that of this one
         if number and time.perf_counter() >= (end if number < REPEATS else until):
             break
-        for (name, column), (through, run) in turns.items():
-            with record_failure(rows[name]), kernel_backend(through):
-                rounds[name, column].append(bench.milliseconds(run))
+        for (name, column), turn in turns.items():
+            with record_failure(rows[name]), kernel_backend(turn.through):
+                rounds[name, column].append(bench.milliseconds(turn.run) / turn.calls)
     return {key: times for key, times in rounds.items() if times}
 
 
 def warm_up(variant: Variant, trial: Trial, bench: Bench) -> Row:
-    """Warm up a variant, and return its error, first times, bytes moved and peak megabytes."""
+    """Warm up a variant, and return its error, first times, bytes moved, peak megabytes and clock."""
     facts: Row = {"error": (variant.error or trial.error)(variant.run())}
     facts |= spread("ms", [bench.milliseconds(variant.run) for _ in range(WARM_UP - 1)])
     if variant.counted:
@@ -234,16 +244,24 @@ def warm_up(variant: Variant, trial: Trial, bench: Bench) -> Row:
         facts[f"bytes per {trial.of}"] = traffic.bytes / trial.elements
     if bench.cuda:
         facts["peak MB"] = peak_of(variant.run, "cuda") / 1e6
-        facts["with inputs MB"] = torch.cuda.max_memory_allocated() / 1e6
+        facts["SM MHz"] = bench.megahertz()
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def replay(run: Callable[[], object]) -> Callable[[], None]:
-    """Capture the run as a CUDA graph and return its replay."""
+def in_a_graph(run: Callable[[], object], bench: Bench) -> Turn:
+    """Capture a call in a CUDA graph, or several if one is so short that the graph's start counts."""
+    once = replay(run, 1)
+    once()
+    return Turn(None, once) if bench.milliseconds(once) >= SHORT else Turn(None, replay(run, CALLS), CALLS)
+
+
+def replay(run: Callable[[], object], calls: int) -> Callable[[], None]:
+    """Capture calls of a function as a CUDA graph and return its replay."""
     torch.cuda.synchronize()  # the capture uses another stream: earlier runs must have ended
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run()
+        for _ in range(calls):
+            run()
     return graph.replay
 
 
@@ -270,9 +288,14 @@ def implementations(make: Callable[[], Callable[[], Any]], bench: Bench, name: s
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function anew for every case: torch.compile limits the number of shapes per function."""
-    torch.compiler.reset()
-    return torch.compile(function, dynamic=False)
+    """Compile a function at its first call, anew for every case: torch.compile limits a function's shapes."""
+
+    @cache
+    def compilation() -> Callable[..., Any]:
+        torch.compiler.reset()
+        return torch.compile(function, dynamic=False)
+
+    return lambda *arguments, **options: compilation()(*arguments, **options)
 
 
 def from_package(package: str, variant: Variant, bench: Bench) -> Variant | str:

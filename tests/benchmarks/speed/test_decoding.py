@@ -1,14 +1,23 @@
 """benchmarks/speed/decoding at toy size: that it runs and adds up, not how fast anything is."""
 
 import json
-from itertools import islice
+from itertools import count, islice
 
 import pytest
-from rewardlab.benchmarks.speed.decoding import EXPERIMENTS, Bench, Size, main, measure, public_loop, summary
+from rewardlab.benchmarks.speed.decoding import (
+    EXPERIMENTS,
+    Bench,
+    Size,
+    main,
+    measure,
+    public_loop,
+    summary,
+    take_turns,
+)
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 
-TOY = Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2), repeats=1)
+TOY = Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2))
 
 
 @pytest.mark.slow
@@ -39,10 +48,24 @@ def test_the_restated_loop_writes_what_two_models_write():
     assert pytest.approx(1) == sum(asked[0].preference.values())
 
 
-def test_what_is_measured_is_there_after_every_number_of_rows():
-    parts = [{name: [*part] for name, part in results.items() if name in EXPERIMENTS}
-             for results in islice(measure(TOY, "cpu", 0), 2)]  # fmt: skip
-    assert parts == [{"variants": ["N=1"]}, {"variants": ["N=1", "N=2"]}]
+def test_what_is_measured_is_there_after_every_round():
+    parts = [{rows: [*kinds] for rows, kinds in results["variants"].items()}
+             for results in islice(measure(TOY, "cpu", 0), 3)]  # fmt: skip
+    first, second = "ms per token", "ms of prefill and first token"
+    assert parts == [{"N=1": [first]}, {"N=1": [first, second]}, {"N=1": [first, second], "N=2": [first]}]
+
+
+def test_rounds_end_with_their_budget_and_each_is_there_at_once():
+    number = count()
+    rounds = take_turns(lambda: {"plain": float(next(number))}, 0)
+    assert [*rounds] == [{"plain": [0.0]}]
+    endless = take_turns(lambda: {"plain": float(next(number))}, 1e9)
+    assert [*islice(endless, 3)] == [{"plain": [1.0]}, {"plain": [2.0]}, {"plain": [2.0, 3.0]}]
+
+
+def test_a_chosen_experiment_has_the_budget_of_all():
+    names = {name for results in measure(TOY, "cpu", 0, "objectives") for name in results if name in EXPERIMENTS}
+    assert names == {"objectives"}
 
 
 def test_the_speculation_script_counts_what_no_machine_changes(tmp_path):

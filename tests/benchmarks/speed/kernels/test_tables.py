@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from rewardlab.benchmarks.speed._scripts import write
-from rewardlab.benchmarks.speed.kernels import failures, main, markdown, rows_of
+from rewardlab.benchmarks.speed.kernels import Selection, failures, main, markdown, rows_of
 from rewardlab.benchmarks.speed.kernels import timing as kernel_timing
+from rewardlab.benchmarks.speed.kernels.losses import by_peft
 from rewardlab.benchmarks.speed.kernels.sampling import logprob_error
 from rewardlab.benchmarks.speed.kernels.timing import (
     REPEATS,
@@ -64,10 +65,10 @@ def test_it_ends_inside_its_budget_and_tells_of_every_table(tmp_path):
     file = tmp_path / "found.json"
     assert main(["--budget", "5", "--output", str(file)]) == 0
     known, first = json.loads(file.read_text()), time.perf_counter()
-    assert {*known["tables"]} == {"A", "A2", "B1", "B2", "B3", "C", "lora"} and known["seconds"] < SECONDS
+    assert {*known["tables"]} == {"A", "B1", "B2", "C", "lora"} and known["seconds"] < SECONDS
     assert main(["--budget", "0", "--tables", "A,lora", "--output", str(file)]) == 0
     told = json.loads(file.read_text())["tables"]
-    assert all(row["not run"] == "budget" for some in told.values() for row in some) and {*told} == {"A", "A2", "lora"}
+    assert all(row["not run"] == "budget" for some in told.values() for row in some) and {*told} == {"A", "lora"}
     assert time.perf_counter() - first < SECONDS
 
 
@@ -76,7 +77,7 @@ def rows(found, table):
 
 
 def test_every_table_is_there_with_where_it_was_measured(found):
-    assert [*found["tables"]] == ["A", "A2", "B2", "B1", "B3", "C", "lora"]
+    assert [*found["tables"]] == ["A", "B2", "B1", "C", "lora"]
     assert found["copy GB/s"] > 0 and found["product TFLOP/s"] > 0
     assert {"torch", "triton", "trl"} <= {*found["machine"]["versions"]} and found["machine"]["date"]
 
@@ -90,9 +91,46 @@ def test_our_rows_have_times_and_small_errors(found, table):
         assert row["error"] < SMALL[table] and any(name.startswith("bytes per") for name in row)
 
 
-def test_ratios_show_what_rounded_logits_cost(found):
-    error = {row["way"]: row["largest error"] for row in rows(found, "B3")}
-    assert error["eager"] < 1e-5 < 1e-3 < error["bfloat16 logits"]
+def test_peft_computes_the_adapter_that_is_not_modulated():
+    """y = x Wᵀ, and for the adapted rows s (x Aᵀ) Bᵀ besides."""
+    generator = torch.Generator().manual_seed(0)
+    x, A, B, weight = (torch.randn(shape, generator=generator) for shape in ((4, 1, 6), (2, 6), (5, 2), (5, 6)))
+    y = by_peft(weight, {"x": x, "A": A, "B": B, "factor": 0.5, "start": 3})(x)
+    torch.testing.assert_close(y[:3], x[:3] @ weight.T)
+    torch.testing.assert_close(y[3:], x[3:] @ weight.T + 0.5 * (x[3:] @ A.T) @ B.T)
+
+
+def test_cases_and_variants_are_chosen_by_their_names(bench):
+    selection = Selection(("lora",), "one position$", "layer|eager")
+    (case,) = selection.cases_of("lora", bench)
+    assert case.title == "N=4, one position"
+    ways = [*case.trial().variants]
+    assert "the layer" in ways and "eager" in ways and "reference" not in ways
+
+
+def test_a_choice_without_a_case_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["--tables", "lora", "--cases", "no such case"])
+    assert "no case of lora has 'no such case' in its name" in capsys.readouterr().err
+
+
+def test_a_short_operation_is_timed_in_a_graph_of_ten_calls(bench, monkeypatch):
+    monkeypatch.setattr(kernel_timing, "replay", lambda run, calls: lambda: [run() for _ in range(calls)])
+    calls = []
+    for milliseconds, expected in ((0.019, 10), (0.02, 1)):
+        monkeypatch.setattr(bench, "milliseconds", lambda run, took=milliseconds: took)
+        turn = kernel_timing.in_a_graph(lambda: calls.append(1), bench)
+        calls.clear()
+        turn.run()
+        assert turn.calls == len(calls) == expected
+    turns = {("ours", "graph ms"): kernel_timing.Turn(None, int, calls=10)}
+    rounds = kernel_timing.alternate(turns, {"ours": {}}, bench, 0, time.perf_counter() + SECONDS)
+    assert {*rounds["ours", "graph ms"]} == {0.002}  # of a call
+
+
+def test_a_function_is_compiled_at_its_first_call(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: pytest.fail("compiled before it is called"))
+    kernel_timing.compiled(sum)
 
 
 def test_what_cannot_run_here_says_why(found):
@@ -121,13 +159,12 @@ def test_what_goes_wrong_ends_its_row_alone(bench):
     assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
 
 
-def test_a_case_that_ends_early_keeps_the_rows_before(bench):
-    def rows(seconds, end):
-        yield [{"way": "first", "ms": 1.0}]
-        raise RuntimeError("no more")
+def test_a_case_whose_trial_fails_is_a_row(bench):
+    def trial():
+        raise RuntimeError("no memory")
 
-    *_, last = rows_of(Case("A", "short", Trial, rows), bench, 1, time.perf_counter() + SECONDS)
-    assert last == [{"way": "first", "ms": 1.0}, {"way": "all", "failed": "RuntimeError: no more"}]
+    *_, last = rows_of(Case("A", "short", trial), bench, 1, time.perf_counter() + SECONDS)
+    assert last == [{"way": "all", "failed": "RuntimeError: no memory"}]
 
 
 def test_a_killed_run_leaves_every_row_before_the_one_that_ran(script, tmp_path):
