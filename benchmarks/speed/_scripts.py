@@ -51,10 +51,15 @@ def machine(device: str, packages: Sequence[str] = VERSIONS) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
         "dtype": "bfloat16",
-        "versions": {name: version(name) for name in packages if list(distributions(name=name))},
+        "versions": versions(packages),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    return {name: version(name) for name in packages if list(distributions(name=name))}
 
 
 def device_facts(device: str) -> dict[str, Any]:

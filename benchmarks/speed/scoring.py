@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     for measurements in measure(size, options.data, options.device, options.budget):
         write(measurements, options.output)
     print(markdown(measurements))
-    messages = [] if options.device == "cuda" else faults(measurements)
+    messages = [] if options.device == "cuda" or options.size else faults(measurements)
     print("\n".join(messages), file=sys.stderr, end="\n" if messages else "")
     return 5 if messages else 0
 

@@ -58,8 +58,8 @@ class Size:
 
 BACKBONES = {
     "small": Size(),
-    "1b": Size(layers=16, hidden=2048, vocabulary=128_256, rows=(1, 2, 32)),
-    "8b": Size(layers=36, hidden=4096, vocabulary=151_936, rows=(1, 2, 32)),
+    "1b": Size(layers=16, hidden=2048, vocabulary=128_256, tokens=48, rows=(1, 2, 32)),
+    "8b": Size(layers=36, hidden=4096, vocabulary=151_936, tokens=48, rows=(1, 2, 32)),
     "toy": Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2)),
 }
 """Sizes by name: 285 million parameters, about those of Llama 3.2 1B and of Qwen 3 8B, and of a rehearsal."""
@@ -139,14 +139,16 @@ def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
 
 
 def take_turns(turn: Callable[[], Mapping[str, float]], budget: float) -> Iterator[dict[str, list[float]]]:
-    """Yield the numbers of every variant so far after each round; no round begins after `budget` seconds, but one.
+    """Yield the numbers of every variant so far after each round; but for one, no round goes beyond `budget` seconds.
 
     The first round warms up and counts only where there is no time for another.
     """
-    end, rounds = time.perf_counter() + budget, [turn()]
+    begin, rounds = time.perf_counter(), [turn()]
     yield {name: [number] for name, number in rounds[0].items()}
-    while time.perf_counter() < end:
+    last = time.perf_counter() - begin
+    while (start := time.perf_counter()) + last < begin + budget:
         rounds.append(turn())
+        last = time.perf_counter() - start
         yield {name: [row[name] for row in rounds[1:]] for name in rounds[0]}
 
 
@@ -302,11 +304,13 @@ def measure(size: Size, device: str, budget: float, cases: str = "") -> Iterator
     `budget` is in seconds; every number of rows makes at least one round.
     """
     torch.manual_seed(0)
+    end = time.perf_counter() + budget
     bench = Bench(size, device)
     parameters = sum(weight.numel() for weight in bench.model.parameters())
     measurements = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
     chosen = {name: entry for name, entry in EXPERIMENTS.items() if re.search(cases, name)}
     shares = sum(share for _, share in chosen.values())
+    budget = end - time.perf_counter()  # without the time of the models' weights
     for name, (run, share) in chosen.items():
         for results in run(bench, device, share / shares * budget):
             measurements = measurements | {name: results}

@@ -21,7 +21,7 @@ MOST = 64 * 2**20
 """Bytes that may travel with a call: the checkout's files and the wheels."""
 
 
-def manifest(folder: Path) -> dict[str, dict[str, int | str]]:
+def hashes(folder: Path) -> dict[str, dict[str, int | str]]:
     """Return bytes and SHA-256 of every wheel in a folder."""
     return {
         wheel.name: {"bytes": wheel.stat().st_size, "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     subprocess.run([*words, "--python-version", PYTHON, "--dest", str(folder), *WHEELS], check=True)
-    write(wheels := manifest(folder), folder / MANIFEST)
+    write(wheels := hashes(folder), folder / MANIFEST)
     carried, checkout = sum(int(wheel["bytes"]) for wheel in wheels.values()), checkout_bytes()
     print(f"{len(wheels)} wheels of {carried:,} bytes, a checkout of {checkout:,}: {carried + checkout:,} of {MOST:,}")
     return 5 if carried + checkout > MOST else 0

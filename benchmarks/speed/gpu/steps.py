@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from ... import speed
-from .._scripts import commit, write
+from .._scripts import commit, versions, write
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEED = speed.__name__
@@ -25,6 +26,7 @@ START = 12
 OUTCOME = re.compile(r"^(?:\[gw\d+\] \[ *\d+%\] )?(PASSED|FAILED|ERROR|SKIPPED|XFAIL) (\S+::.*)$", re.MULTILINE)
 """A line of `pytest -v -n`, written when the test ends."""
 MANIFEST = "wheels.json"
+PACKAGES = ("torch", "triton", "transformers", "accelerate", "peft", "numpy", "pytest")
 
 
 class Step(NamedTuple):
@@ -69,13 +71,17 @@ def execute(run: Run, options: Namespace, failures: Sequence[str] | None = None)
     """
     begin = time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
-    facts: dict[str, Any] = {"run": run.name, "device": options.device, "commit": commit(), "steps": []}
+    facts: dict[str, Any] = {
+        **{"run": run.name, "device": options.device, "commit": commit()},
+        "versions": {"python": platform.python_version()} | versions(PACKAGES),
+        **{"wheels": manifest(options.wheels), "steps": []},
+    }
     with TemporaryDirectory() as site:
         paths = [*unpack(options.wheels, Path(site)), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         for step in run.steps:
             left = begin + options.seconds - time.monotonic()
-            row = outcome(step, options, min(step.seconds, left), environment, failures)
+            row = outcome(step, options, left, environment, failures)
             print(json.dumps(row), flush=True)
             facts["steps"].append(row)
             facts["seconds"] = round(time.monotonic() - begin, 1)
@@ -83,11 +89,16 @@ def execute(run: Run, options: Namespace, failures: Sequence[str] | None = None)
     return 5 if any(row.get("exit code") for row in facts["steps"]) else 0
 
 
+def manifest(wheels: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the bytes and hashes that `prepare` recorded of the wheels in a folder."""
+    return json.loads((wheels / MANIFEST).read_text()) if wheels else {}
+
+
 def unpack(wheels: Path | None, site: Path) -> list[str]:
     """Unpack the wheels, whose hashes must be those recorded; return the folder, if there are any, for PYTHONPATH."""
     if wheels is None:
         return []
-    for name, recorded in json.loads((wheels / MANIFEST).read_text()).items():
+    for name, recorded in manifest(wheels).items():
         if hashlib.sha256((wheels / name).read_bytes()).hexdigest() != recorded["sha256"]:
             raise SystemExit(f"{wheels / name} is not the file that {MANIFEST} records; run `prepare` again")
         zipfile.ZipFile(wheels / name).extractall(site)
@@ -95,16 +106,19 @@ def unpack(wheels: Path | None, site: Path) -> list[str]:
 
 
 def outcome(
-    step: Step, options: Namespace, seconds: float, environment: Mapping[str, str], failures: Sequence[str] | None
+    step: Step, options: Namespace, left: float, environment: Mapping[str, str], failures: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Run a step for at most `seconds` and return its facts; its output goes to the run's log."""
+    """Run a step, at most for the `left` seconds of the run, and return its facts; its output goes to the run's log."""
     row: dict[str, Any] = {"step": step.name, "limit": step.seconds}
-    if reason := why_not(step, seconds, failures):
+    if reason := why_not(step, left, failures):
         return row | {"not run": reason}
-    begin, log = time.monotonic(), options.output / "log.txt"
+    begin, log, seconds = time.monotonic(), options.output / "log.txt", min(step.seconds, left)
     first = log.stat().st_size if log.exists() else 0
+    end = (
+        seconds if options.device == "cuda" else left
+    )  # a busy CPU takes longer to start a script than a GPU's machine
     with log.open("ab") as file:
-        row |= {"exit code": finish(command(step, options, seconds, failures), file, seconds, environment)}
+        row |= finish(command(step, options, seconds, failures), file, end, environment)
     row["seconds"] = round(time.monotonic() - begin, 1)
     return row | (outcomes_of_tests(log.read_bytes()[first:].decode(errors="replace")) if step.script == TESTS else {})
 
@@ -129,17 +143,17 @@ def command(step: Step, options: Namespace, seconds: float, failures: Sequence[s
     return [sys.executable, "-m", SPEED, step.script, *words, "--output", str(options.output / f"{step.name}.json")]
 
 
-def finish(words: Sequence[str], log: Any, seconds: float, environment: Mapping[str, str]) -> int | str:
-    """Run a command in the checkout and return its exit code; stop it with all its processes after `seconds`."""
+def finish(words: Sequence[str], log: Any, seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run a command in the checkout and return its exit code; end it with all its processes after `seconds`."""
     log.write(f"\n$ {' '.join(words)}\n".encode())
     log.flush()
     process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        return process.wait(seconds)
+        return {"exit code": process.wait(seconds)}
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return f"stopped after {seconds:.0f} s"
+        return {"stopped": f"after {seconds:.0f} s"}
 
 
 def outcomes_of_tests(log: str) -> dict[str, Any]:

@@ -116,7 +116,9 @@ class Operations(TorchDispatchMode):
         self.works: list[Work] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        out = function(*arguments, **(options or {}))
+        # PyTorch 2.11 has no meta kernel of a product that is added in a wider dtype
+        in_place = function is torch.ops.aten.addmm.dtype_out
+        out = options["out"] if in_place else function(*arguments, **(options or {}))
         if (moved := bytes_moved(function, arguments, out)) > 0:
             flops, narrow = 0, True
             if function.overloadpacket in PRODUCTS:
