@@ -12,10 +12,10 @@ RUN = Run(
     270,
     (
         Step("tests", TESTS, 66),
-        Step("head", "kernels", 70, ("--tables", "B", "--ways", f"^(?!{COMPILED})")),
-        Step("sampling", "kernels", 34, ("--tables", "A", "--ways", f"^(?!{COMPILED})")),
-        Step("sequences", "kernels", 42, ("--tables", "lora,C")),
-        Step("liger", "kernels", 58, ("--tables", "B", "--cases", "trained", "--ways", "3 products|Liger")),
+        Step("head", "kernels", 62, ("--tables", "B", "--ways", f"^(?!{COMPILED})")),
+        Step("sampling", "kernels", 42, ("--tables", "A", "--ways", f"^(?!{COMPILED})")),
+        Step("sequences", "kernels", 44, ("--tables", "lora,C")),
+        Step("liger", "kernels", 56, ("--tables", "B", "--cases", "trained", "--ways", "3 products|Liger")),
     ),
 )
 

@@ -15,7 +15,7 @@ RUN = Run(
         Step("tests", TESTS, 25),
         Step("decoding-8b", "decoding", 65, ("--backbone", "8b", "--cases", "variants"), ("--backbone", "toy")),
         Step("decoding-1b", "decoding", 30, ("--backbone", "1b", "--cases", "variants"), ("--backbone", "toy")),
-        Step("training", "training", 45),
+        Step("training", "training", 45, (), ("--tiny",)),
         Step("scoring", "scoring", 35, (), ("--size", TINY)),
         Step("head", "kernels", 36, ("--tables", "B", "--ways", "product|triton")),
         Step("compile", "kernels", 94, ("--tables", "B,A", "--cases", "trained|nothing cut", "--ways", "compile")),
