@@ -1,6 +1,5 @@
 """Every kernel on a CUDA device, as it is compiled there and not interpreted: beside PyTorch in float32."""
 
-import os
 from typing import Any
 
 import pytest
@@ -21,16 +20,6 @@ REAL: dict[str, dict[str, Any]] = {
 }
 PEAKED = REAL["guided_sampler"] | {"peaked": True}
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}  # of the largest number, and 1e-5
-
-
-@pytest.fixture(autouse=True)
-def fresh_process_after_a_fault():
-    """End the process where a kernel has broken the device, which would fail all later tests; xdist starts another."""
-    yield
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        os._exit(1)
 
 
 def widened(arguments: dict) -> dict:

@@ -74,7 +74,7 @@ class Bench:
     def __init__(self, size: Size, device: str):
         self.size = size
         self.words = tokenizer(size.vocabulary)
-        with torch.device(device):  # billions of weights take minutes on a CPU
+        with torch.device(device):  # the weights of a big model are never on the host
             self.model, self.other = backbone(size), backbone(size)
 
     def base(self) -> DecodingModel:
@@ -345,15 +345,15 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     parser.add_argument("--speculative", action="store_true", help="speculative decoding in place of the tables above")
     parser.add_argument("--layers", type=int, default=3, help="of the small model of --speculative")
     options = parser.parse_args(arguments)
-    size = size or BACKBONES[options.backbone]
     if options.speculative:
         from . import speculation  # imports this module
 
-        measurements = speculation.measure(size, options.layers, options.device, options.budget)
+        measurements = speculation.measure(size or Size(), options.layers, options.device, options.budget)
         write(measurements, options.output)
         print(speculation.markdown(measurements))
         return
     measurements: dict[str, Any] = {}
+    size = size or BACKBONES[options.backbone]
     for measurements in measure(size, options.device, options.budget, options.cases):
         write(measurements, options.output)
     print(markdown(measurements))
