@@ -1,4 +1,4 @@
-"""Download the libraries that a GPU's image lacks, to be carried with the checkout; nothing is installed."""
+"""Download the libraries that a GPU's image lacks or has too old, to be carried with the checkout; nothing is installed."""
 
 import hashlib
 import subprocess
@@ -11,10 +11,12 @@ from .._scripts import write
 from .steps import MANIFEST, ROOT
 
 WHEELS = (
+    "transformers==5.23.0",
     *("trl==1.16.0", "datasets==5.2.0", "dill==0.4.1", "multiprocess==0.70.19"),
     *("liger-kernel==0.8.5", "cut-cross-entropy==25.1.1", "beartype==0.23.1"),
 )
-"""TRL with what it needs, the other libraries of an output head, and the checks of shapes in tests."""
+"""Transformers, of which an image may have an older one than training needs; TRL with what it needs, the other libraries
+of an output head, and the checks of shapes in tests."""
 PYTHON = "3.12"
 """Of the image."""
 MOST = 64 * 2**20
