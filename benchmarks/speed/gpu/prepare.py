@@ -1,4 +1,4 @@
-"""Download the libraries that a GPU's image lacks or has too old, to be carried with the checkout; nothing is installed."""
+"""Download the libraries that a GPU's image lacks or has too old, to be carried with the checkout."""
 
 import hashlib
 import subprocess
@@ -15,8 +15,8 @@ WHEELS = (
     *("trl==1.16.0", "datasets==5.2.0", "dill==0.4.1", "multiprocess==0.70.19"),
     *("liger-kernel==0.8.5", "cut-cross-entropy==25.1.1", "beartype==0.23.1"),
 )
-"""Transformers, of which an image may have an older one than training needs; TRL with what it needs, the other libraries
-of an output head, and the checks of shapes in tests."""
+"""Transformers, which in an image may be too old for training; TRL with what it needs; the other libraries of an output
+head; the checks of shapes in tests."""
 PYTHON = "3.12"
 """Of the image."""
 MOST = 64 * 2**20
