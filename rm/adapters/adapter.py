@@ -27,8 +27,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from ...kernels.dispatch import way, wide
-from ...kernels.lora_film import lora_film, modulate
+from ...kernels.dispatch import wide
+from ...kernels.lora_film import modulate
 from ..backbones.hub import whole_name
 from ..backbones.loading import fingerprint
 from ..data.preference_vectors import Preference, preference_matrix
@@ -45,7 +45,7 @@ from .modulation import (
 )
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
-from .serving import Block, SharedFeatures, SharedInputAdapters
+from .serving import Block, ServedLinear
 from .settings import SETTINGS, AdapterSettings, load_settings
 
 WEIGHTS = "preference_adapter.safetensors"
@@ -95,7 +95,7 @@ class PreferenceAdapter:
         alpha = alpha.to(next(self.model.parameters()).device, torch.float32)
         if not self.heads:
             return dict.fromkeys(self.layers, Modulation())
-        mixed = self.mixer(alpha)
+        mixed = self.mixer(alpha).to(next(iter(self.layers.values())).lora_A[NAME].weight.dtype)
         return {name: head(mixed) for name, head in self.heads.items()}
 
     def use(self, rows: dict[str, Modulation]) -> None:
@@ -156,15 +156,22 @@ class PreferenceAdapter:
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
             restored[name] = parent
-            on_kernels = way(layer.get_base_layer().weight) == "triton"
-            block = blocks.setdefault(parent, Block(SharedFeatures if on_kernels else SharedInputAdapters))
-            served = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
+            served = self._served(layer, rows[name], start, blocks.setdefault(parent, Block()))
             setattr(parent, name.rpartition(".")[2], served)
         try:
             yield
         finally:
             for name, parent in restored.items():
                 setattr(parent, name.rpartition(".")[2], self.layers[name])
+
+    def _served(self, layer: Any, rows: Modulation, start: int, block: Block) -> ServedLinear:
+        """Return the layer in its fastest precision: the base's on a GPU, at least float32 on a CPU."""
+        base = layer.get_base_layer()
+        narrow = base.weight.is_cuda and base.weight.is_floating_point()
+        dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
+        A, B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
+        rows = rows.map(lambda tensor: tensor.detach().to(A))
+        return ServedLinear(base, A, B, rows, factor=self.settings.factor, start=start, block=block)
 
     # ---- at a fixed preference ----
 
@@ -250,36 +257,6 @@ class PreferenceAdapter:
             if key not in stored or key not in expected or expected[key].shape != stored[key].shape:
                 raise DataError(f"{folder / WEIGHTS}: '{key}' does not fit {SETTINGS}; restore both files")
             put(expected[key], stored[key])
-
-
-class _ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding, without PEFT's bookkeeping."""
-
-    def __init__(self, layer: Any, rows: Modulation, factor: float, start: int, block: Block):
-        super().__init__()
-        base = layer.get_base_layer()
-        self.base = base
-        # the fastest precision: the base's on a GPU, at least float32 on a CPU
-        narrow = base.weight.is_cuda and base.weight.is_floating_point()
-        dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
-        self.A, self.B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
-        self.rows = rows.map(lambda tensor: tensor.detach().to(self.A))
-        self.factor, self.start = factor, start
-        self.kernels = way(base.weight) == "triton"
-        self.shared = self.kernels or (base.weight.is_cpu and way(base.weight) == "eager")
-        self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the base output, with the adapter's contribution added to the rows from `start` on."""
-        y = self.base(x)
-        if self.start >= len(x):
-            return y
-        share = self.block.share(self.place, x, self.start) if self.shared and x.shape[1] == 1 else None
-        if share is None or self.kernels:
-            film = {**self.rows._asdict(), "factor": self.factor, "start": self.start}
-            return lora_film(y, x, self.A, self.B, **film, u=share)
-        y[self.start :].add_(share)
-        return y
 
 
 def _refuse_merge(*_: Any, **__: Any) -> NoReturn:

@@ -75,7 +75,7 @@ class MixedVector(nn.Module):
 
     def forward(self, alpha: Float[Tensor, "N K"]) -> Float[Tensor, "N H"]:
         """Return the input of every layer's generator."""
-        mixed = alpha @ self.objectives
+        mixed = alpha.to(self.objectives.dtype) @ self.objectives
         return mixed if self.trunk is None else self.trunk(mixed)
 
 

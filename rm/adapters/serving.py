@@ -1,80 +1,114 @@
-"""Serving adapters in decoding: adapters with a shared input are computed together."""
+"""Serving adapters in decoding: layers that read one tensor, such as q, k and v, are computed together."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from ...kernels.lora_film import low_rank, shrunk
+from ...kernels.lora_film import lora_film
 from .modulation import Modulation
 
-Adapter = tuple[Tensor, Tensor, Modulation]
+WIDEST = 64
+WIDEST_CORE = 32
+"""Ranks of a group's layers in total, without and with cores: more would not fit into the registers of a GPU kernel."""
 
 
-class SharedInput(Protocol):
-    """Adapters with the same input, of which something is computed together."""
+class ServedLinear(nn.Module):
+    """A base layer and its adapter for decoding, without PEFT's bookkeeping; rows before `start` are the base's."""
 
-    def __init__(self, indices: Sequence[int], adapters: Sequence[Adapter]): ...
+    def __init__(
+        self,
+        base: Any,
+        A: Float[Tensor, "r m"],
+        B: Float[Tensor, "n r"],
+        rows: Modulation,
+        *,
+        factor: float,
+        start: int,
+        block: "Block",
+    ):
+        super().__init__()
+        self.base, self.A, self.B, self.rows = base, A, B, rows
+        self.factor, self.start, self.block = factor, start, block
+        self.together = Together([self])
 
-    def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
-        """Return every adapter's share, by its index."""
-        ...
+    def forward(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
+        """Return the base output, with the adapter's contribution added to the rows from `start` on."""
+        if x.shape[1] == 1 and self.start < len(x):
+            return self.block.output(self, x)
+        return self.together.outputs(x)[0]
 
 
-class SharedInputAdapters:
-    """Adapters with the same input as one adapter: A stacked, B and cores block-diagonal."""
+class Together:
+    """Layers with the same input as one: outputs side by side, A stacked, B and cores block-diagonal.
 
-    def __init__(self, indices: Sequence[int], adapters: Sequence[Adapter]):
-        A, B, rows = zip(*adapters, strict=True)
-        self.indices, self.widths = indices, [len(matrix) for matrix in B]
-        self.A, self.B = torch.cat(A), torch.block_diag(*(matrix.t() for matrix in B)).t()
-        self.rows = Modulation.side_by_side(rows)._asdict()
+    x is reduced to rank-r features once, and one expansion adds to all outputs.
+    """
 
-    def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
-        """Return B (M A x + δ) of every adapter."""
-        return dict(zip(self.indices, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
+    def __init__(self, layers: Sequence[ServedLinear]):
+        self.layers, first = layers, layers[0]
+        self.widths = [len(layer.B) for layer in layers]
+        self.A = first.A if len(layers) == 1 else torch.cat([layer.A for layer in layers])
+        self.B = first.B if len(layers) == 1 else torch.block_diag(*(layer.B for layer in layers))
+        rows = first.rows if len(layers) == 1 else Modulation.side_by_side([layer.rows for layer in layers])
+        self.film = {**rows._asdict(), "factor": first.factor, "start": first.start}
 
+    @property
+    def fits(self) -> bool:
+        """Whether the layers' total rank can be computed at once."""
+        return len(self.A) <= (WIDEST if self.film["core"] is None else WIDEST_CORE)
 
-class SharedFeatures:
-    """The features A x of adapters with the same input from one product, A stacked, for the kernels."""
+    def outputs(self, x: Float[Tensor, "N L m"]) -> Sequence[Float[Tensor, "N L n"]]:
+        """Return every layer's output."""
+        y = self._base(x)
+        if self.film["start"] < len(x):
+            y = lora_film(y, x, self.A, self.B, **self.film)
+        return [y] if len(self.widths) == 1 else y.split(self.widths, 2)
 
-    def __init__(self, indices: Sequence[int], adapters: Sequence[Adapter]):
-        self.indices, self.ranks = indices, [len(A) for A, _, _ in adapters]
-        self.A = torch.cat([A for A, _, _ in adapters])
-
-    def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
-        """Return A x of every adapter, as `lora_film` takes it."""
-        return dict(zip(self.indices, shrunk(x, self.A).split(self.ranks, 2), strict=True))
+    def _base(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
+        """Return the base layers' outputs side by side; on a GPU each product writes its columns."""
+        bases = [layer.base for layer in self.layers]
+        if len(bases) == 1:
+            return bases[0](x)
+        if not x.is_cuda or any(type(base) is not nn.Linear for base in bases):
+            return torch.cat([base(x) for base in bases], 2)
+        flat = x.flatten(0, 1)
+        y = x.new_empty(len(flat), sum(self.widths))
+        for base, columns in zip(bases, y.split(self.widths, 1), strict=True):
+            if base.bias is None:
+                torch.mm(flat, base.weight.t(), out=columns)
+            else:
+                torch.addmm(base.bias, flat, base.weight.t(), out=columns)
+        return y.view(*x.shape[:2], -1)
 
 
 class Block:
-    """The adapters of a module's layers; those with the same input, such as q, k and v, are computed together.
+    """The adapted layers of a module; those with the same input are computed together.
 
     Which ones share their input is detected at the first token, by the identity of the tensor object, whose values do
     not change while the module runs.
     """
 
-    def __init__(self, shared: type[SharedInput] = SharedInputAdapters):
-        self.shared = shared
-        self.adapters: list[Adapter] = []
-        self.by_index: dict[int, SharedInput] = {}
+    def __init__(self):
         self.x: Tensor | None = None
-        self.shares: dict[int, Tensor] = {}
+        self.outputs: dict[ServedLinear, Tensor] = {}
+        self.grouped: set[ServedLinear] = set()
 
-    def add(self, A: Float[Tensor, "r m"], B: Float[Tensor, "n r"], rows: Modulation) -> int:
-        """Add an adapter and return its index."""
-        self.adapters.append((A, B, rows))
-        return len(self.adapters) - 1
-
-    def share(self, index: int, x: Float[Tensor, "N 1 m"], start: int) -> Tensor:
-        """Return an adapter's share for the rows from `start` on."""
+    def output(self, layer: ServedLinear, x: Float[Tensor, "N 1 m"]) -> Float[Tensor, "N 1 n"]:
+        """Return a layer's output for one token per row."""
         if x is not self.x:
-            self.x, self.shares = x, self.by_index[index].shares(x[start:]) if index in self.by_index else {}
-        if index not in self.shares:
-            indices = [*self.shares, index]
-            shared = self.shared(indices, [self.adapters[position] for position in indices])
-            self.by_index |= dict.fromkeys(indices, shared)
-            self.shares = shared.shares(x[start:])
-        return self.shares[index]
+            self.x, self.outputs = x, {}
+        elif layer not in self.grouped:
+            self._group([*self.outputs, layer])
+        self.grouped.add(layer)
+        if layer not in self.outputs:
+            self.outputs |= zip(layer.together.layers, layer.together.outputs(x), strict=True)
+        return self.outputs[layer]
+
+    def _group(self, layers: Sequence[ServedLinear]) -> None:
+        together = Together(layers)
+        if together.fits:
+            for layer in layers:
+                layer.together = together

@@ -4,7 +4,7 @@ import pytest
 import torch
 from rewardlab.kernels import lora_film
 from rewardlab.rm.adapters.modulation import Modulation, span_coordinates
-from rewardlab.rm.adapters.serving import Block, SharedFeatures
+from rewardlab.rm.adapters.serving import Block, ServedLinear
 
 KINDS = {
     "scale": Modulation(scale=torch.tensor([[2.0, 3.0]]), shift=torch.tensor([[1.0, 0.0]])),
@@ -13,13 +13,15 @@ KINDS = {
 }
 
 
-def an_adapter(seed, width, rows):
+def a_layer(seed, width, rows, block):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(2, 5, generator=generator), torch.randn(width, 2, generator=generator), rows
+    A, B = torch.randn(2, 5, generator=generator), torch.randn(width, 2, generator=generator)
+    return ServedLinear(torch.nn.Linear(5, width, bias=seed > 0), A, B, rows, factor=2.0, start=1, block=block)
 
 
-def alone(x, A, B, rows):
-    return lora_film.low_rank(x, A, B, **rows._asdict())
+def alone(layer, x):
+    film = {**layer.rows._asdict(), "factor": layer.factor, "start": layer.start}
+    return lora_film.reference(layer.base(x), x, layer.A, layer.B, **film)
 
 
 def test_side_by_side_each_part_keeps_its_features():
@@ -29,40 +31,43 @@ def test_side_by_side_each_part_keeps_its_features():
     assert whole.scale.tolist() == [[2, 3, 2, 3]] and whole.shift.tolist() == [[1, 0, 1, 0]] and whole.core is None
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("name", KINDS)
-def test_adapters_called_for_at_once_add_what_each_adds_alone(name):
-    block, adapters = Block(), [an_adapter(seed, width, KINDS[name]) for seed, width in enumerate((4, 3, 3))]
-    places = [block.add(*adapter) for adapter in adapters]
+def test_layers_computed_together_give_what_each_gives_alone(name):
+    block = Block()
+    layers = [a_layer(seed, width, KINDS[name], block) for seed, width in enumerate((4, 3, 3))]
     for token in range(3):
         x = torch.randn(3, 1, 5, generator=torch.Generator().manual_seed(token))
-        other = x.clone()
-        for place, read in zip(places, (x, x, other), strict=True):
-            torch.testing.assert_close(block.share(place, read, 1), alone(read[1:], *adapters[place]))
-    assert [group.indices for group in block.by_index.values()] == [[0, 1], [0, 1], [2]]
+        for layer, read in zip(layers, (x, x, x.clone()), strict=True):
+            torch.testing.assert_close(layer(read), alone(layer, read))
+    assert [layer.together.widths for layer in layers] == [[4, 3], [4, 3], [3]]
 
 
-def test_features_of_adapters_with_one_input_are_those_of_each_alone():
-    block, adapters = Block(SharedFeatures), [an_adapter(seed, 4, KINDS["plain"]) for seed in range(3)]
-    places = [block.add(*adapter) for adapter in adapters]
-    for token in range(2):
-        x = torch.randn(3, 1, 5, generator=torch.Generator().manual_seed(token))
-        for place, (A, _, _) in zip(places, adapters, strict=True):
-            torch.testing.assert_close(block.share(place, x, 1).sum(0), x[1:, 0] @ A.T)
-    assert block.by_index[0] is block.by_index[2]
-
-
-def test_a_second_token_takes_one_call_for_all_that_read_it(monkeypatch):
+@torch.no_grad()
+def test_a_second_token_takes_one_expansion_for_all_layers_that_read_it(monkeypatch):
     calls = []
+    add = lora_film.lora_film
     monkeypatch.setattr(
-        "rewardlab.rm.adapters.serving.low_rank", lambda *given, **film: calls.append(1) or alone_as(*given)
+        "rewardlab.rm.adapters.serving.lora_film", lambda *given, **film: calls.append(1) or add(*given, **film)
     )
-    alone_as, block = lora_film.low_rank, Block()
-    places = [block.add(*an_adapter(seed, 4, KINDS["plain"])) for seed in range(3)]
+    block = Block()
+    layers = [a_layer(seed, 4, KINDS["plain"], block) for seed in range(3)]
     for expected in (3, 4, 5):
         x = torch.ones(2, 1, 5)
-        for place in places:
-            block.share(place, x, 0)
+        for layer in layers:
+            layer(x)
         assert len(calls) == expected
+
+
+@torch.no_grad()
+def test_layers_whose_ranks_exceed_a_kernels_registers_stay_alone(monkeypatch):
+    monkeypatch.setattr("rewardlab.rm.adapters.serving.WIDEST_CORE", 5)
+    block = Block()
+    layers = [a_layer(seed, 4, KINDS["core"], block) for seed in range(3)]
+    x = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0))
+    for layer in layers:
+        torch.testing.assert_close(layer(x), alone(layer, x))
+    assert [len(layer.together.layers) for layer in layers] == [2, 2, 1]
 
 
 # ---- objectives in their span ----
