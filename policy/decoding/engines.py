@@ -17,7 +17,6 @@ from torch import Tensor
 from ...rm.backbones.tokenization import Encoder
 from ...rm.data.preference_vectors import preference_matrix
 from ...rm.errors import UsageError
-from .kv_cache import Forward, branching
 from .language_models import (
     DecodingModel,
     end_tokens,
@@ -29,7 +28,9 @@ from .language_models import (
     shared_vocabulary,
 )
 from .requests import Request
-from .session import Counters, Part, Session, exclusively
+from .static.branching import branching
+from .static.forward import Forward
+from .static.session import Counters, Part, Session, exclusively
 
 GUIDE = "guide"
 

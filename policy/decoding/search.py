@@ -22,8 +22,9 @@ from ...rm.errors import UsageError, did_you_mean
 from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
 from .engines import Engine
-from .guided import FACTS, decode
+from .guided import decode
 from .requests import DecodedCompletion, Request
+from .static.steps import FACTS
 from .stop_strings import Reader
 
 

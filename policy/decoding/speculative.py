@@ -42,7 +42,7 @@ from .language_models import (
     shared_vocabulary,
 )
 from .requests import DecodedCompletion, Request
-from .session import Logits, exclusively
+from .static.session import Logits, exclusively
 from .stop_strings import Reader
 
 STREAM = 5  # philox stream of the random numbers

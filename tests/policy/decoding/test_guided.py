@@ -14,6 +14,7 @@ from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode, stream
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
+from rewardlab.policy.decoding.static.steps import GRAPH_FROM
 from rewardlab.rm.types import user_turn
 
 LEAN = {"helpful": 0.8, "harmless": 0.2}
@@ -276,7 +277,11 @@ def test_nothing_asked_is_nothing_answered(make_guide):
 @pytest.mark.parametrize("late", [False, True])
 def test_a_gpu_writes_what_the_cpu_writes(make_guide, late):
     guide = make_guide(from_layer=1)
-    asked = [*requests(6, temperature=0.0), *requests(6, seed=1, stop=("the",)), *requests(6, seed=2, top_p=0.9)]
+    asked = [
+        *requests(6, temperature=0.0, max_new_tokens=GRAPH_FROM + 8),
+        *requests(6, seed=1, stop=("the",)),
+        *requests(6, seed=2, top_p=0.9),
+    ]
     here = decode(SharedBackbone(guide, late=late), asked)
     guide.adapter.model.cuda()
     same_answers(here, decode(SharedBackbone(guide, late=late), asked), tolerance=2e-3)

@@ -11,8 +11,8 @@ from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
-from rewardlab.policy.decoding.session import Logits
 from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
+from rewardlab.policy.decoding.static.session import Logits
 from rewardlab.policy.decoding.stop_strings import Reader
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError

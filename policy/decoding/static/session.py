@@ -1,6 +1,6 @@
-"""Session of guided decoding: the forward passes of one batch, combined into logits of base and guides."""
+"""Session of one batch: its forward passes, combined into logits of base and guides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ...rm.errors import UsageError
+from ....rm.errors import UsageError
 from .attention import one_token_attention
-from .kv_cache import Forward
+from .forward import Forward
+from .linear import fast_linear
 
 _busy: WeakSet[nn.Module] = WeakSet()
 
@@ -72,27 +73,41 @@ class Session:
         """Number of tokens that fit into each row's context."""
         self._parts, self._vocabulary, self._counters = parts, vocabulary, counters
 
+    @property
+    def is_static(self) -> bool:
+        """Whether a step is a function of tensors on the device, with shapes that `grow` names."""
+        return all(part.forward.is_static for part in self._parts)
+
     def start(self) -> Logits:
         """Return the logits after the prompts."""
-        return self._logits(lambda forward: forward.start())
+        logits = self._logits([part.forward.start() for part in self._parts])
+        for part in self._parts:
+            self._count(part, part.forward.width)
+        return logits
+
+    def grow(self) -> tuple[int, ...]:
+        """Count one more step; return the number of slots that it reads in every model."""
+        for part in self._parts:
+            self._count(part, 1)
+        return tuple(part.forward.grow() for part in self._parts)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
-        """Return the logits after one more token."""
-        return self._logits(lambda forward: forward.step(tokens))
+        """Return the logits after one more token, for which `grow` has made room; changes tensors only."""
+        return self._logits([part.forward.step(tokens) for part in self._parts])
 
-    def _logits(self, run: Callable[[Forward], Tensor]) -> Logits:
-        logits = [self._run(part, run) for part in self._parts]
-        base, *guides = [rows for block in logits for rows in block.split(len(self.weights))]
+    def _logits(self, logits: Sequence[Float[Tensor, "M V"]]) -> Logits:
+        """Take the logits apart; a single guide's are a view."""
+        rows = [part for block in logits for part in block[:, : self._vocabulary].split(len(self.weights))]
+        base, guides = rows[0], rows[1:]
+        if len(guides) == 1:
+            return Logits(base, guides[0][:, None])
         return Logits(base, torch.stack(guides, 1) if guides else base[:, None][:, :0])
 
-    def _run(self, part: Part, run: Callable[[Forward], Tensor]) -> Float[Tensor, "M V"]:
-        before = part.forward.read
-        logits = run(part.forward)[:, : self._vocabulary]
+    def _count(self, part: Part, positions: int) -> None:
         self._counters.forwards += 1
         self._counters.base += part.base
         self._counters.guide += part.guides
-        self._counters.row_tokens += part.forward.rows * (part.forward.read - before)
-        return logits
+        self._counters.row_tokens += part.forward.rows * positions
 
 
 @contextmanager
@@ -106,7 +121,7 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
     try:
         for model in models:
             model.eval()
-        with one_token_attention(models):
+        with one_token_attention(models), fast_linear(models):
             yield
     finally:
         for model in models:

@@ -1,4 +1,4 @@
-"""policy/decoding/attention.py"""
+"""policy.decoding.static.attention.py"""
 
 import math
 from itertools import pairwise
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.policy.decoding.attention import NAME, attend, one_token_attention
+from rewardlab.policy.decoding.static.attention import NAME, attend, one_token_attention
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -1,0 +1,99 @@
+"""Steps of one batch: forward passes, sampler and log."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ....kernels.dispatch import way, wide
+from ....kernels.guided_sampler import guided_sampler
+from ..requests import Request
+from .graph import GraphedStep
+from .session import Logits, Session
+
+FACTS = ("base", "mixed", "sampled", "entropy", "kl")
+GRAPH_FROM = 32  # tokens: for fewer a graph is not worth its capture
+
+
+class Steps:
+    """The tokens of one batch and their statistics, on the device, one column for each step.
+
+    A step reads and changes tensors alone, so that a replay of its operations is the next step: `token` [N] is the last
+    one sampled, `column` [1] the next of the log, and `position` [N] numbers the sampler's random numbers.
+    """
+
+    def __init__(self, session: Session, requests: Sequence[Request], steps: int, *, guide_logprobs: bool = True):
+        self.session, self.steps, self.done = session, steps, 0
+        self.guide_logprobs = guide_logprobs
+        device, rows = session.weights.device, len(requests)
+        self.sampling = sampling_parameters(requests, device)
+        self.token = torch.zeros(rows, dtype=torch.long, device=device)
+        self.column = torch.zeros(1, dtype=torch.long, device=device)
+        self.position = torch.tensor([len(request.prefix) for request in requests], device=device)
+        self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
+        """Sampled tokens [N, T]."""
+        self.facts: Float[Tensor, "N T F"] = torch.empty(0)
+        """Statistics by `FACTS`, then the guides' log-probabilities; in nats."""
+        self._graphed: GraphedStep | None = None
+
+    def advance(self, number: int) -> None:
+        """Make `number` steps without waiting for the device."""
+        for _ in range(number):
+            if self.done == 0:
+                self._start()
+            else:
+                slots = self.session.grow()
+                self._step() if self._graphed is None else self._graphed.run(slots)
+            self.done += 1
+
+    def _start(self) -> None:
+        logits = self.session.start()
+        rows, guides = logits.guides.shape[:2]
+        facts = len(FACTS) + (guides if self.guide_logprobs else 0)
+        dtype = wide(logits.base.dtype)
+        self.facts = torch.zeros(rows, self.steps, facts, dtype=dtype, device=logits.base.device)
+        if self.session.is_static and way(logits.base) == "triton" and logits.base.is_cuda and self.steps >= GRAPH_FROM:
+            self._graphed = GraphedStep(self._step)
+        self._sample(logits)
+
+    def _step(self) -> None:
+        self._sample(self.session.step(self.token))
+
+    def _sample(self, logits: Logits) -> None:
+        """Sample a token for every row and log it."""
+        sampled = guided_sampler(
+            logits.base, logits.guides, self.session.weights, position=self.position, **self.sampling
+        )
+        values = torch.stack([sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl], 1)
+        if self.guide_logprobs and logits.guides.shape[1]:
+            guides = token_logprobs(logits.guides.to(self.facts.dtype), sampled.token)
+            values = torch.cat([values, guides], 1)
+        self.token.copy_(sampled.token)
+        self.tokens.index_copy_(1, self.column, sampled.token[:, None])
+        self.facts.index_copy_(1, self.column, values[:, None].to(self.facts.dtype))
+        self.column.add_(1)
+        self.position.add_(1)
+
+
+def sampling_parameters(requests: Sequence[Request], device: torch.device) -> dict[str, Any]:
+    """Return the parameters of `guided_sampler` for every row; None for those that are off in all rows."""
+
+    def row_values(name: str, off: float, dtype: torch.dtype) -> Tensor | None:
+        values = [getattr(request, name) for request in requests]
+        return None if {*values} == {off} else torch.tensor(values, dtype=dtype, device=device)
+
+    return {
+        "temperature": row_values("temperature", 0, torch.float32),
+        "top_k": row_values("top_k", 0, torch.long),
+        "top_p": row_values("top_p", 1, torch.float64),
+        "min_p": row_values("min_p", 0, torch.float64),
+        "seed": torch.tensor([request.seed for request in requests], device=device),
+    }
+
+
+def token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:
+    """Return every guide's log-probability of the token, in nats."""
+    chosen = token[:, None, None].expand(-1, logits.shape[1], 1)
+    return logits.gather(2, chosen).squeeze(2) - logits.logsumexp(2)

@@ -1,0 +1,64 @@
+"""Rows token by token against whole rows, for every kind of attention."""
+
+import pytest
+import torch
+from rewardlab.policy.decoding.static import forward
+from rewardlab.policy.decoding.static.forward import Forward, visible_slots
+from rewardlab.policy.decoding.static.session import exclusively
+from transformers import AutoConfig, AutoModelForCausalLM
+
+SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 16}  # fmt: skip
+SETTINGS = {
+    "llama": SIZES,
+    "mistral": SIZES | {"sliding_window": 4},
+    "gemma2": SIZES | {"sliding_window": 4},  # every other layer has the window
+    "gpt2": {"vocab_size": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2},
+    "lfm2": SIZES | {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
+}
+PROMPTS = [[5, 9, 21, 7, 30, 2], [8, 3, 44], [11]]
+TOKENS = torch.randint(64, (7, 3), generator=torch.Generator().manual_seed(1))
+
+
+def made(architecture, **options):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(architecture, **SETTINGS[architecture])
+    return AutoModelForCausalLM.from_config(config, **options).eval()
+
+
+@torch.no_grad()
+def largest_error(model, prompts=PROMPTS):
+    """The largest difference of the logits from those of the model on each row alone, without cache or padding."""
+    errors = []
+    with exclusively([model]):
+        rows = Forward(model, prompts, steps=len(TOKENS), positions=64)
+        logits = [rows.start()]
+        for tokens in TOKENS[:, : len(prompts)]:
+            rows.grow()
+            logits.append(rows.step(tokens))
+    for row, prompt in enumerate(prompts):
+        whole = model(torch.tensor([[*prompt, *TOKENS[:, row].tolist()]]), use_cache=False).logits[0]
+        errors.append((torch.stack(logits)[:, row] - whole[len(prompt) - 1 :]).abs().max())
+    return float(max(errors)), rows.is_static
+
+
+@pytest.mark.parametrize("granularity", [1, 8])
+@pytest.mark.parametrize("architecture", SETTINGS)
+def test_token_by_token_gives_the_logits_of_whole_rows(architecture, granularity, monkeypatch):
+    monkeypatch.setitem(forward.WINDOW, "cpu", granularity)
+    model = made(architecture)
+    error, is_static = largest_error(model)
+    assert error < 1e-5 and is_static == (architecture != "lfm2")
+    assert largest_error(model.double())[0] < 1e-6  # norms and rotations stay in float32
+    assert largest_error(made(architecture), PROMPTS[:1])[0] < 1e-5
+
+
+def test_another_implementation_of_attention_is_kept_and_gives_the_same():
+    for architecture in ("llama", "gemma2"):
+        assert largest_error(made(architecture, attn_implementation="eager"))[0] < 1e-5
+
+
+def test_visible_slots_worked_out_by_hand():
+    slots, starts, slot = torch.arange(6), torch.tensor([[0], [2]]), torch.tensor([4])
+    assert visible_slots(slots, starts, slot, None).long().tolist() == [[1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0]]
+    assert visible_slots(slots, starts, slot, 2).long().tolist() == [[0, 0, 0, 1, 1, 0]] * 2

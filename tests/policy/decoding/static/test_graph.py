@@ -1,0 +1,62 @@
+"""When a step runs, is captured and is replayed, with a stand-in for CUDA."""
+
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
+import pytest
+from rewardlab.policy.decoding.static import graph
+
+
+@pytest.fixture
+def events(monkeypatch):
+    happened = []
+
+    @contextmanager
+    def capture(_graph, pool):
+        happened.append("capture")
+        yield
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    cuda = SimpleNamespace(
+        Stream=lambda: stream,
+        current_stream=lambda: stream,
+        stream=lambda _: nullcontext(),
+        graph_pool_handle=lambda: None,
+        get_sync_debug_mode=lambda: 0,
+        set_sync_debug_mode=lambda mode: None,
+        CUDAGraph=lambda: SimpleNamespace(replay=lambda: happened.append("replay")),
+        graph=capture,
+    )
+    monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=cuda))
+    return happened
+
+
+def test_the_first_step_of_a_shape_runs_the_second_is_captured_and_all_further_are_replayed(events):
+    step = graph.GraphedStep(lambda: events.append("step"))
+    for key in (256, 256, 256, 512, 512, 256):
+        step.run(key)
+    first = ["step", "capture", "step", "replay", "replay"]
+    assert events == [*first, "step", "capture", "step", "replay", "replay"]
+
+
+def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph(events):
+    failures = [RuntimeError("called a synchronizing CUDA operation")]
+
+    def run():
+        if failures:
+            raise failures.pop()
+        events.append("step")
+
+    step = graph.GraphedStep(run)
+    with pytest.warns(UserWarning, match="decoding without a CUDA graph"):
+        step.run(256)
+    step.run(256)
+    assert events == ["step", "step"]
+
+
+def test_another_failure_is_raised(events):
+    def run():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        graph.GraphedStep(run).run(256)
