@@ -344,7 +344,21 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     parser.add_argument("--cases", default="", help=f"regular expression: some of {', '.join(EXPERIMENTS)}")
     parser.add_argument("--speculative", action="store_true", help="speculative decoding in place of the tables above")
     parser.add_argument("--layers", type=int, default=3, help="of the small model of --speculative")
+    parser.add_argument("--model", help="a pretrained model in place of random weights, beside Transformers' generate")
+    parser.add_argument("--dtype", default="float32", help="of --model")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 8], help="batch sizes of --model")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of every completion of --model")
+    parser.add_argument("--clock", default="wall", choices=["wall", "cpu"], help="of --model")
     options = parser.parse_args(arguments)
+    if options.model:
+        from . import pretrained  # imports this module
+
+        model, words = pretrained.load(options.model, options.dtype, options.device)
+        settings = {"rows": options.rows, "tokens": options.tokens, "clock": options.clock, "budget": options.budget}
+        for measurements in pretrained.measure(model, words, **settings):
+            write(measurements, options.output)
+        print(markdown(measurements))
+        return
     if options.speculative:
         from . import speculation  # imports this module
 

@@ -10,6 +10,7 @@ from rewardlab.benchmarks.speed.decoding import (
     Size,
     main,
     measure,
+    pretrained,
     public_loop,
     summary,
     take_turns,
@@ -75,3 +76,29 @@ def test_the_speculation_script_counts_what_no_machine_changes(tmp_path):
     for draft in (1, 2, 4, 8):
         row = times[f"draft={draft}"]
         assert 1 <= row["tokens per big forward"] <= draft + 1 and 0 <= row["acceptance"] <= 1
+
+
+def test_a_pretrained_model_is_measured_beside_generate(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pretrained, "STD", 1.0)
+    bench = Bench(TOY, "cpu")
+    bench.model.float().save_pretrained(tmp_path / "model")
+    bench.words.save_pretrained(tmp_path / "model")
+    options = ["--rows", "1", "3", "--tokens", "8", "--clock", "cpu", "--budget", "0"]
+    main(["--model", str(tmp_path / "model"), *options, "--output", str(tmp_path / "found.json")])
+    found = json.loads((tmp_path / "found.json").read_text())
+    for rows in ("N=1", "N=3"):
+        times = found["variants"][rows]["ms per token (cpu)"]
+        assert [*times] == ["generate", "plain", "guided", "late"] and len(times["late"]["rounds"]) == 1
+        assert found["changed"][rows] > 0
+    assert found["machine"]["dtype"] == "float32" and "| guided |" in capsys.readouterr().out
+
+
+def test_generate_decodes_the_same_prompts_as_the_plain_engine(monkeypatch):
+    bench = Bench(TOY, "cpu")
+    bench.model.float()
+    base, batch, written = bench.base(), pretrained.requests(3, 8), []
+    run = base.model.generate
+    monkeypatch.setattr(base.model, "generate", lambda *given, **options: written.append(run(*given, **options)))
+    pretrained.generate(base, batch)
+    completions = decode(SeparateModels(bench.base()), batch)
+    assert [list(completion.tokens) for completion in completions] == written[0][:, -8:].tolist()
