@@ -1,1 +1,1 @@
-"""Guided decoding: requests, engines, KV cache, sampling loop, search, speculation and vLLM."""
+"""Guided decoding: requests, engines, steps of a batch, search, speculation and vLLM."""

@@ -69,22 +69,18 @@ def held_bytes(work: Decoding) -> int:
 
 
 def decoding_bytes(work: Decoding) -> dict[str, int]:
-    """Return the bytes by part at the larger of two peaks.
+    """Return the bytes by part at the larger of two peaks; the cache has its full size from the start.
 
-    prefill   the prompts' cache and a layer's peak over all prompts
-    end       the full cache, logits, and the copy in which a layer's keys grow by one position
+    prefill   a layer's peak over all prompts
+    end       logits
     """
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
     read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
     logits = work.rows * work.shape.vocabulary * (work.n_models * work.size + SAMPLING * WIDE)
-    grown = max(cache_bytes(model, doubled, work.positions, work.size, layers=1) for model in work.models) // 2
     reading = max(reading_bytes(model, read) for model in work.models)
-    moments = [
-        {"KV cache": all_cache_bytes(work, work.prompt), "workspace": reading},
-        {"KV cache": all_cache_bytes(work, work.positions), "head and logits": logits, "workspace": grown},
-    ]
     weights = {"weights": held_bytes(work)} if work.held else {}
-    return weights | max(moments, key=lambda moment: sum(moment.values()))
+    peak = {"workspace": reading} if reading > logits else {"head and logits": logits}
+    return weights | {"KV cache": all_cache_bytes(work, work.positions)} | peak
 
 
 def decoding_read_bytes(work: Decoding) -> int:
