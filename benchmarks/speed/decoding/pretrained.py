@@ -84,7 +84,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Yield the measurements so far after each number of rows; ratios are to the first of the variants.
 
-    `budget` is in seconds, but each number of rows has at least `repeats` rounds and one to warm up.
+    `budget` is in seconds, of which each number of rows gets an equal share, and one round at least.
     """
     device = model.device.type
     torch.manual_seed(0)
