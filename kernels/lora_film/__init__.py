@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..dispatch import way, wide
+from ..dispatch import way
 from .cases import CASES, example
 from .eager import add_in_place, low_rank
 from .reference import modulate, reference
 
-__all__ = ["CASES", "example", "lora_film", "low_rank", "modulate", "reference", "shrunk"]
+__all__ = ["CASES", "example", "lora_film", "low_rank", "modulate", "reference"]
 
 
 def lora_film(
@@ -23,7 +23,6 @@ def lora_film(
     shift: Float[Tensor, "_ r"] | None = None,
     factor: float = 1.0,
     start: int = 0,
-    u: Float[Tensor, "_ P r"] | None = None,
 ) -> Float[Tensor, "N L n"]:
     """What a frozen layer gave, plus its adapter for the rows from `start` on; **y may be overwritten**.
 
@@ -33,10 +32,10 @@ def lora_film(
     Rows before `start` come back bit for bit: the base model's rows of a shared batch. `scale`, `core` and `shift` have
     one row for each row from `start` on, or one that serves all. Where autograd needs no gradient the sum is formed in
     y's own memory; keep a clone of y if it is wanted later. On a CPU that sum is taken in float32 for bfloat16 too.
-    `u` is A x of the rows from `start` on, as `shrunk` returns it, where it is there already: it saves the kernels
-    that product, and nothing else reads it. Fastest where y is contiguous and A, B, scale, core and shift come in
-    float32 on a CPU, elsewhere in x's dtype. The kernels take ranks up to 64, with a core up to 32, and up to 16 where
-    there are more than 64 positions; larger ones do not fit into registers and go through PyTorch's products.
+    Fastest where y is contiguous and A, B, scale, core and shift come in float32 on a CPU, elsewhere in x's dtype. The
+    kernels take ranks up to 64, with a core up to 32, and up to 16 where there are more than 64 positions; larger ones
+    do not fit into registers and go through PyTorch's products. Layers that read one x, such as q, k and v, are one
+    call: their y beside each other, their A stacked, B and core block-diagonal.
     """
     _check(y, scale, core, shift, start)
     chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
@@ -46,23 +45,10 @@ def lora_film(
         from .triton import fused, serves
 
         if serves(y, x, A, B, core, start):
-            return fused(y, x, A, B, **film, u=u)
+            return fused(y, x, A, B, **film)
     if start < len(y):
         add_in_place(y[start:], x[start:], A, B, scale, core, shift, factor)
     return y
-
-
-def shrunk(x: Float[Tensor, "N L m"], A: Float[Tensor, "r m"]) -> Float[Tensor, "_ P r"]:
-    """u = A x of all P = N L positions, float32, in parts to be summed: `lora_film(u=...)` takes some of its r columns.
-
-    Layers that read one x, such as q, k and v, have their A's below each other here: x is read once for all of them.
-    """
-    if way(x) == "triton":
-        from . import triton
-
-        if triton.shrinks(x, A):
-            return triton.shrunk(x, A)
-    return (x.flatten(0, 1).to(A.dtype) @ A.T).to(wide(x.dtype))[None]
 
 
 def _autograd_or_autocast(*tensors: Tensor | None) -> bool:

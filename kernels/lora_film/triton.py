@@ -26,8 +26,8 @@ DRY_RUNS = [
     for length, rank, kind in ((1, 64, "scale"), (64, 64, "scale"), (1, 32, "core"))
 ]  # fmt: skip
 ELEMENTS = {"shrink": "BLOCK_K"}
-WIDEST, WIDEST_SHRUNK = 64, 128
-"""The largest rank of `expand`, as 128 would spill registers, and of all A's that one `shrink` serves."""
+WIDEST = 64
+"""The largest rank, as 128 would spill registers."""
 
 
 class Tiles(NamedTuple):
@@ -50,11 +50,6 @@ def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, star
     contiguous = all(tensor.stride(-1) == 1 for tensor in (A, B)) and x.is_contiguous() and y.is_contiguous()
     widest = WIDEST if core is None else tiles((len(y) - start) * y.shape[1]).core
     return contiguous and x.dtype == y.dtype and B.shape[1] <= widest
-
-
-def shrinks(x: Tensor, A: Tensor) -> bool:
-    """Whether `shrunk` takes these."""
-    return x.is_contiguous() and A.stride(1) == 1 and len(A) <= WIDEST_SHRUNK
 
 
 def shrunk(x: Tensor, A: Tensor) -> Tensor:
@@ -85,14 +80,12 @@ def fused(
     shift: Tensor | None = None,
     factor: float = 1.0,
     start: int = 0,
-    u: Tensor | None = None,
 ) -> Tensor:
-    """The same, in y's memory; A and B are read in their own dtype and multiplied in x's. `u` is `shrunk` if known."""
+    """The same, in y's memory; A and B are read in their own dtype and multiplied in x's."""
     rows, length, n = y.shape
     if start == rows:
         return y
-    u, r = shrunk(x[start:], A) if u is None else u, B.shape[1]
-    u = u if u.stride(2) == 1 else u.contiguous()
+    u, r = shrunk(x[start:], A), B.shape[1]
     positions = (rows - start) * length
     shape = tiles(positions)
     launch(

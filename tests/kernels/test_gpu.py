@@ -83,14 +83,6 @@ def test_gradients_of_many_chunks_add_up_in_bfloat16(monkeypatch):
     assert_kernels_agree_with_pytorch("linear_logprob", arguments, torch.bfloat16, monkeypatch)
 
 
-def test_layers_with_one_input_share_its_product_on_a_gpu(monkeypatch):
-    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    arguments = module("lora_film").example(REAL["lora_film"] | {"L": 1}, torch.bfloat16, "cuda")
-    u = module("lora_film").shrunk(arguments["x"][8:], torch.cat([arguments["A"], arguments["A"].neg()]))
-    alone = module("lora_film").lora_film(**copies(arguments))
-    torch.testing.assert_close(module("lora_film").lora_film(**copies(arguments), u=u[:, :, :8]), alone)
-
-
 @pytest.mark.parametrize("truncated", [False, True])
 def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 import torch
-from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference, shrunk
+from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference
 
 FILM = {"N": 4, "L": 3, "m": 9, "n": 6, "r": 5, "start": 2, "kind": "scale"}
 CORE = FILM | {"kind": "core"}
@@ -66,18 +66,6 @@ def test_one_row_of_modulation_serves_all():
     torch.testing.assert_close(lora_film(**arguments), expected)
 
 
-@pytest.mark.parametrize("kernels", ["eager", "triton"])
-@pytest.mark.parametrize("length", [3, 40])  # few positions and many
-def test_layers_with_one_input_get_their_features_from_one_product(kernels, length, monkeypatch, triton):
-    monkeypatch.setenv("REWARDLAB_KERNELS", kernels)
-    arguments = example(FILM | {"L": length, "m": 300}, torch.float32)
-    u = shrunk(arguments["x"][2:].contiguous(), torch.cat([arguments["A"] + 1, arguments["A"]]))
-    assert u.shape[1:] == (2 * length, 10)
-    torch.testing.assert_close(u.sum(0)[:, 5:], arguments["x"][2:].flatten(0, 1) @ arguments["A"].T)
-    expected = reference(**arguments)
-    torch.testing.assert_close(lora_film(**arguments, u=u[:, :, 5:]), expected, atol=1e-4, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("case", "launches"),
     [
@@ -94,14 +82,6 @@ def test_ranks_that_do_not_fit_into_registers_go_through_pytorch(case, launches,
     with importlib.import_module("rewardlab.kernels.triton_common.launch").recorded(90) as kernels:
         lora_film(**example(case, torch.bfloat16, "meta"))
     assert len(kernels) == launches
-
-
-def test_many_adapters_with_one_input_are_multiplied_by_a_library(monkeypatch, triton):
-    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    x = torch.empty(2, 1, 9, device="meta")
-    with importlib.import_module("rewardlab.kernels.triton_common.launch").recorded(90) as kernels:
-        assert shrunk(x, torch.empty(129, 9, device="meta")).shape == (1, 2, 129) and not kernels
-        assert shrunk(x, torch.empty(128, 9, device="meta")).shape == (1, 2, 128) and len(kernels) == 1
 
 
 def test_without_gradients_the_sum_is_formed_in_place_and_with_them_it_is_not():

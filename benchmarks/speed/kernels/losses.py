@@ -1,6 +1,6 @@
 """Policy loss, scan and attention over packed sequences, and row-modulated LoRA, compared with peers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -142,22 +142,28 @@ def by_peft(weight: Tensor, given: Mapping[str, Any]) -> Callable[[Tensor], Tens
 
 
 def three_adapted(bench: Bench, pairs: int) -> Trial:
-    """Return the trial of three layers with one input: each with a product of its own, and all with one."""
+    """Return the trial of three layers with one input: each with a call of its own, and all with one."""
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
     shared = lora.example(case, torch.bfloat16, bench.device)
     given = [shared | {"A": shared["A"].roll(number, 1)} for number in range(3)]
-    stacked, changed = torch.cat([layer["A"] for layer in given]), shared["y"][pairs:]
+    together = shared | {
+        "A": torch.cat([layer["A"] for layer in given]),
+        "B": torch.block_diag(*[shared["B"]] * 3),
+        "scale": shared["scale"].repeat(1, 3),
+    }
+    outputs, changed = shared["y"].repeat(1, 1, 3), shared["y"][pairs:]
 
-    def run(layers: list[dict[str, Any]], one_product: bool) -> list[Tensor]:
-        u = lora.shrunk(shared["x"][pairs:], stacked).split(case["r"], 2) if one_product else (None, None, None)
-        return [lora.lora_film(**layer, u=part) for layer, part in zip(layers, u, strict=True)]
+    def at_once() -> Callable[[], Sequence[Tensor]]:
+        y = outputs.clone()
+        return lambda: lora.lora_film(**together | {"y": y}).split(wide, 2)
 
-    def fresh(one_product: bool) -> Callable[[], list[Tensor]]:
-        return partial(run, [layer | {"y": layer["y"].clone()} for layer in given], one_product)
+    def each() -> Callable[[], Sequence[Tensor]]:
+        layers = [layer | {"y": layer["y"].clone()} for layer in given]
+        return lambda: [lora.lora_film(**layer) for layer in layers]
 
-    variants = implementations(partial(fresh, True), bench, "one product", graph=True)
-    variants |= implementations(partial(fresh, False), bench, "a product each", graph=True)
-    least = nbytes(shared["x"][pairs:], stacked, *[shared["B"], changed, changed] * 3)
+    variants = implementations(at_once, bench, "one call", graph=True)
+    variants |= implementations(each, bench, "a call each", graph=True)
+    least = nbytes(shared["x"][pairs:], together["A"], *[shared["B"], changed, changed] * 3)
     error = error_to(lambda: [lora.reference(**doubled(layer)) for layer in given])
     return Trial(variants, error, least, elements=3 * changed.numel(), of="output")
