@@ -150,7 +150,7 @@ def three_adapted(bench: Bench, pairs: int) -> Trial:
     together = shared | {
         "A": torch.cat([layer["A"] for layer in given]),
         "B": torch.block_diag(*[shared["B"]] * 3),
-        "scale": shared["scale"].repeat(1, 3),
+        **{name: shared[name].repeat(1, 3) for name in ("scale", "shift")},
     }
     outputs, changed = shared["y"].repeat(1, 1, 3), shared["y"][pairs:]
 
