@@ -64,7 +64,7 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
         (triton.cdiv(positions, shape.positions), len(u)),
         **{"x": x, "A": A, "A_step": A.stride(0), "u": u, "positions": positions, "m": m, "r": r, "part": part},
         **{"R": _rank(r), "BLOCK_M": shape.positions, "BLOCK_K": BLOCK_K},
-        num_warps=8 if shape.positions * _rank(r) >= 4096 else 4,  # four would spill on sm_80
+        num_warps=_warps(shape.positions, r),
     )
     return u
 
@@ -98,6 +98,7 @@ def fused(
         **{"SCALE": scale is not None, "CORE": core is not None, "SHIFT": shift is not None},
         **{"PARTS": triton.next_power_of_2(len(u)), "R": _rank(r)},
         **{"BLOCK_M": shape.positions, "BLOCK_N": shape.outputs},
+        num_warps=_warps(shape.positions, r),
     )
     return y
 
@@ -105,6 +106,11 @@ def fused(
 def _rank(r: int) -> int:
     """Ranks of a tile: matrix instructions take at least 16."""
     return max(16, 1 << (r - 1).bit_length())
+
+
+def _warps(positions: int, r: int) -> int:
+    """Warps of a program: four would spill registers of large tiles on sm_80."""
+    return 8 if positions * _rank(r) >= 4096 else 4
 
 
 def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:
