@@ -39,7 +39,7 @@ STD = 0.02
 
 def load(path: str, dtype: str, device: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """Load a causal language model and its tokenizer."""
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).to(device)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True).to(device)
     return model.eval(), AutoTokenizer.from_pretrained(path)
 
 
