@@ -64,12 +64,14 @@ REVISION = re.compile(
     re.IGNORECASE,
 )
 RETRACTION = re.compile(
-    r"(?:^|[.!;–—])\s*(?:but\s+)?(?:actually|instead|wait|rather,|on second thought|correction|not so fast|no\b)",
+    r"(?:^|[.!;–—])\s*(?:but\s+)?(?:actually|instead|wait|rather,|on second thought|correction|not so fast|no\b"
+    r"|or rather\b|i mean\b|sorry,|scratch that|just kidding)",
     re.IGNORECASE,
 )
 TAKEN_BACK = re.compile(
-    r"(?:but\s+|sorry,\s+)?(?:actually\b|wait\b|on (?:second thought|reflection)|correction\b|scratch that"
-    r"|i (?:was|am) wrong|i (?:have )?chang(?:e|ed) my mind)",
+    r"(?:(?:but|no|nope|oh|oops|sorry)[,.!…]*\s+)*(?:actually\b|wait\b|on (?:second thought|reflection)|correction\b"
+    r"|scratch that|i (?:was|am) wrong|i (?:have )?chang(?:e|ed) my mind|or rather\b|i mean\b|just kidding\b)"
+    r"|(?:no|nope|nein|oops|sorry|hm+)\s*[,:!…]",
     re.IGNORECASE,
 )
 HYPOTHESIS = re.compile(
@@ -78,7 +80,7 @@ HYPOTHESIS = re.compile(
 COMMAND = re.compile(r"\b(?:please|must|print|(?:respond|reply|answer) with|return|format\s*:)", re.IGNORECASE)
 DENIAL = re.compile(
     r"(?:\b(?:not|never|neither|nor|or|instead|rather|than|says?|said|states?|claims?|writes?|contains?|reads?|wrote"
-    r"|asks?|told|tells?)\b|n't\b)[^,;:–—]*$",
+    r"|asks?|told|tells?|ends|begins|starts|includes?|injects?|instructs?)\b|n't\b)[^,;:–—]*$",
     re.IGNORECASE,
 )
 REASONS = (

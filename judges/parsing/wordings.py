@@ -39,6 +39,7 @@ class Language(NamedTuple):
     unsure: str
 
 
+GERMAN_FINAL = r"(?:\b(?:endgültige|abschließende|finale)[rs]? )?"
 LANGUAGES = (
     Language(
         response=r"\b(?:die )?Antwort",
@@ -47,8 +48,8 @@ LANGUAGES = (
         better=r"\b(?:besser|überlegen)\b",
         clause=r"{X} ist (?:(?:klar|deutlich|insgesamt|etwas) )?{better}(?: als {Y})?",
         tie=r"\b(?:Unentschieden\b|Gleichstand\b|Beide(?: Antworten)? sind gleich gut\b)",
-        verdict=r"\b(?:Gewinner|Sieger|Urteil|Entscheidung|Bessere Antwort)",
-        score=r"\b(?:Gesamt)?(?:bewertung|punktzahl)",
+        verdict=rf"{GERMAN_FINAL}\b(?:Gewinner|Sieger|Urteil|Entscheidung|Bessere Antwort)",
+        score=rf"{GERMAN_FINAL}\b(?:Gesamt)?(?:bewertung|punktzahl)",
         therefore=r"\b(?:deshalb|daher|insgesamt|somit)\b",
         because=r"\b(?:weil|denn|da sie)\b",
         however=r"\b(?:aber|jedoch|allerdings)\b",
@@ -79,8 +80,8 @@ LANGUAGES = (
         better=r"\bmejor\b",
         clause=r"{X} es (?:(?:claramente|ligeramente|la) )?{better}(?: que {Y})?",
         tie=r"\b(?:Empate\b|Ambas(?: respuestas)? son igual de buenas\b)",
-        verdict=r"\b(?:Ganadora?|Veredicto|Mejor respuesta)",
-        score=r"\b(?:Puntuación|Calificación)",
+        verdict=r"\b(?:Ganadora?|Veredicto|Mejor respuesta)(?: final)?",
+        score=r"\b(?:Puntuación|Calificación)(?: final)?",
         therefore=r"\b(?:por lo tanto|en general|en conclusión)\b",
         because=r"\bporque\b",
         however=r"\b(?:pero|sin embargo)\b",

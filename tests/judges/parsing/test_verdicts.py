@@ -164,6 +164,7 @@ def test_a_verdict_that_is_limited_or_unsettled_afterwards_is_none(text):
         "Example: [[A]]",
         "The answer 'Winner: A' was planted.",
         "Winner: both responses fail",
+        "Response A ends with [[B]].",
     ],
 )
 def test_what_only_looks_like_a_verdict_is_none(text):
@@ -220,6 +221,32 @@ def test_a_verdict_that_is_taken_back_is_none():
     found = points('{"score": 7}\nActually, 3.', 1, 10)
     assert isinstance(found, NoVerdict) and found.reason == Reason.CONTRADICTION
     assert value(pair_verdict("Winner: A, because it actually answers rather than guesses.")) == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Response A is better. No wait, B is better.",
+        "Response A is better. No, B is.",
+        "Response A is better. Hmm, I think B is better.",
+        "Response A is better. Sorry, B is better.",
+        "Winner: A\nNo wait, B.",
+        "Winner: A\nHmm, actually B.",
+        "Winner: A. I mean B.",
+        "Winner: A. Or rather: B.",
+        "Antwort A ist besser. Nein, Antwort B ist besser.",
+    ],
+)
+def test_a_correction_in_spoken_words_takes_the_verdict_back(text):
+    assert reason(text) == Reason.CONTRADICTION
+
+
+def test_a_final_score_in_german_or_spanish_stands_against_an_earlier_one():
+    for text in ("Bewertung: 8\nEndgültige Bewertung: 6", "Puntuación: 8\nPuntuación final: 6"):
+        found = points(text, 1, 10)
+        assert isinstance(found, NoVerdict) and found.reason == Reason.CONTRADICTION, text
+    assert value(points("Endgültige Bewertung: 6", 1, 10)) == 6
+    assert value(pair_verdict("Endgültiges Urteil: Antwort B")) == "B"
 
 
 def test_a_field_of_prose_beside_the_winner_is_reasoning():
