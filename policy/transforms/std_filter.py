@@ -1,5 +1,7 @@
 """Std filter: drop prompts whose completions have nearly equal rewards."""
 
+from dataclasses import replace
+
 import torch
 
 from ..composition.groups import groups
@@ -11,8 +13,8 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
 
     `share` is β: 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which filters from its sixth step
     on (`first`). std uses N - 1 within a group, the mean is over completions. Ours: s̄ is that of the previous steps,
-    so that a prompt does not depend on the others of its step, and starts as the first step's mean. Dropped rewards
-    become missing. A prompt with a single reward has no std and is kept.
+    so that a prompt does not depend on the others of its step, and starts as the first step's mean. All rewards of
+    a dropped prompt become missing. A prompt with a single reward has no std and is kept.
     """
     if share < 0 or not 0 <= decay < 1:
         raise ValueError(f"std_filter: share is >= 0 and decay lies in [0, 1), got {share} and {decay}")
@@ -25,7 +27,7 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
         after = now if before is None or now is None else decay * before + (1 - decay) * now
         least = share * before if before is not None and step >= first else 0.0
         low = seen.valid & (spread < least)
-        filtered = rewards.replaced(reward, torch.where(low, torch.nan, r))
+        filtered = replace(rewards, values=rewards.values.masked_fill(low[:, None], torch.nan))
         return {"step": step, "spread": after}, filtered
 
     return Transform("reward", change, start={"step": 0, "spread": None})

@@ -114,6 +114,15 @@ def test_a_prompt_with_a_single_reward_has_no_deviation_to_be_dropped_by():
     assert after["spread"] == pytest.approx(0.99 + 0.01 * math.sqrt(2))  # of the first prompt alone
 
 
+def test_a_dropped_prompt_is_not_trained_on_its_other_rewards():
+    """Its completions would be, if they only lacked the filtered one: it would not apply to the prompt."""
+    values = torch.tensor([[1.0, 0.0], [1.1, 1.0], [0.0, 0.0], [5.0, 1.0]], dtype=torch.float64)
+    filtering = made("std_filter", share=0.5, reward="style")
+    found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style", "form")), a_rollout())[1]
+    assert numbers(found["style"]) == [None, None, 0.0, 5.0]
+    assert numbers(found["form"]) == [None, None, 0.0, 1.0]
+
+
 def test_pessimism_of_a_step_without_rewards_is_missing():
     nothing = torch.full((4, 2), NAN)
     pessimism = made("pessimism")
