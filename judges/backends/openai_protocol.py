@@ -137,13 +137,17 @@ def _whole_characters(text: str) -> str:
 
 
 def _stated_tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and reply; None if the server does not state both, or none of the prompt."""
+    """Return the tokens of prompt and reply; None if the server does not state both, or none of the prompt.
+
+    Thoughts are billed as a reply, but some servers, such as xAI's, count them in `total_tokens` alone.
+    """
     if not isinstance(usage, Mapping):
         return None
     prompt, completion = (usage.get(name) for name in TOKENS)
     if not isinstance(prompt, int) or not isinstance(completion, int) or prompt < 1 or completion < 0:
         return None
-    return prompt, completion
+    total = usage.get("total_tokens")
+    return prompt, max(completion, total - prompt if isinstance(total, int) else 0)
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:

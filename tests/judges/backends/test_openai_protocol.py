@@ -66,6 +66,14 @@ def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked(usage):
     assert (stated.prompt_tokens, stated.completion_tokens, stated.estimated) == (9, 0, 0)
 
 
+@pytest.mark.parametrize(("total", "completion"), [(135, 103), (41, 9), (0, 9), (None, 9), ("135", 9)])
+def test_thoughts_that_only_the_total_counts_are_tokens_of_the_reply(total, completion):
+    """32 of the prompt, 9 of the text and 94 of thoughts are 135."""
+    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total}
+    reply = said({"content": "A"}, usage=usage)
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (32, completion, 0)
+
+
 @pytest.mark.parametrize("body", ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"'])
 def test_a_body_that_is_no_completion_is_no_reply(body):
     with pytest.raises(NoCompletion, match="the response is no completion"):
