@@ -138,6 +138,8 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
         requests=sum(part.requests for part in parts),
         estimated=sum(part.estimated for part in parts),
         retrieved=tuple(dict.fromkeys(id for part in parts for id in part.retrieved)),
+        truncated=any(part.truncated for part in parts),
+        omitted=next((part.omitted for part in parts if part.omitted), ""),
     )
 
 
