@@ -19,6 +19,7 @@ from ...rm.types import Example, Labeller, Messages, prompt_text
 from ..commands.judge.chats import Asked, count_stored, open_chats, prices_of, short_names
 from ..commands.judge.kinds import Materials, open_judge
 from ..commands.judge.settings import ChatConfig
+from ..runs.processes import launched
 from ..runs.run_folder import log
 from ..settings.specs import parse_spec
 
@@ -41,8 +42,10 @@ class OpenJudge(NamedTuple):
 def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
     """Open a judge with a single model; `settings` are those of `ChatConfig` or arguments of the kind.
 
-    With a folder `replies`, replies are stored there and not requested again.
+    With a folder `replies`, replies are stored there and not requested again. Each of several processes has its share
+    of a limit of cost, and a folder of its own within that of the replies.
     """
+    rank, processes = launched()
     known = {setting.name for setting in fields(ChatConfig)}
     config = ChatConfig(**{name: value for name, value in settings.items() if name in known})
     if len(config.names) != 1:
@@ -51,12 +54,14 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
             "local=FOLDER"
         )
     config.validate()
+    config.max_cost = config.max_cost and config.max_cost / processes
     spec = parse_spec(kind)
     written = spec.arguments | {name: str(value) for name, value in settings.items() if name not in known}
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
     ((short, chat),) = open_chats(config).items()
     prices = prices_of(short_names(config.names)[short], config)
-    asked = Asked(_stored_judge(chat, Path(replies), prices or FREE) if replies else chat, prices)
+    folder = Path(replies) / f"rank-{rank}" if processes > 1 else Path(replies)
+    asked = Asked(_stored_judge(chat, folder, prices or FREE) if replies else chat, prices)
     return OpenJudge(
         open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
     )

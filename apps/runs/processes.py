@@ -32,9 +32,14 @@ class Process(NamedTuple):
         return self.rank == 0
 
 
+def launched() -> tuple[int, int]:
+    """Return the rank of this process and the number of processes, as torchrun states them."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
 def assign_device() -> None:
     """Assign a GPU to each process started by torchrun; without GPUs, make accelerate train on CPUs."""
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if launched()[1] > 1:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         else:
@@ -55,7 +60,7 @@ def leave(finished: bool) -> None:
 
 def process(expected: int, verb: str) -> Process:
     """Return this process; raise a `UsageError` if the launcher started another number of processes than expected."""
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    rank, world = launched()
     if world != expected:
         raise UsageError(
             f"--processes {expected}, but the launcher started {world}; use torchrun --nproc_per_node {expected} "

@@ -57,10 +57,11 @@ class RewardSources:
     Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
     the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
     data that each prompt comes from; with `reads_finished` as `source(examples, rows, finished)`, also with whether
-    each completion ended by itself. A method `learn(cycle)` is called after each cycle; then `state()`
-    and `load(state)` are for checkpoints, and `version` is a named tuple of what determines its rewards besides the
-    text. A method `facts()` returns metrics of the completions rated last. A method `step_rewards(examples)` returns
-    the rewards of single steps of the completions rated last; one source may have it.
+    each completion ended by itself; with `compares` its rewards depend on the prompt's other completions. A method
+    `learn(cycle)` is called after each cycle; then `state()` and `load(state)` are for checkpoints, and `version` is a
+    named tuple of what determines its rewards besides the text. A method `facts()` returns metrics of the completions
+    rated last. A method `step_rewards(examples)` returns the rewards of single steps of the completions rated last; one
+    source may have it.
     """
 
     def __init__(
@@ -118,6 +119,11 @@ class RewardSources:
         steps = self._steps(examples, values, tokens) if self._of_steps and tokens else None
         step_names = self._step_names if steps is not None else ()
         return Rewards(values, self.names, steps, self._members(members, len(examples)), step_names), faults
+
+    @property
+    def compares(self) -> list[str]:
+        """Sources whose rewards compare the completions of a prompt, so that they have to rate all of them at once."""
+        return [name for name, source in self.sources.items() if getattr(source, "compares", False)]
 
     @property
     def process_rewards(self) -> bool:

@@ -199,6 +199,18 @@ def check_with_rewards(
     sizes, fields, sources = _sizes(config, arguments), _fields(config, arguments), rewards.sources
     inputs = RunInputs(sources.names, sizes, fields, sources.ensembles, rewards.watched, sources.process_rewards)
     check_composition(algorithm, inputs)
+    _check_shared_prompts(sources.compares, arguments)
+
+
+def _check_shared_prompts(comparing: Sequence[str], arguments: PolicyArguments) -> None:
+    """Raise a `UsageError` if processes share a prompt's completions that a reward compares; each rates its own."""
+    answers, steps = arguments.num_generations or 1, arguments.steps_per_generation or 1
+    own = arguments.per_device_train_batch_size * steps
+    if comparing and arguments.world_size > 1 and own % answers:
+        raise UsageError(
+            f"'{comparing[0]}' compares the {answers} answers to a prompt, and each process rates {own} answers; make "
+            "--per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
+        )
 
 
 def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:

@@ -184,6 +184,16 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
             again(answers("h"))
 
 
+def test_processes_share_a_limit_of_cost_and_keep_replies_apart(monkeypatch, server, tmp_path):
+    settings = {"endpoint": server.url, "model": "shared", "prompt_price": 1, "completion_price": 1, "max_cost": 8}
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        opened = open_one("pointwise", Materials(), str(tmp_path / "kept"), settings)
+        assert opened.asked.chat.chat.bill.budget.limit == 4
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"rank-0", "rank-1"}
+
+
 def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
     """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
     settings = {"endpoint": server.url, "model": "shared"}
