@@ -327,7 +327,8 @@ def _window(config: Any) -> int:
 @torch.no_grad()
 def _takes(model: Any) -> bool:
     """Return whether three short sequences, two with a common prefix, have the same states packed as alone."""
-    device = next(model.parameters()).device
+    device, trained = next(model.parameters()).device, [module for module in model.modules() if module.training]
+    model.eval()  # dropout, such as a trained adapter's, would make any two states differ
     a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()
     rows = [[b, c, d], [b, c, e, f], [d, a]]
     tokens = [torch.tensor([row], device=device) for row in rows]
@@ -338,6 +339,9 @@ def _takes(model: Any) -> bool:
             packed_states = _states(model, packed)[packed.last]
     except Exception:  # unsupported models fail in various ways
         return False
+    finally:
+        for module in trained:
+            module.training = True
     truth = torch.stack(alone)
     tolerance = 1e-4 if truth.dtype.itemsize > 2 else 5e-2
     return bool((packed_states - truth).norm() <= tolerance * truth.norm())

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, TaskType, get_peft_model
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
 from rewardlab.rm.backbones.packing import attention as attention_module
 from rewardlab.rm.backbones.packing.attention import check_padding_free, padding_free, set_attention
@@ -91,6 +92,14 @@ def test_flash_attention_reads_each_sequence_by_its_offsets(monkeypatch):
     tokens, attention = pad(ragged_rows())
     padded = gradients(model, tokens, attention, nullcontext())
     check_same(gradients(model, tokens, attention, padding_free(model, "varlen")), padded)
+
+
+def test_a_trained_adapter_with_dropout_is_not_refused():
+    """Its dropout is on while it is trained on, and would make any two states differ."""
+    lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_dropout=0.5, init_lora_weights=False)
+    model = get_peft_model(model_of("llama", SIZES), lora)
+    check_padding_free(model, None, 100)
+    assert model.training
 
 
 # ---- what is refused ----
