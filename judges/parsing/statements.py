@@ -117,8 +117,7 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
     held = [(document, _holder(document.value, grammar.keys)) for document in own_documents]
     held = [(document, holder) for document, holder in held if holder is not None]
     if held:
-        after = own_words(visible[held[-1][0].end :], quoted)
-        if _taken_back([undecorated(line) for line in after.split("\n")]):
+        if is_taken_back(visible[held[-1][0].end :], quoted):
             return NoVerdict(Reason.CONTRADICTION, "it is taken back")
         for own_document in reversed(own_documents):
             visible = visible[: own_document.start] + " " + visible[own_document.end :]
@@ -262,6 +261,11 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
         if concluded is not None and concluded != last.value:
             return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
     return last.value
+
+
+def is_taken_back(after: str, quoted: Sequence[str]) -> bool:
+    """Return whether the text after a statement takes it back in the judge's own words."""
+    return _taken_back([undecorated(line) for line in own_words(after, quoted).split("\n")])
 
 
 def _taken_back(lines: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from ..types import Reason
 from .grammars import LABELS, choice_between, points_between
 from .phrases import REASONING_KEYS
 from .replies import unwrapped, without_copies
-from .statements import NoVerdict, Stated, parse_reply, read
+from .statements import NoVerdict, Stated, is_taken_back, parse_reply, read
 
 
 class Verdict(NamedTuple):
@@ -152,8 +152,8 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
     """A mark for each name, from JSON or from lines such as `r1: met, "the quotation"`; all of them or none.
 
     JSON is a list of objects with an id and `met`, by itself or as a field, or an object from names to marks or to
-    objects with `met`; what is copied from `quoted` does not count. A name without a mark, one that was not asked for
-    and two different marks are no verdict.
+    objects with `met`; what is copied from `quoted` does not count. A name without a mark, one that was not asked for,
+    two different marks and marks that are taken back (`Actually, ...`) are no verdict.
 
     >>> criteria('{"rules": [{"id": "r1", "met": true, "evidence": "four"}]}', ["r1"]).values["r1"]
     Mark(value=1.0, evidence='four')
@@ -172,8 +172,13 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
         for key in REASONING_KEYS
         if document.get(key)
     )
+    after = visible[reply[1][-1].end :] if documents_ else ""
     if not rows and not documents_:
-        rows, reasoning = _lines_of_marks(without_copies(visible, quoted), names), visible
+        own = unwrapped(without_copies(visible, quoted)).split("\n")
+        marks = {index: row for index, line in enumerate(own) if (row := _line_of_mark(line, names))}
+        rows, reasoning, after = [*marks.values()], visible, "\n".join(own[max(marks, default=-1) + 1 :])
+    if rows and is_taken_back(after, quoted):
+        return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     return _complete(rows, names, reasoning)
 
 
@@ -206,14 +211,13 @@ def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
     return next((entry[key] for key in keys if key in entry), None)
 
 
-def _lines_of_marks(text: str, names: Sequence[str]) -> list[tuple[str, Any, str]]:
-    lines = (MARK_LINE.match(undecorated_line(line)) for line in unwrapped(text).split("\n"))
+def _line_of_mark(line: str, names: Sequence[str]) -> tuple[str, Any, str] | None:
+    """Name, mark and evidence of a line such as `r1: met, "the quotation"`; None for any other line."""
+    match_ = MARK_LINE.match(undecorated_line(line))
     known = {name.lower(): name for name in names}
-    return [
-        (known[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()"))
-        for match_ in lines
-        if match_ and match_["name"].lower() in known
-    ]
+    if match_ is None or match_["name"].lower() not in known:
+        return None
+    return known[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()")
 
 
 def undecorated_line(line: str) -> str:

@@ -341,6 +341,14 @@ def test_all_marks_or_none():
     assert marks("") == Reason.NO_REPLY
 
 
+@pytest.mark.parametrize("text", ['{"r1": true, "r2": true}', "r1: met\nr2: met"])
+def test_marks_that_are_taken_back_are_none(text):
+    found = criteria(f"{text}\nActually, r2 is not met.", ["r1", "r2"])
+    assert isinstance(found, NoVerdict) and found.reason == Reason.CONTRADICTION
+    found = criteria(f"Wait, I read them again.\n{text}\nBoth are met.", ["r1", "r2"])
+    assert isinstance(found, Marks)
+
+
 def test_a_mark_may_be_partial_or_not_apply():
     found = marks('{"r1": "partial", "r2": "not applicable"}')
     assert isinstance(found, dict) and found["r1"] == 0.5 and math.isnan(found["r2"])
