@@ -26,14 +26,18 @@ def attend(
     module: torch.nn.Module,
     query: Float[Tensor, "N H L D"],
     key: Float[Tensor, "N G S D"],
-    value: Float[Tensor, "N G S D"],
+    value: Float[Tensor, "N G S W"],
     attention_mask: Tensor | None,
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """softmax(q kᵀ s + mask) v as [N, L, H, D], H / G heads per key; for L > 1 Transformers' own function."""
+    """softmax(q kᵀ s + mask) v as [N, L, H, W], H / G heads per key.
+
+    For L > 1, and for a mask of each head, this is Transformers' own function.
+    """
     rows, heads, length, width = query.shape
-    if length > 1 or any(options.get(name) is not None for name in UNKNOWN):
+    is_per_head = attention_mask is not None and attention_mask.shape[1] > 1
+    if length > 1 or is_per_head or any(options.get(name) is not None for name in UNKNOWN):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     scale = width**-0.5 if scaling is None else scaling
     scores = torch.matmul(query.reshape(rows, key.shape[1], -1, width), key.transpose(2, 3)) * scale  # [N, G, H/G, S]
@@ -41,7 +45,7 @@ def attend(
         mask = attention_mask[..., : key.shape[2]]  # [N, 1, 1, S]
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     attention = scores.softmax(-1, dtype=wide(scores.dtype)).to(value.dtype)
-    return torch.matmul(attention, value).reshape(rows, 1, heads, width), None
+    return torch.matmul(attention, value).reshape(rows, 1, heads, -1), None
 
 
 AttentionInterface.register(NAME, attend)

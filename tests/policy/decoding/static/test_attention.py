@@ -11,11 +11,15 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 16}  # fmt: skip
+LATENT = {"num_key_value_heads": 4, "q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
+          "qk_rope_head_dim": 8, "v_head_dim": 16, "first_k_dense_replace": 2}  # fmt: skip
 SETTINGS = {
     "qwen3": SIZES,
     "llama": SIZES,
     "mistral": SIZES | {"sliding_window": 4},
     "gpt2": {"vocab_size": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2},
+    "deepseek_v2": SIZES | LATENT,  # values are narrower than keys
+    "doge": SIZES,  # a mask of each head
 }
 
 
