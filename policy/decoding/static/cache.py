@@ -1,5 +1,6 @@
 """Keys and values of the prompts and of all tokens to come, allocated once."""
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -74,13 +75,14 @@ class StaticCache(Cache):
 def sliding_windows(model: Any) -> list[int | None] | None:
     """Return every layer's sliding window, None for full attention; None for a model that needs a growing cache.
 
-    Those are models with other layers than attention (such as Mamba's), with chunked attention or ALiBi, and
-    implementations of attention that derive their mask from the cache's size.
+    Those are models with other layers than attention (such as Mamba's), with chunked attention or ALiBi, those that
+    derive positions from the mask or the cache's size, and implementations of attention that do so for their mask.
     """
     layers = DynamicCache(config=model.config).layers
     config = model.config.get_text_config(decoder=True).to_dict()
     if (
         not model._can_compile_fullgraph
+        or "position_ids" not in signature(model.forward).parameters
         or model.config._attn_implementation not in ATTENTION
         or config.get("attention_chunk_size")
         or config.get("alibi")
