@@ -50,9 +50,11 @@ class _Twice:
         return self.follow(_layer, (torch.cat([states, states]), *args[1:]), kwargs)
 
     def follow(self, _layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Double the shared tensors before every later layer."""
+        """Double the shared tensors before every later layer, whose first argument has 2N rows already."""
         names = {"attention_mask", "position_ids", "position_embeddings"} & {*kwargs}
-        return args, kwargs | {name: self._doubled(kwargs[name]) for name in names}
+        # GPT-2 passes its mask, and its cache, by position
+        others = [self._doubled(value) if isinstance(value, Tensor) else value for value in args[1:]]
+        return (*args[:1], *others), kwargs | {name: self._doubled(kwargs[name]) for name in names}
 
     def _doubled(self, value: Any) -> Any:
         if isinstance(value, tuple):
