@@ -62,12 +62,17 @@ class Forward:
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token per row; N tokens are repeated for M = N, 2N, ... rows."""
+        """Return the logits after one more token per row; N tokens are repeated for M = N, 2N, ... rows.
+
+        Until `advance` a repetition gives the same.
+        """
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
-        logits = self._run(tokens, self._positions, self._step_mask())
+        return self._run(tokens, self._positions, self._step_mask())
+
+    def advance(self) -> None:
+        """Move to the next position after a step."""
         self._positions.add_(1).clamp_(max=self._last)
         self._slot.add_(1)
-        return logits
 
     def _rounded(self, slots: int) -> int:
         return -(-slots // self._granularity) * self._granularity

@@ -92,8 +92,14 @@ class Session:
         return tuple(part.forward.grow() for part in self._parts)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
-        """Return the logits after one more token, for which `grow` has made room; changes tensors only."""
-        return self._logits([part.forward.step(tokens) for part in self._parts])
+        """Return the logits after one more token, for which `grow` has made room; changes tensors only.
+
+        A step that fails in any model can be repeated.
+        """
+        logits = [part.forward.step(tokens) for part in self._parts]
+        for part in self._parts:
+            part.forward.advance()
+        return self._logits(logits)
 
     def _logits(self, logits: Sequence[Float[Tensor, "M V"]]) -> Logits:
         """Take the logits apart; a single guide's are a view."""

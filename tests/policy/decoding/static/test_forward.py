@@ -37,6 +37,7 @@ def largest_error(model, prompts=PROMPTS):
         for tokens in TOKENS[:, : len(prompts)]:
             rows.grow()
             logits.append(rows.step(tokens))
+            rows.advance()
     for row, prompt in enumerate(prompts):
         whole = model(torch.tensor([[*prompt, *TOKENS[:, row].tolist()]]), use_cache=False).logits[0]
         errors.append((torch.stack(logits)[:, row] - whole[len(prompt) - 1 :]).abs().max())

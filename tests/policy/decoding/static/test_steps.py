@@ -9,7 +9,7 @@ from rewardlab.benchmarks.worlds import garden
 from rewardlab.kernels import guided_sampler
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.language_models import decoding_model, language_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.static import forward
 from rewardlab.policy.decoding.static.steps import Steps
@@ -84,6 +84,28 @@ def test_attention_to_more_slots_than_are_written_changes_nothing(name, open_eng
     for one, other in zip(exact, decode(engine, asked), strict=True):
         assert one.tokens == other.tokens and one.text == other.text
         np.testing.assert_allclose(one.mixed, other.mixed, atol=1e-5)
+
+
+def test_a_step_that_fails_in_the_second_model_can_be_repeated(open_engine):
+    """A step whose model waits for the GPU is made again without a graph; the base has run by then."""
+    engine, preference = open_engine("two models")
+    asked = requests(preference)
+    expected = decode(engine, asked)
+
+    def fail(*_):
+        raise RuntimeError("called a synchronizing CUDA operation")
+
+    with torch.no_grad(), engine.session(asked) as session:
+        steps = Steps(session, asked, TOKENS)
+        steps.advance(3)
+        session.grow()
+        hook = language_model(engine.guide_models[0]).register_forward_pre_hook(fail)
+        with pytest.raises(RuntimeError, match="synchronizing"):
+            steps._step()
+        hook.remove()
+        steps._step()
+        steps.advance(TOKENS - 4)
+    assert steps.tokens.tolist() == [[*completion.tokens] for completion in expected]
 
 
 def test_without_guide_logprobs_only_those_are_missing(open_engine):
