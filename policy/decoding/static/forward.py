@@ -26,8 +26,9 @@ class Forward:
         self.width = max(map(len, prompts))
         self.read = 0
         """Number of positions processed in every row, padding included."""
-        self.is_static = (windows := sliding_windows(model)) is not None
-        """Whether a step is a function of tensors on the device, with shapes that `reach` names."""
+        windows = sliding_windows(model)
+        self.is_static = windows is not None and {tensor.device for tensor in model.parameters()} == {model.device}
+        """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
         self._tokens = torch.zeros(self.rows, self.width, dtype=torch.long)
         self._mask = torch.zeros(self.rows, self.width + steps, dtype=torch.long)
         for row, prompt in enumerate(prompts):

@@ -11,18 +11,22 @@ class GraphedStep:
 
     The first step of a key runs as it is, on a side stream: it compiles kernels and allocates what stays. The second is
     captured, and from then on replayed. A model that waits for the device in its forward pass cannot be captured; that
-    shows in the first step, and the engine goes on without graphs.
+    shows in the first step, and the engine goes on without graphs. All tensors lie on `device`, current or not.
     """
 
-    def __init__(self, step: Callable[[], None]):
-        self._step = step
+    def __init__(self, step: Callable[[], None], device: torch.device):
+        self._step, self._device = step, device
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()
+        self._stream = torch.cuda.Stream(device)
         self._is_capturable = True
 
     def run(self, key: Hashable) -> None:
         """Make one step."""
+        with torch.cuda.device(self._device):  # a capture follows the current device's stream alone
+            self._run(key)
+
+    def _run(self, key: Hashable) -> None:
         if not self._is_capturable:
             self._step()
         elif key not in self._graphs:
@@ -57,6 +61,6 @@ class GraphedStep:
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Capture the step; nothing is computed yet."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             self._step()
         return graph

@@ -75,8 +75,9 @@ class Session:
 
     @property
     def is_static(self) -> bool:
-        """Whether a step is a function of tensors on the device, with shapes that `grow` names."""
-        return all(part.forward.is_static for part in self._parts)
+        """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
+        devices = {part.forward.model.device for part in self._parts}
+        return len(devices) == 1 and all(part.forward.is_static for part in self._parts)
 
     def start(self) -> Logits:
         """Return the logits after the prompts."""

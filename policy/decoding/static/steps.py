@@ -55,7 +55,7 @@ class Steps:
         dtype = wide(logits.base.dtype)
         self.facts = torch.zeros(rows, self.steps, facts, dtype=dtype, device=logits.base.device)
         if self.session.is_static and way(logits.base) == "triton" and logits.base.is_cuda and self.steps >= GRAPH_FROM:
-            self._graphed = GraphedStep(self._step)
+            self._graphed = GraphedStep(self._step, logits.base.device)
         self._sample(logits)
 
     def _step(self) -> None:

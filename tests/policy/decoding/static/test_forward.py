@@ -60,6 +60,13 @@ def test_another_implementation_of_attention_is_kept_and_gives_the_same():
         assert largest_error(made(architecture, attn_implementation="eager"))[0] < 1e-5
 
 
+def test_a_step_of_a_model_on_two_devices_is_no_graph():
+    model = made("llama")
+    assert Forward(model, PROMPTS, steps=1, positions=64).is_static
+    model.model.norm.to("meta")
+    assert not Forward(model, PROMPTS, steps=1, positions=64).is_static
+
+
 def test_visible_slots_worked_out_by_hand():
     slots, starts, slot = torch.arange(6), torch.tensor([[0], [2]]), torch.tensor([4])
     assert visible_slots(slots, starts, slot, None).long().tolist() == [[1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0]]

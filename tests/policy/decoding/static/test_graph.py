@@ -6,19 +6,22 @@ from types import SimpleNamespace
 import pytest
 from rewardlab.policy.decoding.static import graph
 
+DEVICE = "cuda:1"
+
 
 @pytest.fixture
 def events(monkeypatch):
     happened = []
 
     @contextmanager
-    def capture(_graph, pool):
+    def capture(_graph, pool, stream):
         happened.append("capture")
         yield
 
     stream = SimpleNamespace(wait_stream=lambda other: None)
     cuda = SimpleNamespace(
-        Stream=lambda: stream,
+        Stream=lambda device: stream,
+        device=lambda device: nullcontext(),
         current_stream=lambda: stream,
         stream=lambda _: nullcontext(),
         graph_pool_handle=lambda: None,
@@ -32,7 +35,7 @@ def events(monkeypatch):
 
 
 def test_the_first_step_of_a_shape_runs_the_second_is_captured_and_all_further_are_replayed(events):
-    step = graph.GraphedStep(lambda: events.append("step"))
+    step = graph.GraphedStep(lambda: events.append("step"), DEVICE)
     for key in (256, 256, 256, 512, 512, 256):
         step.run(key)
     first = ["step", "capture", "step", "replay", "replay"]
@@ -47,11 +50,25 @@ def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph(events):
             raise failures.pop()
         events.append("step")
 
-    step = graph.GraphedStep(run)
+    step = graph.GraphedStep(run, DEVICE)
     with pytest.warns(UserWarning, match="decoding without a CUDA graph"):
         step.run(256)
     step.run(256)
     assert events == ["step", "step"]
+
+
+def test_every_step_runs_captures_and_replays_with_its_device_as_the_current_one(events, monkeypatch):
+    @contextmanager
+    def current(device):
+        events.append(device)
+        yield
+        events.append("left")
+
+    monkeypatch.setattr(graph.torch.cuda, "device", current)
+    step = graph.GraphedStep(lambda: events.append("step"), DEVICE)
+    step.run(256)
+    step.run(256)
+    assert events == [DEVICE, "step", "left", DEVICE, "capture", "step", "replay", "left"]
 
 
 def test_another_failure_is_raised(events):
@@ -59,4 +76,4 @@ def test_another_failure_is_raised(events):
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        graph.GraphedStep(run).run(256)
+        graph.GraphedStep(run, DEVICE).run(256)
