@@ -40,7 +40,8 @@ def attend(
     if length > 1 or is_per_head or any(options.get(name) is not None for name in UNKNOWN):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     scale = width**-0.5 if scaling is None else scaling
-    scores = torch.matmul(query.reshape(rows, key.shape[1], -1, width), key.transpose(2, 3)) * scale  # [N, G, H/G, S]
+    query = query.reshape(rows, key.shape[1], -1, width) * scale  # scaled first, as q kᵀ may exceed float16
+    scores = torch.matmul(query, key.transpose(2, 3))  # [N, G, H/G, S]
     if attention_mask is not None:
         mask = attention_mask[..., : key.shape[2]]  # [N, 1, 1, S]
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask

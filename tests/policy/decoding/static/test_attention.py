@@ -81,3 +81,10 @@ def test_two_keys_worked_out_by_hand():
     for mask, expected in ((None, 7.0), (torch.tensor([True, False]), 4.0), (torch.tensor([0.0, -torch.inf]), 4.0)):
         mask = mask if mask is None else mask.view(1, 1, 1, 2)
         assert attend(layer, query, key, value, mask, scaling=1.0)[0].item() == pytest.approx(expected)
+
+
+def test_products_beyond_float16_are_scaled_in_time():
+    # q k = 64 * 40 * 40 = 102400 exceeds 65504; the scores 12800 and 6400 do not
+    query, shares = torch.full((1, 1, 1, 64), 40.0).half(), torch.tensor([1.0, 0.5]).half()[:, None]
+    found, _ = attend(torch.nn.Module(), query, query * shares, torch.tensor([3.0, 7.0]).half().view(1, 1, 2, 1), None)
+    assert found.item() == 3.0
