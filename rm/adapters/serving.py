@@ -32,13 +32,13 @@ class ServedLinear(nn.Module):
         super().__init__()
         self.base, self.A, self.B, self.rows = base, A, B, rows
         self.factor, self.start, self.block = factor, start, block
-        self.together = Together([self])
+        self.alone = self.together = Together([self])
 
     def forward(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
         """Return the base output, with the adapter's contribution added to the rows from `start` on."""
         if x.shape[1] == 1 and self.start < len(x):
             return self.block.output(self, x)
-        return self.together.outputs(x)[0]
+        return self.alone.outputs(x)[0]
 
 
 class Together:

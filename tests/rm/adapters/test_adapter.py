@@ -226,7 +226,9 @@ def test_token_by_token_serving_gives_what_it_gives_at_once(name, kernels, monke
         whole = logits(adapter.model, tokens)
         for first, last in ((0, 2), (2, 3), (3, 4), (4, 5)):
             steps.append(logits(adapter.model, tokens[:, first:last], past_key_values=cache, use_cache=True))
+        again = logits(adapter.model, tokens)
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(again, whole, atol=2e-5, rtol=2e-5)
     assert (whole[:2] - whole[2:4]).abs().max() > 1e-3
 
 
