@@ -43,7 +43,9 @@ class GraphedStep:
         with torch.cuda.stream(self._stream):
             mode = torch.cuda.get_sync_debug_mode()
             try:
-                torch.cuda.set_sync_debug_mode("error")
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+                    torch.cuda.set_sync_debug_mode("error")
                 self._step()
             except RuntimeError as error:
                 if "synchronizing" not in str(error):
