@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -122,6 +123,9 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
     """Reserve models for one session: adapters replace their layers while it is open."""
     if len({*models}) < len(models):
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
+    for model in models:
+        if "past_key_values" not in signature(model.forward).parameters:
+            raise UsageError(f"{type(model).__name__} takes no past_key_values; decode a model that does")
     if any(model in _busy for model in models):
         raise UsageError("the model is decoding another batch; finish or close that one first")
     _busy.update(models)
