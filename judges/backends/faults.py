@@ -92,12 +92,16 @@ FAULTS = (
 )
 
 
-def fault_of(status: int, error: Any) -> Fault:
-    """Return the fault of a response by its status and the `error` in its body, never by the message."""
+def fault_of(status: int | None, error: Any) -> Fault:
+    """Return the fault of a response by its status and the `error` in its body, never by the message.
+
+    `status` is None where the response came with status 200 and its error names none.
+    """
     codes = _codes(error) if isinstance(error, Mapping) else set()
     by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]
     by_status = [fault for fault in FAULTS if status in fault.statuses]
-    return next(iter([*by_code, *by_status]), SERVER_FAILED if status >= 500 else BAD_REQUEST)
+    otherwise = NO_COMPLETION if status is None else SERVER_FAILED if status >= 500 else BAD_REQUEST
+    return next(iter([*by_code, *by_status]), otherwise)
 
 
 def _codes(error: Mapping[str, Any]) -> set[str]:

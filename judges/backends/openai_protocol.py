@@ -156,9 +156,9 @@ def trouble(error: Exception, timeout: float, now: float) -> Trouble:
     if isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error
     if status is None:
-        fault = _connection_fault(error)
-        reason = f"no reply within {timeout:g} s" if fault is TIMEOUT else f"{type(error).__name__}: {error}"
-        return Trouble(reason, fault)
+        fault = fault_of(None, body) if isinstance(error, NoCompletion) else _connection_fault(error)
+        name = fault.name if fault.codes else type(error).__name__
+        return Trouble(f"no reply within {timeout:g} s" if fault is TIMEOUT else f"{name}: {error}", fault)
     fault = fault_of(status, body)
     headers = getattr(getattr(error, "response", None), "headers", {})
     refused = _refused(f"{getattr(error, 'param', '')} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
@@ -174,8 +174,6 @@ def _status_within(error: Any) -> int | None:
 def _connection_fault(error: Exception) -> Fault:
     """Return the fault of an exception without a response, by its own type and by that of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
-    if isinstance(error, NoCompletion):
-        return NO_COMPLETION
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:
         return NO_CONNECTION
     if isinstance(error, TimeoutError) or "APITimeoutError" in names:

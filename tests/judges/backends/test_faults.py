@@ -73,6 +73,7 @@ CASES = [
     ("the server failed", refused(503, type="overloaded")),
     ("the server failed", refused(599)),
     ("the server failed", body('{"error": {"code": 500, "message": "within a success"}}')),
+    ("the quota or credit of the account is used up", body('{"error": {"code": "insufficient_quota"}}')),
     ("a gateway has no reply from the server", lambda _: httpx2.Response(502, text="<html>bad gateway")),
     ("a gateway has no reply from the server", refused(504)),
     ("no reply in time", raising(httpx2.ReadTimeout)),
