@@ -51,7 +51,7 @@ def mixture(base, guide, words, request, written, guide_words=None):
     return (z.log_softmax(0) + request.weight * arm.log_softmax(0)).log_softmax(0), arm.log_softmax(0), z.log_softmax(0)
 
 
-def same_answers(first, second, tolerance=2e-4):
+def assert_same_completions(first, second, tolerance=2e-4):
     for one, other in zip(first, second, strict=True):
         assert one.tokens == other.tokens and one.text == other.text and one.finished == other.finished
         for name in ("base", "mixed", "sampled", "entropy", "kl"):
@@ -94,7 +94,7 @@ def test_with_weight_0_the_base_model_writes_as_generate_does(base, words, make_
 def test_plain_decoding_is_weight_0(base, words, make_guide):
     asked = requests(6, weight=0.0)
     plain = decode(SeparateModels(decoding_model(base, words)), asked)
-    same_answers(decode(SharedBackbone(make_guide()), asked), [guideless(one) for one in plain])
+    assert_same_completions(decode(SharedBackbone(make_guide()), asked), [guideless(one) for one in plain])
 
 
 def guideless(answer):
@@ -114,7 +114,7 @@ def test_base_and_guide_may_have_different_templates(base, words, make_guide):
     guide = make_guide(tokenizer=other)
     asked = requests(3, temperature=0.0)
     answers = decode(SeparateModels(decoding_model(base, words), guide), asked)
-    same_answers(decode(SharedBackbone(guide, encoder=decoding_model(base, words).encoder), asked), answers)
+    assert_same_completions(decode(SharedBackbone(guide, encoder=decoding_model(base, words).encoder), asked), answers)
     for request, answer in zip(asked, answers, strict=True):
         for step, token in enumerate(answer.tokens):
             assert token == mixture(base, guide, words, request, answer.tokens[:step], other)[0].argmax()
@@ -160,8 +160,8 @@ def test_late_branching_writes_what_the_full_batch_writes(request, make_guide, a
     guide = make_guide(on=request.getfixturevalue(architecture), from_layer=1, size=0.3)
     asked = requests(12, max_new_tokens=40)
     full, late = SharedBackbone(guide), SharedBackbone(guide, late=True)
-    same_answers(decode(full, asked), decode(late, asked))
-    same_answers(decode(full, asked[:1]), decode(late, asked[:1]))
+    assert_same_completions(decode(full, asked), decode(late, asked))
+    assert_same_completions(decode(full, asked[:1]), decode(late, asked[:1]))
     assert late.counters.row_tokens * 2 == full.counters.row_tokens
 
 
@@ -181,7 +181,7 @@ def test_late_branching_keeps_the_trunks_cache_once(make_guide):
 def test_a_preference_per_row_is_one_request_after_the_other(make_guide):
     engine = SharedBackbone(make_guide())
     asked = requests(8)
-    same_answers(decode(engine, asked), [decode(engine, [one])[0] for one in asked])
+    assert_same_completions(decode(engine, asked), [decode(engine, [one])[0] for one in asked])
     swept = [Request(asked[0].prompt, one.preference, temperature=0.0) for one in asked]
     assert len({answer.tokens for answer in decode(engine, swept)}) > 1
 
@@ -197,9 +197,9 @@ def test_an_answer_depends_neither_on_its_batch_nor_on_its_place_there(make_guid
     ]
     asked += requests(3, seed=3, weight=0.0, max_new_tokens=3)
     together = decode(engine, asked)
-    same_answers(together, decode(engine, asked[::-1])[::-1])
-    same_answers(together, decode(engine, asked, batch_size=5))
-    same_answers(together, [decode(engine, [one])[0] for one in asked])
+    assert_same_completions(together, decode(engine, asked[::-1])[::-1])
+    assert_same_completions(together, decode(engine, asked, batch_size=5))
+    assert_same_completions(together, [decode(engine, [one])[0] for one in asked])
 
 
 def test_finished_rows_change_nothing_and_the_batch_ends_with_the_last(make_guide):
@@ -219,7 +219,7 @@ def test_how_often_the_device_is_asked_changes_no_answer(make_guide, monkeypatch
     asked = [*requests(6, max_new_tokens=40), *requests(6, seed=1, max_new_tokens=23, stop=("the",))]
     often = decode(engine, asked)
     monkeypatch.setitem(guided.POLL, "cpu", 16)
-    same_answers(often, decode(engine, asked), tolerance=0)
+    assert_same_completions(often, decode(engine, asked), tolerance=0)
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_seed_another(make_guide):
@@ -284,4 +284,4 @@ def test_a_gpu_writes_what_the_cpu_writes(make_guide, late):
     ]
     here = decode(SharedBackbone(guide, late=late), asked)
     guide.adapter.model.cuda()
-    same_answers(here, decode(SharedBackbone(guide, late=late), asked), tolerance=2e-3)
+    assert_same_completions(here, decode(SharedBackbone(guide, late=late), asked), tolerance=2e-3)

@@ -43,7 +43,10 @@ def test_a_constant_loss_with_a_gradient_is_a_signal(tmp_path):
     def constant(pairs):
         return pairs.gap - pairs.gap.detach() + math.log(2)
 
-    trainer(tmp_path, PairLoss(constant)).train()
+    training = trainer(tmp_path, PairLoss(constant))
+    before = {name: weight.clone() for name, weight in training.model.named_parameters()}
+    training.train()
+    assert any(not torch.equal(weight, before[name]) for name, weight in training.model.named_parameters())
 
 
 @pytest.mark.parametrize(("value", "is_signal"), [(0.0, False), (math.nan, False), (1e-30, True)])

@@ -129,8 +129,11 @@ def test_a_short_operation_is_timed_in_a_graph_of_ten_calls(bench, monkeypatch):
 
 
 def test_a_function_is_compiled_at_its_first_call(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda *_, **__: pytest.fail("compiled before it is called"))
-    kernel_timing.compiled(sum)
+    compilations = []
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compilations.append(function) or function)
+    total = kernel_timing.compiled(sum)
+    assert compilations == []
+    assert (total([1, 2]), total([3])) == (3, 3) and compilations == [sum]
 
 
 def test_what_cannot_run_here_says_why(found):
