@@ -55,27 +55,19 @@ def evaluate(
         judgments[scorer.name] = _judge(scorer, cases)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
-    marks = pair_marks(cases)
-    styles = {name: style_facts(cases, judged, marks) for name, judged in judgments.items()}
-    rows = [
-        _row(scorer, judgments[scorer.name], figures[scorer.name], styles[scorer.name], interval) for scorer in scorers
-    ]
-    rows = rows if suite.compares else [replace(row, ties=0, style={}) for row in rows]
-    baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
+    rows = _rows(suite, cases, scorers, judgments, figures, interval)
+    baselines = [row.scorer for row in rows if row.role == "baseline"]
 
-    def minus(name: str, other: str) -> dict[str, Difference]:
-        pair = paired(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
-        return _differences(pair, INTERVALS[interval])
+    def minus_baselines(name: str) -> dict[str, dict[str, Difference]]:
+        pairs = {
+            other: paired(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
+            for other in baselines
+        }
+        if baselines and (chance := _random_alike(suite, cases, judgments[name])) is not None:
+            pairs[RANDOM_ALIKE] = paired(suite, (credits[name], chance), layout)
+        return {other: _differences(pair, INTERVALS[interval]) for other, pair in pairs.items()}
 
-    def differences(name: str) -> dict[str, dict[str, Difference]]:
-        by_baseline = {other: minus(name, other) for other in baselines}
-        chance = _random_alike(suite, cases, judgments[name]) if baselines else None
-        if chance is None:
-            return by_baseline
-        pair = paired(suite, (credits[name], chance), layout)
-        return by_baseline | {RANDOM_ALIKE: _differences(pair, INTERVALS[interval])}
-
-    rows = [row if row.role == "baseline" else replace(row, minus_baseline=differences(row.scorer)) for row in rows]
+    rows = [row if row.role == "baseline" else replace(row, minus_baseline=minus_baselines(row.scorer)) for row in rows]
     models = [row.scorer for row in rows if row.role == "model"]
     remarks = [sentence for name in models for sentence in suite.remarks(name, cases, judgments[name])]
     order = {"model": 0, "reference": 1, "baseline": 2}
@@ -95,6 +87,23 @@ def evaluate(
     )
     margins = {name: margins_of(suite, cases, judged) for name, judged in judgments.items()}
     return Evaluation(report, cases, judgments, margins)
+
+
+def _rows(
+    suite: Suite,
+    cases: Sequence[Case],
+    scorers: Sequence[Scorer],
+    judgments: Mapping[str, Sequence[Judgment]],
+    figures: Mapping[str, Figures],
+    interval: str,
+) -> list[Row]:
+    """Return the row of every scorer, without differences; no ties and style where the suite compares no responses."""
+    marks = pair_marks(cases)
+    rows = []
+    for scorer in scorers:
+        judged = judgments[scorer.name]
+        rows.append(_row(scorer, judged, figures[scorer.name], style_facts(cases, judged, marks), interval))
+    return rows if suite.compares else [replace(row, ties=0, style={}) for row in rows]
 
 
 def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[float | None]:

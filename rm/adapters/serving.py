@@ -32,7 +32,7 @@ class ServedLinear(nn.Module):
         super().__init__()
         self.base, self.A, self.B, self.rows = base, A, B, rows
         self.factor, self.start, self.block = factor, start, block
-        self.alone = self.together = Together([self])
+        self.alone = self.group = LayerGroup([self])
 
     def forward(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
         """Return the base output, with the adapter's contribution added to the rows from `start` on."""
@@ -41,7 +41,7 @@ class ServedLinear(nn.Module):
         return self.alone.outputs(x)[0]
 
 
-class Together:
+class LayerGroup:
     """Layers with the same input as one: outputs side by side, A stacked, B and cores block-diagonal.
 
     x is reduced to rank-r features once, and one expansion adds to all outputs.
@@ -104,11 +104,11 @@ class Block:
             self._group([*self.outputs, layer])
         self.grouped.add(layer)
         if layer not in self.outputs:
-            self.outputs |= zip(layer.together.layers, layer.together.outputs(x), strict=True)
+            self.outputs |= zip(layer.group.layers, layer.group.outputs(x), strict=True)
         return self.outputs[layer]
 
     def _group(self, layers: Sequence[ServedLinear]) -> None:
-        together = Together(layers)
-        if together.fits:
+        group = LayerGroup(layers)
+        if group.fits:
             for layer in layers:
-                layer.together = together
+                layer.group = group

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -194,13 +194,8 @@ def autoregressive(
     eos = settled(source, "eos", eos, contract and contract.eos, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    adapted = (folder / ADAPTER).exists()
-    if adapted and adapter is not None:
-        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
-    trunk = load_settings(folder).base if adapted else source
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
-    model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
-    over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
+    model, over = _load_trunk(folder, source, tokenizer, adapter, base, loading)
     if centred and over is None:
         raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
@@ -225,6 +220,25 @@ def autoregressive(
         centred=centred,
         adapter=over,
     )
+
+
+def _load_trunk(
+    folder: Path,
+    source: str,
+    tokenizer: PreTrainedTokenizerBase,
+    adapter: AdapterSettings | None,
+    base: PreTrainedModel | None,
+    loading: Mapping[str, Any],
+) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
+    """Return the base model and its adapter: that of a saved folder, a new one by `adapter`, or none."""
+    adapted = (folder / ADAPTER).exists()
+    if adapted and adapter is not None:
+        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
+    trunk = load_settings(folder).base if adapted else source
+    model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
+    if adapted:
+        return model, load_adapter(model, folder)
+    return model, attach(model, adapter, tokenizer) if adapter else None
 
 
 def completion_contract(

@@ -40,7 +40,7 @@ def test_layers_computed_together_give_what_each_gives_alone(name):
         x = torch.randn(3, 1, 5, generator=torch.Generator().manual_seed(token))
         for layer, read in zip(layers, (x, x, x.clone()), strict=True):
             torch.testing.assert_close(layer(read), alone(layer, read))
-    assert [layer.together.widths for layer in layers] == [[4, 3], [4, 3], [3]]
+    assert [layer.group.widths for layer in layers] == [[4, 3], [4, 3], [3]]
 
 
 @torch.no_grad()
@@ -67,7 +67,7 @@ def test_layers_whose_ranks_exceed_a_kernels_registers_stay_alone(monkeypatch):
     x = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0))
     for layer in layers:
         torch.testing.assert_close(layer(x), alone(layer, x))
-    assert [len(layer.together.layers) for layer in layers] == [2, 2, 1]
+    assert [len(layer.group.layers) for layer in layers] == [2, 2, 1]
 
 
 # ---- objectives in their span ----
