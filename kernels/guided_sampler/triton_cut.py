@@ -193,15 +193,20 @@ def collect(
                 if tl.sum(sure.to(tl.int32), 0) > 0:
                     word = philox(seed_of(seed, row), token, tl.load(position + row), STREAM_TOKENS)[0]
                     score = tl.where(sure, x + gumbel(word), -INFINITY)
-                    here = tl.max(score, 0)
-                    leader = tl.min(tl.where(score == here, token, DEEPEST), 0)
-                    best_x = tl.where(here > best, tl.sum(tl.where(token == leader, x, 0.0), 0), best_x)
-                    best_token = tl.where(here > best, leader, best_token)
-                    best = tl.maximum(best, here)
+                    best, best_x, best_token = better(score, x, token, best, best_x, best_token)
     at = row * splits + split
     tl.store(best_tokens + at, best_token)
     tl.store(best_scores + at * 2, best)
     tl.store(best_scores + at * 2 + 1, best_x)
+
+
+@triton.jit
+def better(score, x, token, best, best_x, best_token):
+    """The largest score, its x and its token, of a block or the best before it; the smaller token of equal scores."""
+    here = tl.max(score, 0)
+    leader = tl.min(tl.where(score == here, token, DEEPEST), 0)
+    best_x = tl.where(here > best, tl.sum(tl.where(token == leader, x, 0.0), 0), best_x)
+    return tl.maximum(best, here), best_x, tl.where(here > best, leader, best_token)
 
 
 @triton.jit
@@ -316,11 +321,7 @@ def drawn_from_all(
         mass += tl.sum(tl.where(kept, units(x), 0), 0)
         word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
         score = tl.where(kept, x + gumbel(word), -INFINITY)
-        here = tl.max(score, 0)
-        leader = tl.min(tl.where(score == here, v, DEEPEST), 0)
-        drawn_x = tl.where(here > best, tl.sum(tl.where(v == leader, x, 0.0), 0), drawn_x)
-        drawn = tl.where(here > best, leader, drawn)
-        best = tl.maximum(best, here)
+        best, drawn_x, drawn = better(score, x, v, best, drawn_x, drawn)
     return drawn, drawn_x, mass
 
 
