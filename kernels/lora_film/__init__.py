@@ -9,7 +9,9 @@ from .cases import CASES, example
 from .eager import add_in_place, low_rank
 from .reference import modulate, reference
 
-__all__ = ["CASES", "example", "lora_film", "low_rank", "modulate", "reference"]
+__all__ = ["CASES", "WIDEST", "WIDEST_CORE", "example", "lora_film", "low_rank", "modulate", "reference"]
+WIDEST, WIDEST_CORE = 64, 32
+"""Largest ranks that the kernels take without and with a core (up to 64 positions): more would spill registers."""
 
 
 def lora_film(

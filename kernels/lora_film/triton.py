@@ -1,9 +1,7 @@
 """`kernels.lora_film` as two kernels in y's memory.
 
-    shrink    u = A x, in parts that share x's columns
-    expand    the parts put together, modulated, and times B added to y
-
-Where several layers read one x, `shrink` serves their A's together.
+shrink    u = A x, in parts that share x's columns
+expand    the parts put together, modulated, and times B added to y
 """
 
 from typing import Any, NamedTuple
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from ..triton_common.launch import launch
 from ..triton_common.tiles import dot, operand
+from . import WIDEST, WIDEST_CORE
 
 BLOCK_K = 64
 FEW = 64  # positions; up to here latency is what counts, not work
@@ -26,8 +25,6 @@ DRY_RUNS = [
     for length, rank, kind in ((1, 64, "scale"), (64, 64, "scale"), (1, 32, "core"))
 ]  # fmt: skip
 ELEMENTS = {"shrink": "BLOCK_K"}
-WIDEST = 64
-"""The largest rank, as 128 would spill registers."""
 
 
 class Tiles(NamedTuple):
@@ -42,7 +39,7 @@ class Tiles(NamedTuple):
 
 def tiles(positions: int) -> Tiles:
     """Sizes by the number of positions alone: more parts and fewer outputs a program where there are few."""
-    return Tiles(16, 64, 16, 32) if positions <= FEW else Tiles(64, 128, 4, 16)
+    return Tiles(16, 64, 16, WIDEST_CORE) if positions <= FEW else Tiles(64, 128, 4, 16)
 
 
 def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:

@@ -7,12 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ...kernels.lora_film import lora_film
+from ...kernels.lora_film import WIDEST, WIDEST_CORE, lora_film
 from .modulation import Modulation
-
-WIDEST = 64
-WIDEST_CORE = 32
-"""Ranks of a group's layers in total, without and with cores: more would not fit into the registers of a GPU kernel."""
 
 
 class ServedLinear(nn.Module):
@@ -57,7 +53,7 @@ class LayerGroup:
 
     @property
     def fits(self) -> bool:
-        """Whether the layers' total rank can be computed at once."""
+        """Whether the GPU kernels take the layers' total rank."""
         return len(self.A) <= (WIDEST if self.film["core"] is None else WIDEST_CORE)
 
     def outputs(self, x: Float[Tensor, "N L m"]) -> Sequence[Float[Tensor, "N L n"]]:
