@@ -24,7 +24,7 @@ demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward 
 	$(BIN)/rewardlab world --output $(DEMO)/world --overwrite
 	$(BIN)/rewardlab train --config apps/recipes/demo.yaml --model $(DEMO)/world/policy \
 	    --data $(DEMO)/world/train.jsonl --eval_data $(DEMO)/world/valid.jsonl --output $(DEMO)/model --overwrite
-	$(BIN)/rewardlab eval --benchmark pairs --model $(DEMO)/model --reference rewardlab.benchmarks.worlds.garden:gold \
+	$(BIN)/rewardlab eval --benchmark pairs --model $(DEMO)/model --reference rewardlab.benchmarks.garden:gold \
 	    --data $(DEMO)/world/test.jsonl --output $(DEMO)/eval --overwrite
 	@echo
 	@echo "The report:        $(DEMO)/eval/report.md"
@@ -53,22 +53,22 @@ test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollout
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/decoding/test_vllm.py
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python \
-	    REWARDLAB_RESULTS=benchmarks/results $(BIN)/python -m pytest -s \
+	    REWARDLAB_RESULTS=research/results $(BIN)/python -m pytest -s \
 	    tests/policy/rollouts/vllm/test_completions.py tests/policy/rollouts/vllm/test_vllm_server.py tests/judges/backends/test_openai_endpoint.py \
 	    tests/apps/commands/parity -k vllms_own
 
 whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/vllm_training
 	HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 REWARDLAB_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python \
-	    $(BIN)/python -m rewardlab.apps.recipes.vllm_training.run --output benchmarks/results/whole-cpu.json
+	    $(BIN)/python -m rewardlab.apps.recipes.vllm_training.run --output research/results/whole-cpu.json
 
 fuzz: $(VENV)/dev  ## Ten minutes of bent files for every loader: a sentence, or what the file says, and nothing else
-	$(BIN)/python -m tests.fuzzing --seconds 600 --output benchmarks/results/fuzz-cpu.json
+	$(BIN)/python -m tests.fuzzing --seconds 600 --output research/results/fuzz-cpu.json
 
 soak: $(VENV)/dev  ## The scoring server under 64 clients for a minute, killed, drained and fed nonsense
-	$(BIN)/python -m tests.soak --output benchmarks/results/soak-cpu.json
+	$(BIN)/python -m tests.soak --output research/results/soak-cpu.json
 
 faults: $(VENV)/dev  ## Kills, full disks, spoilt files and the like, and whether anything was lost: five minutes
-	$(BIN)/python -m tests.faults --output benchmarks/results/faults
+	$(BIN)/python -m tests.faults --output research/results/faults
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels
@@ -88,7 +88,7 @@ $(TRITON36)/ready: pyproject.toml
 test-triton36: $(TRITON36)/ready  ## The kernels' tests and their compilation with Triton 3.6, in an environment of its own
 	$(TRITON36)/bin/python -m pytest tests/kernels
 
-lanes: $(VENV)/dev  ## Other versions of our dependencies, each in its own environment; a table in benchmarks/results/lanes.md
+lanes: $(VENV)/dev  ## Other versions of our dependencies, each in its own environment; a table in research/results/lanes.md
 	$(BIN)/python -m tests.lanes
 
 lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane-peers
@@ -96,13 +96,13 @@ lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane
 
 # Two runs at a GPU, 270 and 330 seconds. A machine without make, git or an installation: kernels/README.md.
 gpu-run1: $(VENV)/dev  ## On a GPU: every kernel against PyTorch, then the kernels' tables beside other libraries
-	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.run1 --output runs/gpu1
+	$(BIN)/python -m rewardlab.research.gpu.run1 --output runs/gpu1
 
 gpu-run2: $(VENV)/dev  ## On a GPU: failed tests again, guided decoding, training, scoring, torch.compile
-	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.run2 --output runs/gpu2 --first runs/gpu1/run1.json
+	$(BIN)/python -m rewardlab.research.gpu.run2 --output runs/gpu2 --first runs/gpu1/run1.json
 
 gpu-wheels: $(VENV)/base  ## Libraries to compare with, for a GPU without a network; what travels, in bytes
-	$(BIN)/python -m rewardlab.benchmarks.speed.gpu.prepare --output runs/wheels
+	$(BIN)/python -m rewardlab.research.gpu.prepare --output runs/wheels
 
 gpu-plan: $(VENV)/dev  ## Without a GPU: what the two runs take, row by row, and every kernel of theirs compiled
 	$(BIN)/rewardlab bench gpu

@@ -52,7 +52,7 @@ METHODS = {
     "apps.rewards": ("Rewards that know the run", "rl --reward NAME"),
     "judges.kinds": ("Judges", "judge --kind NAME"),
     "benchmarks.suites": ("Benchmarks", "eval --benchmark NAME"),
-    "benchmarks.studies": ("Studies", "study NAME"),
+    "research.studies": ("Studies", "study NAME"),
 }
 """Registry folder -> its heading and where its names are used."""
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rewardlab.apps.cli import main
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
-from rewardlab.benchmarks.worlds.garden_gold_reward import CAUTION, TOPICS, topic_of
+from rewardlab.benchmarks.garden.gold_reward import CAUTION, TOPICS, topic_of
 from rewardlab.judges.cdrrm.requests import read_part
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 STUDIES = Path(__file__).parents[1] / "benchmarks" / "results"
-GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "rewardlab.benchmarks.garden:gold"
 REWARD_MODEL = (
     "--learning_rate 1e-3 --per_device_train_batch_size 32 --lr_scheduler_type linear --max_length 64 "
     "--model world/policy --data world/train.jsonl"

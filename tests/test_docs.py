@@ -11,7 +11,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS, split_verb
-from rewardlab.benchmarks.worlds.models import pretrain
+from rewardlab.benchmarks.garden.models import pretrain
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from rewardlab.apps.cli import VERBS
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.registry import ROOT
 

@@ -112,7 +112,7 @@ def test_a_folder_with_a_pickle_only_is_refused_and_told_how_to_convert(name, tm
 
 def test_an_array_file_that_would_be_unpickled_is_refused(tmp_path):
     import numpy as np
-    from rewardlab.benchmarks.studies._runs.job_cache import read_arrays
+    from rewardlab.research.studies._runs.job_cache import read_arrays
 
     evil = Evil()
     evil.path = str(tmp_path / "ran")

@@ -24,7 +24,7 @@ EMPTY = {
     JUDGED: (
         "No run with judgments is here yet. These commands write one:",
         WORLD,
-        "rewardlab eval --model rewardlab.benchmarks.worlds.garden:gold --data world/test.jsonl --output {folder}/eval",
+        "rewardlab eval --model rewardlab.benchmarks.garden:gold --data world/test.jsonl --output {folder}/eval",
     ),
     TRAINED: (
         "No training of a policy is here yet. These commands write one:",

@@ -21,7 +21,7 @@ from .sharded_weights import put
 COLLAPSED = 1 / 3
 """Share of the base model's context sensitivity below which a guide counts as one without context.
 
-It was fixed on half of the seeds of `benchmarks/studies/guide_recipes` and checked on the other half.
+It was fixed on half of the seeds of `research/studies/guide_recipes` and checked on the other half.
 """
 
 

@@ -10,9 +10,10 @@ import pytest
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import WriteSteps
-from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import longer, over_pairs
 from tests.conftest import SMALL_RUN

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from rewardlab.apps.cli import VERBS, main
 from rewardlab.apps.verbs import split_verb
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.pairs import pair_row
@@ -68,7 +69,7 @@ CASES = [
     ("world --output {w}/new --config", 2, "--config is followed by a YAML file of settings; name it"),
     ("doctor --jsn", 2, "no setting '--jsn'; did you mean '--json'?"),
     ("bench polcy", 2, "no benchmark 'polcy'; did you mean 'policy'?"),
-    ("study sedes --output {w}/new", 2, "no 'sedes' in benchmarks.studies; did you mean 'seeds'?"),
+    ("study sedes --output {w}/new", 2, "no 'sedes' in research.studies; did you mean 'seeds'?"),
     # places that cannot be written to
     (f"{TRAIN}/../pairs.jsonl/x", 2, "pairs.jsonl is a file, so nothing can be written below it"),
     ("train --kind linear --data {w}/pairs.jsonl --output /proc/x", 2, "/proc cannot be written to"),

@@ -253,7 +253,7 @@ def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):
 
 
 def test_bench_runs_a_script_with_its_own_words(capsys, monkeypatch):
-    from rewardlab.benchmarks.speed import report
+    from rewardlab.research.speed import report
 
     monkeypatch.setattr(report, "report_times", lambda: report.Times(2.5, {}))
     assert main(["bench", "report", "--runs", "1"]) == 0
@@ -282,7 +282,7 @@ def test_bench_names_its_scripts_and_their_settings(capsys):
 
 
 def test_a_figure_out_of_bounds_fails_the_check(monkeypatch):
-    from rewardlab.benchmarks.speed import kernels
+    from rewardlab.research.speed import kernels
 
     monkeypatch.setattr(kernels, "main", lambda arguments: 5)
     assert main(["bench", "kernels"]) == 5

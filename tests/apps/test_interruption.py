@@ -8,7 +8,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import WriteSteps
 from rewardlab.apps.runs.signals import Terminated, ended_by_signal
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.training.trainer import RewardTrainer
 

@@ -6,7 +6,6 @@ from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, ran
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
-from rewardlab.benchmarks.speed.coverage import Cell, SectionCell, measure_cell, measure_sections
 from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cell_sums,
     cluster_draws,
@@ -19,6 +18,7 @@ from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.judges.types import Case, Comparison, Judgment, strictly_best
+from rewardlab.research.speed.coverage import Cell, SectionCell, measure_cell, measure_sections
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn

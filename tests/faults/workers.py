@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardlab.apps.runs.run_folder import partial_folder
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.faults.injection import Seen, injection, seen
 from tests.faults.programs import Hook

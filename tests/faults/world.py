@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from rewardlab.apps.runs.run_folder import partial_folder, write_rows
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.data.pairs import pair_row
 from safetensors.numpy import load_file
 
 from tests.faults.programs import Ended, Hook, Program
 
-GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "rewardlab.benchmarks.garden:gold"
 STEPS, SAVED = 12, 4
 TRAIN = {
     "small_hidden": 32,
@@ -119,7 +119,7 @@ class World:
         place = self.folder / "policy"
 
         def make() -> None:
-            from rewardlab.benchmarks.worlds import models
+            from rewardlab.benchmarks.garden import models
 
             words = models.tokenizer()
             models.causal_lm(words, seed=3).save_pretrained(place)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rewardlab.benchmarks.speed._scripts import machine
+from rewardlab.research.speed._scripts import machine
 
 from tests.fuzzing.running import Tally, fuzz, targets
 from tests.fuzzing.target import Target

@@ -19,11 +19,7 @@ from unittest.mock import patch
 
 import torch
 from rewardlab.apps.cli import main
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
-from rewardlab.benchmarks.worlds.models import tokenizer
-from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge
-from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher
-from rewardlab.benchmarks.worlds.verifiable_prompts import items
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.retrieval.encoder import load_encoder
 from rewardlab.rm.backbones.loading import small_config
@@ -32,6 +28,10 @@ from rewardlab.rm.data.pairs import load_examples, pair_row
 from rewardlab.rm.models.implicit import implicit
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.types import content_hash
+from rewardlab.tests.stand_ins.chat_server import ChatServer
+from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge
+from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher
+from rewardlab.tests.stand_ins.verifiable_prompts import items
 from transformers import AutoModelForCausalLM
 
 from tests.apps.judging import longer, write

@@ -24,7 +24,7 @@ from rewardlab.rm.registry import RENAMED, load, names
 ROOT = Path(rewardlab.__path__[0])
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
 LEAVING_VERBS = ("bench", "study")
-RESEARCH = ("benchmarks.studies", "benchmarks.speed", "benchmarks.worlds")
+RESEARCH = ("research.studies", "research.speed", "research.worlds")
 """What leaves the product for `research`, and is no part of the inventory."""
 MOVED: Mapping[str, str] = {}
 """Present folder of a registry -> its folder when the baseline was made, under which it stands in the inventory."""

@@ -7,7 +7,6 @@ import subprocess
 import time
 
 import pytest
-from rewardlab.benchmarks.worlds.chat_server import FAULTS, ChatServer, identity
 from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import endpoint
@@ -15,6 +14,7 @@ from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.store import FILE, Store, StoredReplies, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import FAULTS, ChatServer, identity
 
 from tests.conftest import PATIENCE
 

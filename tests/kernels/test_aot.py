@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+RESULTS = Path(__file__).parents[2] / "research/results"
 SIZES = """
 import json
 import torch
-from rewardlab.benchmarks.speed.kernels.aot import signature
+from rewardlab.research.speed.kernels.aot import signature
 from rewardlab.kernels.guided_sampler.triton import fused
 from rewardlab.kernels.triton_common.launch import recorded
 from rewardlab.kernels.guided_sampler import example
@@ -42,7 +42,7 @@ def compiler(triton):
 @pytest.mark.slow
 def test_no_kernel_spills_more_or_reads_narrower_than_in_the_table(compiler, script, triton):
     table = RESULTS / f"kernels-triton-{triton.__version__.rpartition('.')[0]}.json"
-    code = "import sys; from rewardlab.benchmarks.speed.kernels import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from rewardlab.research.speed.kernels import main; sys.exit(main(sys.argv[1:]))"
     done = compiler(script(code, "--compile", "--check", table))
     assert done.returncode == 0, done.stderr
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from rewardlab.apps.cli import main
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
 

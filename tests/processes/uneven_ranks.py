@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rewards.step_rewards import StepReward

@@ -26,7 +26,7 @@ import numpy as np
 from rewardlab.apps import cli
 from rewardlab.apps.runs.run_folder import log
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.benchmarks.speed._scripts import machine
+from rewardlab.research.speed._scripts import machine
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.errors import UsageError

@@ -1,4 +1,4 @@
-"""`rewardlab bench NAME`: the scripts of `benchmarks/speed`, each with settings of its own."""
+"""`rewardlab bench NAME`: the scripts of `research/speed`, each with settings of its own."""
 
 import ast
 import importlib
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks import speed
+from ....research import speed
 from ....rm.errors import CheckFailed, UsageError, did_you_mean
 from ....rm.registry import RENAMED, names
 
-FOLDER = "benchmarks.speed"
+FOLDER = "research.speed"
 
 
 def overview() -> str:

@@ -17,7 +17,7 @@ from .settings import StudyConfig
 def run_study(config: StudyConfig) -> dict[str, Any]:
     """Run a study and write what it returns; each evaluation gets a folder that `inspect` opens."""
     started = time.time()
-    study = load("benchmarks.studies", config.name)
+    study = load("research.studies", config.name)
     cache, data = Path(config.cache).expanduser() / config.name, Path(config.data)
     takes = signature(study).parameters
     reads = "data" in takes

@@ -7,9 +7,9 @@ from ...settings.fields import given, setting
 
 @dataclass
 class StudyConfig:
-    """Settings of a study of benchmarks/studies."""
+    """Settings of a study of research/studies."""
 
-    name: str = setting("Study; can be given as a positional argument.", registry="benchmarks.studies", default="")
+    name: str = setting("Study; can be given as a positional argument.", registry="research.studies", default="")
     data: str = setting("Folder with the data of the study; none if the study generates its data.", default="")
     output: str = setting("Run folder for its tables, figures and per-item scores.", default="")
     cache: str = setting("Cache folder of trained models.", default="~/.cache/rewardlab")

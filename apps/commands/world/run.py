@@ -4,8 +4,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from ....benchmarks.worlds.garden import pairs, supervised
-from ....benchmarks.worlds.models import causal_lm, pretrain, tokenizer
+from ....benchmarks.garden import pairs, supervised
+from ....benchmarks.garden.models import causal_lm, pretrain, tokenizer
 from ....rm.data.pairs import pair_row
 from ...runs.run_folder import log, run_folder, write_manifest, write_rows
 from .settings import WorldConfig

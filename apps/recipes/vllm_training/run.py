@@ -20,13 +20,14 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from ....benchmarks.speed._scripts import machine
-from ....benchmarks.worlds import garden, models
+from ....benchmarks import garden
+from ....benchmarks.garden import models
 from ....judges.backends.scripted import scripted
 from ....judges.kinds.pointwise import pointwise
 from ....judges.types import Case
 from ....policy.rollouts.vllm import PYTHON, QUIET, SERVER
 from ....policy.rollouts.vllm.server_process import HOST, KeptServer
+from ....research.speed._scripts import machine
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.errors import UsageError
 from ....rm.io.checked_files import from_json_lines

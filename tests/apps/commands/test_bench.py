@@ -13,7 +13,7 @@ def without(monkeypatch):
 
     def lacking(package: str):
         def fail(name: str, *rest: str):
-            if name == "rewardlab.benchmarks.speed":
+            if name == "rewardlab.research.speed":
                 return imported(name, *rest)
             raise ModuleNotFoundError(f"No module named '{package}'", name=package)
 
@@ -37,7 +37,7 @@ def test_a_missing_package_is_named_with_what_to_install(without):
 
 
 def test_a_fault_of_our_own_is_no_missing_package(without):
-    without("rewardlab.benchmarks.speed.kernel")
+    without("rewardlab.research.speed.kernel")
     with pytest.raises(ModuleNotFoundError, match="speed.kernel"):
         benching.run_bench(["kernels"])
 

@@ -318,7 +318,7 @@ def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path
     runs = [str(tmp_path / name) for name in ("first", "second")]
     for run, prompts in zip(runs, ("abcd", "abcdef"), strict=True):
         data = write_pairs(tmp_path / "pairs.jsonl", prompts)
-        words = ["--reference", "rewardlab.benchmarks.worlds.garden:gold", "--samples", "20", "--baselines", "longest"]
+        words = ["--reference", "rewardlab.benchmarks.garden:gold", "--samples", "20", "--baselines", "longest"]
         (tmp_path / "mine.py").write_text("def length(completions):\n    return [-len(c) for c in completions]\n")
         model = ["--model", f"{tmp_path / 'mine.py'}:length"]
         assert main(["eval", *model, *words, "shortest", "--data", data, "--output", run]) == 0

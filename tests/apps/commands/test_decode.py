@@ -11,7 +11,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.runs.lock import only_writer
 from rewardlab.apps.runs.signals import ENDED, Terminated
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive

@@ -15,12 +15,12 @@ from rewardlab.apps.commands.judge.settings import ChatConfig, JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
 from rewardlab.apps.runs.run_folder import trust
 from rewardlab.benchmarks.baselines import longest
+from rewardlab.benchmarks.garden import models
 from rewardlab.benchmarks.suites.pairs import pairs
-from rewardlab.benchmarks.worlds import models
-from rewardlab.benchmarks.worlds.chat_server import ChatServer, verdict
 from rewardlab.judges.case_rows import parse_case
 from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import ChatServer, verdict
 
 from tests.apps.judging import call, lengths, longer, shown, write
 from tests.conftest import PATIENCE, wait_until

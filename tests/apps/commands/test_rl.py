@@ -9,7 +9,8 @@ import torch
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import summary
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from safetensors.torch import load_file
@@ -17,7 +18,7 @@ from safetensors.torch import load_file
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
 
 RECIPES = Path(__file__).resolve().parents[3] / "apps" / "recipes"
-GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "rewardlab.benchmarks.garden:gold"
 
 
 # ---- a run and its folder ----

@@ -6,14 +6,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.commands.rubrics.files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
-from rewardlab.benchmarks.worlds import check_models
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
-from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of
-from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher
-from rewardlab.benchmarks.worlds.verifiable_prompts import items
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.errors import UsageError
+from rewardlab.tests.stand_ins import check_models
+from rewardlab.tests.stand_ins.chat_server import ChatServer
+from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
+from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher
+from rewardlab.tests.stand_ins.verifiable_prompts import items
 
 from tests.apps.judging import call, write
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 from rewardlab.apps.runs.evaluation_files import write_evaluation
+from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.benchmarks.scorers import open_scorer, short_names
 from rewardlab.benchmarks.suites.pairs import pairs
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.judges.types import Case
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive

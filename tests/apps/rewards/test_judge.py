@@ -11,8 +11,7 @@ from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, Open
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.apps.settings.specs import build
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
@@ -21,6 +20,7 @@ from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.policy.scaffolds._scaffold import Hints
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import Example, prompt_text, user_turn
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.conftest import rollouts_of, steps_of
 from tests.apps.judging import longer, shown, write

@@ -5,7 +5,7 @@ from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.rlpr import rlpr
 from rewardlab.apps.rewards.rlvrr import rlvrr
 from rewardlab.apps.settings.specs import build
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import reasoning, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
@@ -14,7 +14,7 @@ from rewardlab.rm.types import Example, prompt_text, user_turn
 
 from tests.apps.conftest import rollouts_of, steps_of, write
 
-GOLD = "gold=rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "gold=rewardlab.benchmarks.garden:gold"
 QUESTION, OTHER = user_turn("what is it?"), user_turn("and that?")
 TAGS = ("for", "near")
 """Words of the garden, which its policy writes by itself."""

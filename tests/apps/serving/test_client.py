@@ -9,7 +9,8 @@ import pytest
 from datasets import Dataset
 from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving.client import ScoringClient, TooLong
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.speed.significance import Cell, board_differs, main, subsets_differ
 from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     Clusters,
     Draws,
@@ -23,6 +22,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     unrejected_interval,
 )
 from rewardlab.benchmarks.types import Difference
+from rewardlab.research.speed.significance import Cell, board_differs, main, subsets_differ
 from scipy import stats
 
 MODELS = 1000

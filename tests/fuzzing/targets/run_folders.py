@@ -24,8 +24,8 @@ from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
 from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
-from rewardlab.benchmarks.studies._runs.job_cache import read_arrays
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
+from rewardlab.research.studies._runs.job_cache import read_arrays
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
 from tests.fuzzing.target import Target

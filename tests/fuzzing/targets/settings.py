@@ -13,8 +13,8 @@ from rewardlab.apps.commands.compare.run import read_gate
 from rewardlab.apps.commands.rubrics.files import open_levels, read_checklist, read_rubrics
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_rubric
 from rewardlab.apps.settings.specs import build, is_function, named, parse_spec
-from rewardlab.benchmarks.studies.seeds.side_by_side import read_recipe
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
+from rewardlab.research.studies.seeds.side_by_side import read_recipe
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
@@ -82,7 +82,7 @@ def settings() -> list[Target]:
 
 
 def _recipe() -> bytes:
-    from rewardlab.benchmarks.studies.seeds.side_by_side import RECIPES
+    from rewardlab.research.studies.seeds.side_by_side import RECIPES
 
     return sorted((RECIPES / "seeds").glob("*.yaml"))[0].read_bytes()
 

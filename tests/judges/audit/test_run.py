@@ -7,8 +7,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge
-from rewardlab.benchmarks.worlds.verifiable_prompts import items, null_pairs
 from rewardlab.judges.audit.attacks import ATTACKS, MASTER_KEYS
 from rewardlab.judges.audit.measures import bradley_terry
 from rewardlab.judges.audit.plan import Names, pair_of, plan
@@ -21,6 +19,8 @@ from rewardlab.judges.types import Case, Judgment, Reason
 from rewardlab.rm.confidence_intervals import Estimate
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import prompt_text, user_turn
+from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge
+from rewardlab.tests.stand_ins.verifiable_prompts import items, null_pairs
 
 from tests.judges.kinds.asking import shown
 

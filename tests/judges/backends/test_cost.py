@@ -1,7 +1,7 @@
 """judges/backends/cost.py and judges/backends/scripted.py: what asking costs, and what it would."""
 
 import pytest
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import (
     FREE,

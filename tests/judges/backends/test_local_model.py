@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.local_model import in_process, local
 from rewardlab.rm.types import Message, user_turn

@@ -11,15 +11,15 @@ import warnings
 
 import pytest
 import torch
-from rewardlab.benchmarks.speed.endpoint import Load, speedup
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.chat_server import FAULTS, SPOILT, ChatServer, verdict
+from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import Endpoint, endpoint
+from rewardlab.research.speed.endpoint import Load, speedup
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import FAULTS, SPOILT, ChatServer, verdict
 from transformers import AutoModelForCausalLM
 
 from tests.conftest import PATIENCE

@@ -321,8 +321,8 @@ def test_three_answers_are_left_out_with_a_reason():
 
 @pytest.mark.parametrize("lora_rank", [0, 4])
 def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
-    from rewardlab.benchmarks.worlds.check_models import causal_lm, tokenizer
     from rewardlab.judges.backends.local_model import local
+    from rewardlab.tests.stand_ins.check_models import causal_lm, tokenizer
 
     words = tokenizer()
     model = causal_lm(words)

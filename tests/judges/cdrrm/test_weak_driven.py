@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.judges.cdrrm.training import Training, train
 from rewardlab.judges.cdrrm.weak_driven import IGNORED, WeakDrivenTrainer, mixed_cross_entropy, mixed_loss
 from rewardlab.rm.errors import UsageError

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.composition.check import RunInputs, check_composition, made_up_rewards, made_up_rollout
 from rewardlab.policy.rewards.sources import RewardSources

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.composition.completion_gradients import completions_of
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs, completion_loss, shares_and_slopes

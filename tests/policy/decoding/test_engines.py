@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode, stream
 from rewardlab.policy.decoding.language_models import decoding_model, shared_vocabulary

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.kernels import philox
 from rewardlab.kernels.guided_sampler import CELLS
 from rewardlab.policy.decoding import guided

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model

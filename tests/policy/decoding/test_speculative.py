@@ -6,7 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.kernels.policy_loss import policy_loss
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs, PerCompletionLoss

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from rewardlab.benchmarks.worlds import garden, policies
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
@@ -23,6 +23,7 @@ from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
+from rewardlab.research.worlds import policies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
 from rewardlab.rm.models.r2m import R2MRewardModel

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo, ccpo, event
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.decoding.language_models import decoding_model

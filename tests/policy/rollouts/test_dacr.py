@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.advantages.are import are
 from rewardlab.policy.advantages.dacr import adv_dacr, dacr, located
 from rewardlab.policy.advantages.lite_ppo import lite_ppo

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted, scaffolded

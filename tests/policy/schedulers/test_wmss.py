@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.kernels.guided_sampler import guided_sampler
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.training.forward import at_completions, completion_batch, install, own_states
 from rewardlab.policy.training.reference_policy import frozen_copy, soup
 from rewardlab.rm.errors import DataError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.replays import cbs as replaying
 from rewardlab.policy.replays.pipo import pipo

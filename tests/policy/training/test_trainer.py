@@ -13,7 +13,8 @@ from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments

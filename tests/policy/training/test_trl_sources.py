@@ -16,7 +16,8 @@ import pytest
 import trl
 import trl.trainer.utils
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.judges.cdrrm.weak_driven import WeakDrivenTrainer
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.sources import RewardSources

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from peft import PeftModel
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.adapter import _assemble, _empty_mixer, attach, load_adapter
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.errors import DataError, UsageError

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, Counted, fault_of, prefilled
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer

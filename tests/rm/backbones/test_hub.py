@@ -7,7 +7,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones import hub
 from rewardlab.rm.backbones.hub import Source, note_data, note_model, parse_source
 from rewardlab.rm.errors import UsageError

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import jaxtyped
 from peft import LoraConfig, get_peft_model
 from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.garden import models as worlds
 from rewardlab.benchmarks.suites.rewardbench import rewardbench
-from rewardlab.benchmarks.worlds import models as worlds
 from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.logprobs import completion_logprobs

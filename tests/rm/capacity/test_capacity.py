@@ -4,12 +4,12 @@ import json
 
 import pytest
 import torch
-from rewardlab.benchmarks.speed import capacity
-from rewardlab.benchmarks.speed import policy as policies
-from rewardlab.benchmarks.speed.capacity import BOUNDS, GUIDES, KINDS, Case
-from rewardlab.benchmarks.speed.capacity.live_bytes import LiveBytes
-from rewardlab.benchmarks.speed.decoding import Size as DecodingSize
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
+from rewardlab.research.speed import capacity
+from rewardlab.research.speed import policy as policies
+from rewardlab.research.speed.capacity import BOUNDS, GUIDES, KINDS, Case
+from rewardlab.research.speed.capacity.live_bytes import LiveBytes
+from rewardlab.research.speed.decoding import Size as DecodingSize
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
 from rewardlab.rm.capacity.config_shapes import shape_of, table_config
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes

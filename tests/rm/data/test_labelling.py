@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.labelling import by_reward, labelled_for
 from rewardlab.rm.errors import UsageError

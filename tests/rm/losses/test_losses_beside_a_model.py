@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.garden import pairs
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses import _pair_losses

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rewardlab.benchmarks.worlds.garden import FILLER, gold_rewards, pairs
-from rewardlab.benchmarks.worlds.models import Fit, fit, tokenizer
+from rewardlab.benchmarks.garden import FILLER, gold_rewards, pairs
+from rewardlab.benchmarks.garden.models import Fit, fit, tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds.garden import pairs
-from rewardlab.benchmarks.worlds.models import Fit, fit, tokenizer
+from rewardlab.benchmarks.garden import pairs
+from rewardlab.benchmarks.garden.models import Fit, fit, tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity

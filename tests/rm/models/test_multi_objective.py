@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.models import Fit, causal_lm, fit, tokenizer
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden.models import Fit, causal_lm, fit, tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity

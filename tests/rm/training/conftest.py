@@ -1,7 +1,7 @@
 """What the tests of training share: an untrained base model on disk."""
 
 import pytest
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 
 
 @pytest.fixture(scope="module")

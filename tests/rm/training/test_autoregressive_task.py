@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds.garden import pairs
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden import pairs
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.data.preference_vectors import at_vertices, dirichlet

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.garden import pairs
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic

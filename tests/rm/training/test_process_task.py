@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds.models import Fit, fit
+from rewardlab.benchmarks.garden.models import Fit, fit
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError

@@ -7,12 +7,12 @@ import pytest
 import yaml
 from rewardlab.apps.commands.judge.audit import names_of
 from rewardlab.apps.commands.judge.settings import JudgeConfig
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.audit.plan import Names
 from rewardlab.judges.judge import Judging
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import lengths, longer, shown, write
 

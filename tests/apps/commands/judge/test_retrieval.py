@@ -6,12 +6,12 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.commands.judge.retrieval import RetrievalConfig, _unique, open_index
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.retrieval.encoder import new_encoder
 from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import call, lengths, longer, shown, write
 

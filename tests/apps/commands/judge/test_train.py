@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from rewardlab.apps.api import train_judge
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.kinds._comparison import comparison_prompt
 from rewardlab.judges.kinds.generative.rewards import verdict_row
 from rewardlab.judges.types import Case
@@ -14,6 +13,7 @@ from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.training.checkpointing import MarkComplete
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 

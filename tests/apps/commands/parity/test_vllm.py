@@ -10,7 +10,7 @@ import pytest
 import torch
 from rewardlab.apps.cli import main
 from rewardlab.apps.runs.run_folder import MANIFEST, write_json, write_manifest
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.models.scalar import scalar_from_config
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 
 from tests.apps.conftest import steps_of
 from tests.conftest import PATIENCE

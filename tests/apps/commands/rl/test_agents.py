@@ -10,7 +10,7 @@ from rewardlab.apps.rewards import ccpo as thinkers_reward
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
 from rewardlab.apps.rewards.dacr import ExchangeRewards, dacr
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
 from rewardlab.policy.decoding.language_models import decoding_model
@@ -24,7 +24,7 @@ from rewardlab.rm.types import Example, prompt_text, user_turn
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "rewardlab.benchmarks.garden:gold"
 HISTORY = "ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)"
 TOLD = "tests.apps.commands.rl.test_agents:told"
 EVERY = ["--rollout_steps", 1]

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.rm.types import prompt_text
 
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write

@@ -2,7 +2,7 @@
 
 from rewardlab.apps.commands.rl.run import open_language_model
 from rewardlab.apps.commands.rl.settings import RlConfig
-from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.training.arguments import PolicyArguments
 
 

@@ -12,7 +12,7 @@ from rewardlab.rm.types import Example, user_turn
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 from tests.conftest import SMALL_RUN
 
-GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+GOLD = "rewardlab.benchmarks.garden:gold"
 R2M = "floor=0.3, learning_rate=1e-2"
 
 
@@ -87,7 +87,7 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
         ("r2m(model={rm}, floor=2)", "floor in [0, 1]; got 0 and 2.0"),
         ("r2m(model={rm}, pair_from=luck)", "pair_from is annotation or refreshed, got 'luck'"),
         (
-            "r2m(model={rm}, alpha=0, labels=rewardlab.benchmarks.worlds.garden:gold, groups=99)",
+            "r2m(model={rm}, alpha=0, labels=rewardlab.benchmarks.garden:gold, groups=99)",
             "an anchor is to label 99 groups and the cycle has 4",
         ),
         ("r3m(model={rm})", "r3m(model="),

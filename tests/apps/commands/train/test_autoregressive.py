@@ -11,8 +11,8 @@ from rewardlab.apps.commands.train import run as train_run
 from rewardlab.apps.commands.train.settings import GuideConfig
 from rewardlab.apps.runs.stop_training import train_until_asked
 from rewardlab.apps.verbs import VERBS
-from rewardlab.benchmarks.worlds.garden import pairs
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden import pairs
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.errors import UsageError

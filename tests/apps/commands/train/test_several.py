@@ -8,8 +8,8 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.train.kind_settings import BY_GRADIENT, FROM_SCRATCH
 from rewardlab.apps.commands.train.settings import KINDS
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model

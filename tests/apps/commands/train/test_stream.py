@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.benchmarks.worlds.garden import pairs
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden import pairs
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.training.trainer import RewardTrainer
 

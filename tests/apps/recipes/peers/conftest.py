@@ -32,7 +32,7 @@ def adapter(request, monkeypatch):
 @pytest.fixture
 def judge_settings():
     """Settings of a judge that gives a point per letter, up to ten, and abstains where the text is `garbled`."""
-    from rewardlab.benchmarks.worlds.chat_server import ChatServer
+    from rewardlab.tests.stand_ins.chat_server import ChatServer
 
     with ChatServer(answer=lambda asked: "no verdict" if "garbled" in str(asked) else longer(asked)) as server:
         yield {"endpoint": server.url, "model": "qwen", "retries": 0}

@@ -12,7 +12,7 @@ from rewardlab.apps.commands.rl.run import check_together
 from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.recipes.vllm_training import run as whole
 from rewardlab.apps.serving.process import serving
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.judges.parsing.verdicts import points
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.policy.rollouts.vllm.server_process import KeptServer

@@ -5,7 +5,8 @@ from statistics import stdev
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.judges.audit.measures import comparison_flips
 from rewardlab.judges.backends.chat import Choice
 from rewardlab.judges.backends.local_model import in_process, local

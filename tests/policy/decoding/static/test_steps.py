@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.kernels import guided_sampler
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode

@@ -5,7 +5,7 @@ import copy
 import pytest
 from datasets import Dataset
 from peft import LoraConfig
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments

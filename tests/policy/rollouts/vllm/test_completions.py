@@ -5,7 +5,8 @@ import copy
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.rollouts.vllm.completions import server_rollouts, shared_out
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.policy.rollouts.vllm import LOG, vllm
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.rm.backbones.loading import small_config

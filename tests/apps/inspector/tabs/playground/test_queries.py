@@ -8,7 +8,7 @@ import pytest
 from rewardlab.apps.inspector.tabs.playground import decoded as files
 from rewardlab.apps.inspector.tabs.playground import guided
 from rewardlab.apps.inspector.tabs.playground import queries as views
-from rewardlab.benchmarks.worlds.models import tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.errors import DataError, UsageError
 
 SETTING = views.Setting((("helpful", 0.75), ("harmless", 0.25)), 2.0, 1.0, 3, 8)

@@ -327,7 +327,7 @@ def test_the_figure_has_the_bars_with_room_for_their_numbers(run):
 
 def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     """A learning reward, a transform, and a reward that is only watched."""
-    gold = "rewardlab.benchmarks.worlds.garden:gold"
+    gold = "rewardlab.benchmarks.garden:gold"
     spec = f"r2m(model={rl_world / 'rm'}, floor=0.3, learning_rate=1e-2, alpha=0, labels={gold}, groups=2)"
     words = ["--reward", spec, "--watch", f"gold={gold}", "--rollout_steps", 1, "--weight", "r2m=2"]
     words += ["--reward_transform", "missing_eos(reward=r2m, cost=1)", "--advantage_transform", "whiten"]

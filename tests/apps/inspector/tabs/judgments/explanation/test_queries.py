@@ -7,7 +7,7 @@ import pytest
 from rewardlab.apps.inspector.html import LONGEST
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.texts import tokens
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.models.autoregressive import autoregressive

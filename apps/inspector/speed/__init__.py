@@ -1,1 +1,0 @@
-"""Measurements of the inspector: its queries, and its page in a browser."""

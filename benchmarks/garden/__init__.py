@@ -1,0 +1,196 @@
+"""A garden club where people ask about eight topics and the true reward of every completion is known exactly.
+
+Prompts name a topic; completions are plain words. `gold_rewards` is a function of the text, so that a claim such as
+"guiding raises the true reward" can be tested directly. Three properties are built in:
+
+- only words of the *asked* topic help, so a reward model that does not see the prompt has low accuracy;
+- helpful and harmless conflict: a topic's daring words help most and reduce harmlessness, cautions do the reverse;
+- flourish raises the reward in small doses and lowers it in large ones, which are rare in the supervised text: a reward
+  model trained on the rise extrapolates it (the hump of over-optimisation; Gao et al. 2023, arXiv:2210.10760).
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from itertools import count, product
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from ...rm.errors import UsageError
+from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, prompt_text, user_turn
+from .gold_reward import CAUTION, FILLER, FLOURISH, OBJECTIVES, TOPICS, gold, gold_rewards, topic_of
+
+OPENINGS = ("", "hello ", "please ", "friend ")
+QUESTIONS = (
+    "tell me about {}",
+    "what should i know about {}",
+    "how do i start with {}",
+    "describe {}",
+    "teach us something on {}",
+    "what matters for {}",
+)
+SPLITS = ("train", "validation", "test")
+TEMPERATURE = 0.2
+NOISE = 0.05
+PASS_RATES = tuple(0.1 + 0.8 * index / (len(TOPICS) - 1) for index in range(len(TOPICS)))
+
+
+def vocabulary() -> tuple[str, ...]:
+    """Return every word of prompts and completions once, in a fixed order."""
+    asked = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
+    named = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
+    return tuple(dict.fromkeys([*asked, *named, *FLOURISH, *CAUTION, *FILLER]))
+
+
+def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, noise: float = NOISE) -> Labeller:
+    """Return a noisy labeller of pairs: certain where the gold rewards differ a lot, and wrong at the rate `noise`.
+
+    P(first better) = (1 - noise) σ(Δ/temperature) + noise (1 - σ(Δ/temperature)),   Δ = gold(first) - gold(second)
+    """
+
+    def label(prompt: Messages, completions: tuple[str, str]) -> float:
+        first, second = (
+            getattr(gold_rewards(prompt_text(prompt), completion), objective) for completion in completions
+        )
+        # tanh does not overflow: σ(x) = (1 + tanh(x/2)) / 2
+        chance = (1 + math.tanh((first - second) / (2 * temperature))) / 2
+        return (1 - noise) * chance + noise * (1 - chance)
+
+    return label
+
+
+def _content(rng: Random, topic: str, length: int) -> list[str]:
+    """Draw topic words; the lower the writer's skill, the more of them belong to one other topic."""
+    skill, boldness = rng.random() ** 0.6, rng.random()
+    other = rng.choice([name for name in TOPICS if name != topic])
+
+    def draw() -> str:
+        words = TOPICS[topic if rng.random() < skill else other]
+        return rng.choice(words.daring if rng.random() < 0.6 * boldness else words.plain)
+
+    words = []
+    for _ in range(length):
+        word = draw()
+        words.append(draw() if word in words else word)
+    return words
+
+
+def _manner(rng: Random) -> list[str]:
+    """Draw flourish and caution; more than two flourishes are rare (0.5 %)."""
+    flourishes = rng.choices(range(5), weights=(470, 320, 205, 4, 1))[0]
+    return rng.choices(FLOURISH, k=flourishes) + rng.choices(CAUTION, k=rng.choice((0, 0, 0, 1, 1, 2)))
+
+
+def write_answer(rng: Random, topic: str) -> str:
+    """Generate a completion of 4 to 24 words and of any quality."""
+    carrying = _content(rng, topic, rng.randint(2, 11)) + _manner(rng)
+    rng.shuffle(carrying)
+    words = " ".join(f"{rng.choice(FILLER)} {word}" if rng.random() < 0.5 else word for word in carrying).split()[:24]
+    return " ".join(words + rng.choices(FILLER, k=max(0, 4 - len(words))))
+
+
+def split_of(prompt: str, answer: str) -> str:
+    """Return the only split that may contain this text, by its checksum; training and test texts are disjoint."""
+    return SPLITS[zlib.crc32(f"{prompt}\n{answer}".encode()) % len(SPLITS)]
+
+
+class _Question(NamedTuple):
+    topic: str
+    text: str
+
+
+def _question(rng: Random) -> _Question:
+    topic = rng.choice([*TOPICS])
+    return _Question(topic, rng.choice(OPENINGS) + rng.choice(QUESTIONS).format(topic))
+
+
+def _answer_in(rng: Random, split: str, question: _Question) -> str:
+    drafts = (write_answer(rng, question.topic) for _ in count())
+    return next(draft for draft in drafts if split_of(question.text, draft) == split)
+
+
+def _random(use: str, seed: int, split: str) -> Random:
+    if split not in SPLITS:
+        raise UsageError(f"no split '{split}' in the garden; there are {SPLITS}")
+    return Random(f"garden {use} {split} {seed}")
+
+
+def questions() -> list[Messages]:
+    """Return all 192 questions; each consecutive four differ in their opening alone."""
+    asked = product(TOPICS, QUESTIONS, OPENINGS)
+    return [user_turn(opening + question.format(topic)) for topic, question, opening in asked]
+
+
+def prompts(n: int, seed: int) -> list[Messages]:
+    """Draw n questions with replacement."""
+    rng = Random(f"garden prompts {seed}")
+    return [user_turn(_question(rng).text) for _ in range(n)]
+
+
+def supervised(n: int, seed: int, split: str = "train") -> list[Example]:
+    """Generate questions with completions of mixed quality, the supervised data of the start policy."""
+    rng = _random("supervised", seed, split)
+    questions = (_question(rng) for _ in range(n))
+    return [Example(user_turn(question.text), _answer_in(rng, split, question)) for question in questions]
+
+
+def sign_label(difference: float) -> float:
+    """Return the label of a gold difference; differences of rounding error are ties."""
+    return 0.5 if abs(difference) < 1e-9 else float(difference > 0)
+
+
+def _pair(rng: Random, id: str, split: str, judge: Labeller) -> PreferencePair:
+    question = _question(rng)
+    prompt = user_turn(question.text)
+    first, second = _answer_in(rng, split, question), _answer_in(rng, split, question)
+    chosen, rejected = (first, second) if rng.random() < judge(prompt, (first, second)) else (second, first)
+    differences = np.subtract(gold_rewards(question.text, chosen), gold_rewards(question.text, rejected))
+    wins = {name: sign_label(difference) for name, difference in zip(OBJECTIVES, differences, strict=True)}
+    return PreferencePair(id, prompt, chosen, rejected, subset=question.topic, wins={OVERALL: 1.0, **wins})
+
+
+def pairs(
+    n: int, seed: int, split: str = "train", *, temperature: float = TEMPERATURE, noise: float = NOISE
+) -> list[PreferencePair]:
+    """Generate preference pairs: `overall` is the noisy label of `labeller`, the objectives' labels are exact.
+
+    `chosen` is the sampled winner, which gold prefers in about nine pairs of ten; the topic is the subset.
+    """
+    rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
+    return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]
+
+
+# ---- verifiable rewards ----
+
+
+def pass_rate_of(prompt: Messages) -> float:
+    """Return the share of supervised completions that are right: 0.1 for the hardest topic to 0.9 for the easiest."""
+    topic = topic_of(prompt_text(prompt))
+    if topic is None:
+        raise UsageError(f"no topic of the garden in {prompt_text(prompt)!r}; there are {', '.join(TOPICS)}")
+    return PASS_RATES[[*TOPICS].index(topic)]
+
+
+def verify(examples: Sequence[Example]) -> list[float]:
+    """Return 1 for each completion whose overall gold reward reaches its prompt's bar, and 0 for the others.
+
+    Supervised completions reach the bar at the prompt's pass rate: some prompts are easy, others hard.
+    """
+    return [float(beyond >= -1e-9) for beyond in beyond_the_bar(examples)]  # 1e-9: rounding errors
+
+
+def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
+    """Return overall gold reward minus the prompt's bar: a reward that largely depends on the prompt alone."""
+    golds = gold().rate(examples)[:, 0]
+    bars = [_bars()[pass_rate_of(example.prompt)] for example in examples]
+    return [float(reached - bar) for reached, bar in zip(golds, bars, strict=True)]
+
+
+@cache
+def _bars() -> dict[float, float]:
+    """Return the gold reward at each pass rate's quantile of supervised completions; topics differ in words only."""
+    golds = gold().rate(supervised(3000, seed=0))[:, 0]
+    return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}

@@ -1,0 +1,140 @@
+"""A tokenizer and small language models of real architectures for the garden, built in seconds."""
+
+from collections.abc import Iterator, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch.nn.utils.rnn import pad_sequence
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    TrainerCallback,
+)
+
+from ...rm.backbones.loading import Architecture, small_config
+from ...rm.training.trainer import RewardArguments, RewardTrainer, Task
+from ...rm.types import Example, Message
+from . import vocabulary
+
+ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", *ROLE_TOKENS)
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|> ' + message['content'] + ' </s>' }}"
+    "{% if not loop.last %}{{ ' ' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ ' <|assistant|>' }}{% endif %}"
+)
+
+
+def tokenizer(of: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
+    """Build a tokenizer of words, by default the garden's.
+
+    A turn is rendered as `<|role|> words </s>`, no BOS; padding has its own token.
+    """
+    ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if of is None else of)))}
+    words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    words.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        additional_special_tokens=list(ROLE_TOKENS),
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen3", seed: int = 0) -> PreTrainedModel:
+    """Build an untrained language model of about 100,000 parameters."""
+    config = small_config(words, architecture, hidden=64, layers=2, heads=4, positions=256)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(config).float()
+
+
+def conversation(example: Example) -> list[dict[str, str]]:
+    """Return the prompt's turns with the completion as the last turn, in the format of `apply_chat_template`."""
+    turns = (*example.prompt, Message(role="assistant", content=example.completion))
+    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+
+
+def _batches(sequences: list[torch.Tensor], size: int, steps: int, seed: int) -> Iterator[list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        rows = torch.randint(len(sequences), (size,), generator=generator)
+        yield [sequences[row] for row in rows.tolist()]
+
+
+def pretrain(
+    model: PreTrainedModel,
+    words: PreTrainedTokenizerFast,
+    examples: Sequence[Example],
+    *,
+    steps: int = 600,
+    seed: int = 0,
+    batch_size: int = 64,
+    learning_rate: float = 3e-3,
+    longest: int | None = None,
+) -> list[float]:
+    """Train a new model to the start policy by next-token prediction on conversations, cut to `longest` tokens.
+
+    AdamW with a learning rate that falls linearly to 0. Returns the loss of every step, in nats per token.
+    """
+    texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
+    sequences = [torch.tensor(ids[:longest]) for ids in texts]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
+    model.train()
+    losses = []
+    for batch in _batches(sequences, batch_size, steps, seed):
+        labels = pad_sequence(batch, batch_first=True, padding_value=-100)
+        attention = (labels != -100).long()
+        # tokens at padding positions are neither attended to nor predicted
+        tokens = labels * attention
+        loss = model(input_ids=tokens, attention_mask=attention, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    model.eval()
+    return losses
+
+
+class Fit(NamedTuple):
+    """Number of steps, learning rate, rows per batch, seed, and decay of the weight average (0: none)."""
+
+    steps: int
+    learning_rate: float
+    batch: int
+    seed: int
+    average: float = 0.0
+
+
+def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: TrainerCallback) -> None:
+    """Train a reward model in place, without files that remain; the learning rate falls linearly to 0."""
+    with TemporaryDirectory() as folder:
+        arguments = RewardArguments(
+            output_dir=folder,
+            max_steps=how.steps,
+            learning_rate=how.learning_rate,
+            per_device_train_batch_size=how.batch,
+            warmup_steps=min(10, how.steps // 4),
+            save_strategy="no",
+            seed=how.seed,
+            weight_average=how.average,
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_steps=1_000_000,
+        )
+        trainer = RewardTrainer(learner, arguments, task, rows, callbacks=callbacks)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    learner.model.eval()

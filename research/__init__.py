@@ -1,0 +1,1 @@
+"""Studies of published claims, toy worlds, speed, and their results: in a checkout, not in the wheel."""

@@ -1,0 +1,1 @@
+"""Statistics of studies: fronts of rewards, over-optimisation, power, routing."""

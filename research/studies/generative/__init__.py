@@ -1,0 +1,103 @@
+"""Generative judges: what the verdict reward adds to training on traces, in a world of demands with known truth."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....benchmarks.types import Log, Study
+from .._design import claims_figure, run_pilot_first, study_facts
+from .._runs.job_cache import run_jobs
+from .arms import ARMS, CURVE, TRACED, Arm, Supervised
+from .measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT
+from .report import Values, curves_figure, text
+
+SEEDS = 5
+"""Seeds that are run, the first of those planned; finished jobs are read from the cache."""
+PILOT_SEEDS = (1000, 1001, 1002)
+SECONDS = 210.0
+"""CPU-seconds of a seed with all arms."""
+METRICS = {ACCURACY: "accuracy", CONSISTENCY: "order consistency"}
+"""Arrays of a job -> metrics of the claims."""
+REPORTED = (ACCURACY, CONSISTENCY, NO_VERDICT, FIRST, EVIDENCE, TRACED)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Seeds, and the sizes of a seed's jobs."""
+
+    seeds: tuple[int, ...]
+    pairs: int = 2000
+    steps: int = 300
+    cycles: int = 125
+    more_steps: int = 600
+    scalar_steps: int = 800
+    tested: int = 2048
+
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return 2 * self.tested
+
+    @classmethod
+    def short(cls, seed: int, rows: int) -> "Plan":
+        """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
+        return cls((seed, seed + 1), pairs=8 * rows, steps=4, cycles=2, more_steps=2, scalar_steps=4, tested=20)
+
+    def start(self, seed: int) -> Supervised:
+        """Return the first stage of a seed, from which the other arms start."""
+        return Supervised(seed, self.pairs, self.steps)
+
+    def arms(self, seed: int) -> dict[str, Arm]:
+        """Return the jobs of a seed by arm."""
+        sizes = (self.cycles, self.more_steps, self.scalar_steps, self.tested)
+        return {arm: Arm(arm, self.start(seed), *sizes) for arm in ARMS}
+
+
+def generative(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
+    """Train a generative judge on traces and then on the verdict reward; compare with the same work and other judges.
+
+    No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
+    """
+
+    def measure(plan: Plan) -> Values:
+        run_plan(plan, cache, workers, log)
+        return values(plan, cache)
+
+    outcome = run_pilot_first(
+        "generative",
+        Plan,
+        measure,
+        METRICS,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        seeds=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    design, plan, results, metrics, assessments = outcome
+    figures = {"effects": claims_figure(assessments), "curves": curves_figure(curves(plan, cache))}
+    facts = study_facts(design, assessments, metrics)
+    return Study(text(design, assessments, results, plan.pairs), [], figures, {}, facts)
+
+
+def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
+    """Train and measure all arms of all seeds, and finish a seed before the next one."""
+    for seed in plan.seeds:
+        run_jobs([plan.start(seed)], cache, workers, log)
+        run_jobs(plan.arms(seed).values(), cache, workers, log)
+
+
+def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return every measure [S] by its name and arm; NaN where an arm does not have it."""
+    stored = {arm: [plan.arms(seed)[arm].result(cache) for seed in plan.seeds] for arm in ARMS}
+    return {
+        name: {arm: np.array([row.get(name, np.nan) for row in rows], float) for arm, rows in stored.items()}
+        for name in REPORTED
+    }
+
+
+def curves(plan: Plan, cache: Path) -> dict[str, np.ndarray]:
+    """Return the mean rewards [S, T] of all cycles by arm of policy training."""
+    stored = {arm: [plan.arms(seed)[arm].result(cache) for seed in plan.seeds] for arm in ARMS}
+    return {arm: np.stack([row[CURVE] for row in rows]) for arm, rows in stored.items() if CURVE in rows[0]}

@@ -1,0 +1,97 @@
+"""Process reward models: what labels of steps are worth beside labels of final answers, on chains of arithmetic."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....benchmarks.types import Log, Study
+from .._design import claims_figure, run_pilot_first, study_facts
+from .._runs.job_cache import run_jobs
+from .report import Values, text
+from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Backbone, Verifier
+
+SEEDS = 5
+"""Seeds that are run, the first of those planned; finished jobs are read from the cache."""
+PILOT_SEEDS = (1000, 1001, 1002)
+SECONDS = 500.0
+"""CPU-seconds of a seed with all arms."""
+METRICS = {F1: "F1 of first errors", BEST: "best of 16"}
+"""Arrays of a job -> metrics of the claims."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Seeds, and the sizes of a seed's jobs."""
+
+    seeds: tuple[int, ...]
+    solutions: int = 2000
+    steps: int = 3000
+    tested: int = 1000
+    problems: int = 300
+    texts: int = 20_000
+    read: int = 600
+    """Number of solutions and of optimizer steps of the backbones."""
+
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return 16 * self.problems
+
+    @classmethod
+    def short(cls, seed: int, rows: int) -> "Plan":
+        """Return a plan for a dry run: every arm is trained and measured, too briefly to learn."""
+        return cls((seed, seed + 1), solutions=8 * rows, steps=4, tested=40, problems=4, texts=40, read=2)
+
+    def backbone(self, seed: int) -> Backbone:
+        """Return the language model from which the arms of a seed start."""
+        return Backbone(seed, self.texts, self.read)
+
+    def verifiers(self, seed: int) -> dict[str, Verifier]:
+        """Return the jobs of a seed by arm."""
+        return {
+            arm: Verifier(arm, self.backbone(seed), self.solutions, self.steps, self.tested, self.problems)
+            for arm in ARMS
+        }
+
+
+def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
+    """Train the same model on labels of steps and of final answers; compare first errors and best of 16.
+
+    No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
+    """
+
+    def measure(plan: Plan) -> Values:
+        run_plan(plan, cache, workers, log)
+        return values(plan, cache)
+
+    outcome = run_pilot_first(
+        "process",
+        Plan,
+        measure,
+        METRICS,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        seeds=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    design, _, results, metrics, assessments = outcome
+    facts = study_facts(design, assessments, metrics)
+    return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
+
+
+def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
+    """Train all arms of all seeds, and finish a seed before the next one."""
+    for seed in plan.seeds:
+        run_jobs([plan.backbone(seed)], cache, workers, log)
+        run_jobs(plan.verifiers(seed).values(), cache, workers, log)
+
+
+def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return every array [S] by its name and arm."""
+    stored = {
+        arm: [plan.verifiers(seed)[arm].result(cache) for seed in plan.seeds] for arm in plan.verifiers(plan.seeds[0])
+    }
+    names = (F1, BEST, THRESHOLD, LABELS, SOLUTIONS)
+    return {name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()} for name in names}

@@ -1,0 +1,100 @@
+"""The runs at a GPU on a CPU, with steps of their own: that each is stopped, recorded and kept."""
+
+import hashlib
+import json
+import sys
+import zipfile
+
+import pytest
+from rewardlab.research.gpu import prepare, run1, run2, steps
+from rewardlab.research.gpu.steps import TESTS, Run, Step, execute, outcomes_of_tests, parser
+
+QUICK, SLOW = "import sys; print('a row')", "print('first', flush=True); import time; time.sleep(600)"
+
+
+@pytest.fixture
+def facts_of(tmp_path, monkeypatch):
+    """Runs steps whose script is Python text, and returns exit code, facts and log."""
+
+    def run(*scripts, arguments=(), seconds=60):
+        entries = tuple(Step(f"step{number}", script, 60) for number, script in enumerate(scripts))
+        plan = Run("run", seconds, entries)
+        code = execute(plan, parser(plan).parse_args(["--output", str(tmp_path / "out"), *arguments]))
+        log = (tmp_path / "out/log.txt").read_text() if (tmp_path / "out/log.txt").exists() else ""
+        return code, json.loads((tmp_path / "out/run.json").read_text()), log
+
+    monkeypatch.setattr(steps, "command", lambda step, *_: [sys.executable, "-c", step.script])
+    monkeypatch.setattr(steps, "why_not", lambda step, seconds, _: "budget" if seconds <= 0 else None)
+    return run
+
+
+def test_every_step_has_its_outcome_and_a_failure_ends_itself_alone(facts_of):
+    code, facts, log = facts_of("raise SystemExit(3)", QUICK)
+    assert code == 5 and [row["exit code"] for row in facts["steps"]] == [3, 0]
+    assert "a row" in log and facts["device"] == "cuda" and {"python", "torch"} <= {*facts["versions"]}
+
+
+def test_a_step_is_stopped_at_its_limit_and_its_output_stays(facts_of):
+    code, facts, log = facts_of(SLOW, QUICK, seconds=2)
+    assert code == 0 and facts["steps"][0]["stopped"] == "after 2 s"
+    assert facts["steps"][1]["not run"] == "budget" and "\nfirst\n" in log
+
+
+def test_wheels_are_unpacked_beside_the_package_and_their_hashes_are_checked(facts_of, tmp_path):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "carried-1.whl", "w") as wheel:
+        wheel.writestr("carried.py", "NAME = 'from a wheel'")
+    (wheels / "wheels.json").write_text(json.dumps(prepare.hashes(wheels)))
+    recorded = json.loads((wheels / "wheels.json").read_text())["carried-1.whl"]
+    assert recorded["sha256"] == hashlib.sha256((wheels / "carried-1.whl").read_bytes()).hexdigest()
+    assert "from a wheel" in facts_of("import carried; print(carried.NAME)", arguments=["--wheels", str(wheels)])[2]
+    (wheels / "carried-1.whl").write_bytes(b"something else")
+    with pytest.raises(SystemExit, match="is not the file that wheels.json records"):
+        facts_of(QUICK, arguments=["--wheels", str(wheels)])
+
+
+def test_failed_tests_are_read_from_the_lines_that_each_test_writes_when_it_ends():
+    log = (
+        "[gw0] [ 33%] PASSED tests/kernels/test_gpu.py::test_a[name-{'N': 1}] \n"
+        "[gw1] [ 66%] FAILED tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}] \n"
+        "[gw1] [ 66%] ERROR tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}] \n"
+        "FAILED tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}]"
+    )
+    facts = outcomes_of_tests(log)
+    assert facts["failed"] == ["tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}]"]
+    assert facts["tests"]["passed"] == 1
+
+
+def test_the_second_run_repeats_the_failed_tests_of_the_first(tmp_path, monkeypatch):
+    first = tmp_path / "run1.json"
+    first.write_text(json.dumps({"steps": [{"step": "tests", "failed": ["tests/a.py::b"]}, {"step": "head"}]}))
+    calls = []
+    monkeypatch.setattr(run2, "execute", lambda run, options, failures: calls.append(failures) or 0)
+    assert run2.main(["--output", str(tmp_path), "--first", str(first)]) == 0
+    assert run2.main(["--output", str(tmp_path)]) == 0 and calls == [["tests/a.py::b"], []]
+
+
+def test_commands_name_device_budget_and_output(tmp_path):
+    options = parser(run2.RUN).parse_args(["--output", str(tmp_path), "--device", "cpu"])
+    step = next(step for step in run2.RUN.steps if step.script == "decoding")
+    words = steps.command(step, options, 32.0, [])
+    assert words[:4] == [sys.executable, "-m", "rewardlab.research.speed", "decoding"]
+    assert words[-8:-2] == ["--backbone", "toy", "--device", "cpu", "--budget", "20"]
+    assert words[-2:] == ["--output", str(tmp_path / "decoding-8b.json")]
+    tests = Step("tests", TESTS, 60)
+    assert steps.command(tests, options, 60, None)[-1] == "tests/kernels"
+    assert steps.command(tests, options, 60, ["tests/a.py::b[x y]"])[-1] == "tests/a.py::b[x y]"
+
+
+def test_what_is_not_run_says_why():
+    assert steps.why_not(Step("head", "kernels", 60), steps.START, None) == "budget"
+    assert steps.why_not(Step("head", "no_such_script", 60), 60, None) == "there is no script no_such_script"
+    assert steps.why_not(Step("tests", TESTS, 60), 60, []) == "no failed test is named"
+    assert all(steps.why_not(step, 60, None) is None for step in run1.RUN.steps)
+
+
+def test_at_most_eight_files_come_of_a_run():
+    for run in (run1.RUN, run2.RUN):
+        files = [step for step in run.steps if step.script != TESTS]
+        assert len(files) + len(["the run's facts", "its log"]) <= 8

@@ -1,0 +1,237 @@
+"""That it runs, adds up and says what it left out, not how fast anything is."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rewardlab.research.speed._scripts import write
+from rewardlab.research.speed.kernels import Selection, failures, main, markdown, rows_of
+from rewardlab.research.speed.kernels import timing as kernel_timing
+from rewardlab.research.speed.kernels.losses import by_peft
+from rewardlab.research.speed.kernels.sampling import logprob_error
+from rewardlab.research.speed.kernels.timing import (
+    REPEATS,
+    TINY,
+    Bench,
+    Case,
+    Trial,
+    Variant,
+    fractions,
+    from_package,
+    kernel_backend,
+    timed,
+)
+
+OURS = ("eager", "reference")
+SMALL = {"A": 1e-5, "B1": 1e-5, "B2": 1e-2, "C": 1e-2, "lora": 2e-2}  # errors of bfloat16 where they are that large
+SECONDS = 300.0
+KILLED = """
+import os, signal, sys
+from rewardlab.research.speed.kernels import losses, main
+
+scan = losses.scan.discounted_scan
+
+def killed(*given, **options):
+    if os.environ.get("REWARDLAB_KERNELS") == "reference":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return scan(*given, **options)
+
+losses.scan.discounted_scan = killed
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Everything, each way a few times."""
+    file = tmp_path_factory.mktemp("speed") / "found.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_timing, "MOST", 3)
+        assert main(["--budget", "2000", "--output", str(file)]) == 0
+    return json.loads(file.read_text())
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench(TINY, "cpu")
+
+
+def test_it_ends_inside_its_budget_and_tells_of_every_table(tmp_path):
+    file = tmp_path / "found.json"
+    assert main(["--budget", "5", "--output", str(file)]) == 0
+    known, first = json.loads(file.read_text()), time.perf_counter()
+    assert {*known["tables"]} == {"A", "B1", "B2", "C", "lora"} and known["seconds"] < SECONDS
+    assert main(["--budget", "0", "--tables", "A,lora", "--output", str(file)]) == 0
+    told = json.loads(file.read_text())["tables"]
+    assert all(row["not run"] == "budget" for some in told.values() for row in some) and {*told} == {"A", "lora"}
+    assert time.perf_counter() - first < SECONDS
+
+
+def rows(found, table):
+    return [row for row in found["tables"][table] if "not run" not in row]
+
+
+def test_every_table_is_there_with_where_it_was_measured(found):
+    assert [*found["tables"]] == ["A", "B2", "B1", "C", "lora"]
+    assert found["copy GB/s"] > 0 and found["product TFLOP/s"] > 0
+    assert {"torch", "triton", "trl"} <= {*found["machine"]["versions"]} and found["machine"]["date"]
+
+
+@pytest.mark.parametrize("table", SMALL)
+def test_our_rows_have_times_and_small_errors(found, table):
+    ours = [row for row in rows(found, table) if row["way"].endswith(OURS)]
+    assert ours
+    for row in ours:
+        assert 0 < row["p10"] <= row["ms"] <= row["p90"] and row["rounds"] >= 1
+        assert row["error"] < SMALL[table] and any(name.startswith("bytes per") for name in row)
+
+
+def test_peft_computes_the_adapter_that_is_not_modulated():
+    """y = x Wᵀ, and for the adapted rows s (x Aᵀ) Bᵀ besides."""
+    generator = torch.Generator().manual_seed(0)
+    x, A, B, weight = (torch.randn(shape, generator=generator) for shape in ((4, 1, 6), (2, 6), (5, 2), (5, 6)))
+    y = by_peft(weight, {"x": x, "A": A, "B": B, "factor": 0.5, "start": 3})(x)
+    torch.testing.assert_close(y[:3], x[:3] @ weight.T)
+    torch.testing.assert_close(y[3:], x[3:] @ weight.T + 0.5 * (x[3:] @ A.T) @ B.T)
+
+
+def test_cases_and_variants_are_chosen_by_their_names(bench):
+    selection = Selection(("lora",), "one position$", "layer|eager")
+    (case,) = selection.cases_of("lora", bench)
+    assert case.title == "N=4, one position"
+    ways = [*case.trial().variants]
+    assert "the layer" in ways and "eager" in ways and "reference" not in ways
+
+
+def test_a_choice_without_a_case_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["--tables", "lora", "--cases", "no such case"])
+    assert "no case of lora has 'no such case' in its name" in capsys.readouterr().err
+
+
+def test_a_short_operation_is_timed_in_a_graph_of_ten_calls(bench, monkeypatch):
+    monkeypatch.setattr(kernel_timing, "replay", lambda run, calls: lambda: [run() for _ in range(calls)])
+    calls = []
+    for milliseconds, expected in ((0.019, 10), (0.02, 1)):
+        monkeypatch.setattr(bench, "milliseconds", lambda run, took=milliseconds: took)
+        turn = kernel_timing.in_a_graph(lambda: calls.append(1), bench)
+        calls.clear()
+        turn.run()
+        assert turn.calls == len(calls) == expected
+    turns = {("ours", "graph ms"): kernel_timing.Turn(None, int, calls=10)}
+    rounds = kernel_timing.alternate(turns, {"ours": {}}, bench, 0, time.perf_counter() + SECONDS)
+    assert {*rounds["ours", "graph ms"]} == {0.002}  # of a call
+
+
+def test_a_function_is_compiled_at_its_first_call(monkeypatch):
+    compilations = []
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compilations.append(function) or function)
+    total = kernel_timing.compiled(sum)
+    assert compilations == []
+    assert (total([1, 2]), total([3])) == (3, 3) and compilations == [sum]
+
+
+def test_what_cannot_run_here_says_why(found):
+    reasons = {(row["way"], row.get("not run")) for row in found["tables"]["A"]}
+    assert {("triton", "CUDA only"), ("torch.compile", "CUDA only")} <= reasons
+    assert "| triton | not run (CUDA only) |" in markdown(found)
+
+
+def test_a_missing_package_is_told_and_not_guessed(bench):
+    assert from_package("no_such_package", Variant(int), bench) == "not installed"
+    assert from_package("torch", Variant(int), bench) == Variant(int)
+
+
+def test_a_case_without_time_left_is_not_run(bench):
+    late = Case("A", "late", lambda: pytest.fail("its tensors are made"))
+    assert [*rows_of(late, bench, 0, 0)] == [[{"way": "all", "not run": "budget"}]]
+
+
+def test_what_goes_wrong_ends_its_row_alone(bench):
+    def wrong():
+        raise RuntimeError("no such kernel\nand more")
+
+    until = time.perf_counter() + 0.05
+    trial = Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0)
+    good, bad = [*timed(trial, bench, until, until + SECONDS)][-1]
+    assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
+
+
+def test_a_case_whose_trial_fails_is_a_row(bench):
+    def trial():
+        raise RuntimeError("no memory")
+
+    *_, last = rows_of(Case("A", "short", trial), bench, 1, time.perf_counter() + SECONDS)
+    assert last == [{"way": "all", "failed": "RuntimeError: no memory"}]
+
+
+def test_a_killed_run_leaves_every_row_before_the_one_that_ran(script, tmp_path):
+    file = tmp_path / "found.json"
+    done = subprocess.run(script(KILLED, "--tables", "C", "--budget", "60", "--output", file), capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    rows = {(row["case"].split(",")[0], row["way"]): row for row in json.loads(file.read_text())["tables"]["C"]}
+    losses = [rows["policy_loss and gradient", way] for way in OURS]
+    assert all(row["ms"] > 0 and row["rounds"] > 2 for row in losses)
+    before, cut = (rows["discounted_scan", way] for way in OURS)
+    assert before["ms"] > 0 and before["error"] < 1e-2 and "ms" not in cut
+
+
+def test_a_run_killed_while_it_writes_leaves_the_earlier_file(tmp_path, monkeypatch):
+    file = tmp_path / "found.json"
+    write({"row": 1}, file)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        write({"row": 2}, file)
+    assert json.loads(file.read_text()) == {"row": 1}
+    write({"row": 3}, file)
+    assert json.loads(file.read_text()) == {"row": 3} and [*tmp_path.iterdir()] == [file]
+
+
+def test_what_failed_and_what_is_no_number_is_told():
+    rows = [{"case": "N=1", "way": "good", "error": 0.5}, {"case": "N=1", "way": "off", "error": float("nan")}]
+    rows += [
+        {"case": "N=1", "way": "bad", "failed": "RuntimeError"},
+        {"case": "N=1", "way": "late", "not run": "budget"},
+    ]
+    told = failures({"tables": {"A": rows}})
+    assert told == ["A, N=1, off: its error is no number", "A, N=1, bad: RuntimeError"]
+
+
+def test_bytes_are_each_operations_inputs_and_outputs(bench):
+    x, y = torch.ones(2, 50), torch.ones(2, 50, dtype=torch.bfloat16)
+    trial = Trial({"one": Variant(lambda: x + y.float(), counted=True)}, lambda _: 0.0, elements=100, of="logit")
+    *_, (row,) = timed(trial, bench, 0, time.perf_counter() + SECONDS)
+    assert row["bytes per logit"] == 2 + 4 + 4 + 4 + 4  # bfloat16 read, float32 written; two float32 read, one written
+
+
+def test_a_fraction_is_the_ceilings_time_over_the_time_taken(bench):
+    trial = Trial({}, lambda _: 0.0, bytes=int(bench.copied), flops=2 * bench.multiplied)
+    assert fractions(Variant(int), trial, bench, seconds=4.0) == pytest.approx({"of copy": 0.25, "of product": 0.5})
+
+
+def test_the_error_of_a_draw_is_that_of_its_log_probability():
+    sure = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64).log()
+    said = torch.tensor([0.75, 0.25, 9.0]).log()  # the third row is not looked at
+    assert logprob_error(sure, (torch.tensor([1, 0, 0]), said)) == pytest.approx(
+        0.6931472, abs=1e-6
+    )  # log 2 in the second
+
+
+def test_the_variable_is_put_back(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
+    with kernel_backend("eager"):
+        assert os.environ["REWARDLAB_KERNELS"] == "eager"
+    with kernel_backend(None):
+        assert "REWARDLAB_KERNELS" not in os.environ
+    assert os.environ["REWARDLAB_KERNELS"] == "reference"
+
+
+def test_an_unknown_table_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--tables", "A,Z"])
+    assert stop.value.code == 2 and "there is no table 'Z'; choose some of A,B,C,lora" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""research/speed/training.py at toy size: that all cases train on the same batches, not how fast."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.research.speed import training
+from rewardlab.research.speed.training import (
+    TINY,
+    build_model,
+    flops_of_step,
+    main,
+    markdown,
+    measure,
+    ragged_rows,
+    settings_of,
+    token_counts,
+)
+
+
+@pytest.fixture(scope="module")
+def measurements(tmp_path_factory):
+    path = tmp_path_factory.mktemp("speed") / "training.json"
+    assert main(["--device", "cpu", "--budget", "0.1", "--output", str(path)], replace(TINY, steps=2)) == 0
+    return json.loads(path.read_text())
+
+
+def test_every_case_has_a_row_or_the_reason_why_it_has_none(measurements):
+    """A budget that the first turn uses up ends the run after it."""
+    assert [*measurements["cases"]] == ["packed"]
+    assert {*measurements["not run"]} == {"padded", "trl", "flash"}
+    assert measurements["not run"]["padded"] == "the budget ended"
+    assert len(measurements["cases"]["packed"]["seconds"][0]) == 2
+    assert "| padded | not run: the budget ended |" in markdown(measurements)
+
+
+def test_a_case_whose_package_is_absent_is_not_run(monkeypatch):
+    monkeypatch.setattr(training.importlib.util, "find_spec", lambda package: None)
+    assert training.why_not("trl") == "no trl and no datasets here" and training.why_not("packed") is None
+
+
+def test_cases_alternate_and_are_chosen_by_a_pattern(monkeypatch):
+    order = []
+    monkeypatch.setattr(training, "turn", lambda name, *_: order.append(name) or training.Turn([0.5, 1.0], None))
+    for _ in zip(range(4), measure(TINY, "cpu", 60, "^pa"), strict=False):
+        pass
+    assert order == ["packed", "padded", "packed", "padded"]
+
+
+@pytest.mark.parametrize("name", ["packed", "padded", "trl"])
+def test_every_case_trains_on_the_same_batches(name, tmp_path, monkeypatch):
+    """The loss of the first step is that of the first rows, by hand."""
+    model, rows = build_model(TINY, "cpu"), ragged_rows(TINY, 300)
+    with torch.no_grad():
+        rewards = [[model(torch.tensor([ids])).logits.item() for ids in row[:2]] for row in rows[: TINY.batch]]
+    expected = np.mean([np.log1p(np.exp(rejected - chosen)) for chosen, rejected in rewards])
+    trainer = training.CASES[name](model, rows, settings_of(TINY, "cpu", str(tmp_path)) | {"max_steps": 1})
+    assert trainer.train().training_loss == pytest.approx(expected, abs=1e-5)
+
+
+def test_tokens_and_operations_by_hand(monkeypatch):
+    """Two pairs: a shared prompt of 20 tokens with 4 and 1 more, and three tokens against one of another text.
+
+    Per token 2 · 128 · (128 + 64 + 64 + 128 + 3 · 128) operations of one layer, 4 · 128 L² of attention and 2 · 128 of
+    the head, three times.
+    """
+    prompt = [*range(6, 26)]
+    rows = [training.PairRow([*prompt, 1, 2, 3, 4], [*prompt, 5], 1, 0), training.PairRow([30, 31, 32], [33], 1, 0)]
+    monkeypatch.setattr(training, "ragged_rows", lambda *_: [*rows, *rows])
+    assert token_counts(TINY) == {"tokens": 24 + 21 + 3 + 1, "padded": 4 * 24, "packed": 25 + 3 + 1}
+    linear, lengths = 2 * 128 * (128 + 64 + 64 + 128 + 3 * 128), np.array([24, 21, 3, 1])
+    assert flops_of_step(TINY) == 3 * (lengths * (linear + 2 * 128) + 4 * 128 * lengths**2).sum()
+
+
+def test_utilisation_is_the_time_at_the_peak_over_the_time_taken():
+    row = training.summary("padded", [training.Turn([1.0, 3.0], 2 * 10**9)], {"tokens": 10, "padded": 12}, least=0.5)
+    assert (row["MFU"], row["peak GB"], row["tokens per second"], row["computed"]) == (0.25, 2.0, 5.0, 12)

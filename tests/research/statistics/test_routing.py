@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws
+from rewardlab.research.statistics.routing import (
+    area_above_line,
+    cascade_share,
+    cost_curve,
+    pre_route_share,
+    routing_area,
+    sampled_areas,
+)
+
+CHEAP, STRONG = np.array([1.0, 0.0, 0.0, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])  # gains 0, 1, 0, -1
+
+
+def test_a_curve_by_hand():
+    curve = cost_curve(CHEAP, STRONG, np.array([0.3, 0.9, 0.1, 0.2]))
+    assert curve.cost.tolist() == [0, 0.25, 0.5, 0.75, 1] and curve.accuracy.tolist() == [0.5, 0.75, 0.75, 0.5, 0.5]
+    assert curve.at(0.125) == 0.625 and curve.at(1.0) == 0.5
+    twice = cost_curve(CHEAP, STRONG, np.array([0.3, 0.9, 0.1, 0.2]), counts=np.array([[1, 1, 1, 1], [1, 0, 0, 1]]))
+    assert twice.at(0.25).tolist() == [0.75, 0.5 * 1 + 0.5]
+    # trapezoids of (0.625 + 0.75 + 0.625 + 0.5) / 4 = 0.625, less the line's 0.5
+    assert area_above_line(curve) == pytest.approx(0.125)
+
+
+def test_the_normalised_area_by_hand():
+    # the oracle: 0.5, 0.75, 0.75, 0.75, 0.5: (0.625 + 0.75 + 0.75 + 0.625) / 4 - 0.5 = 0.1875
+    assert routing_area(CHEAP, STRONG, np.array([0.3, 0.9, 0.1, 0.2])) == pytest.approx(0.125 / 0.1875)
+    gains = STRONG - CHEAP
+    assert routing_area(CHEAP, STRONG, gains) == 1 and routing_area(CHEAP, STRONG, -gains) == -1
+    assert routing_area(CHEAP, STRONG, np.zeros(4)) == 0
+    assert np.isnan(routing_area(CHEAP, CHEAP, np.arange(4.0)))
+
+
+def test_equal_priorities_are_the_mean_over_their_orders():
+    cheap, strong = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0])
+    tied = routing_area(cheap, strong, np.array([0.5, 0.5, 0.1]))
+    either = [routing_area(cheap, strong, np.array(p)) for p in ([0.6, 0.5, 0.1], [0.5, 0.6, 0.1])]
+    assert tied == pytest.approx(np.mean(either))
+
+
+def test_costs_weigh_the_cases():
+    cheap, strong, costs = np.zeros(3), np.array([1.0, 1.0, 0.0]), np.array([1.0, 3.0, 4.0])
+    curve = cost_curve(cheap, strong, np.array([3.0, 2.0, 1.0]), costs=costs)
+    assert curve.cost.tolist() == [0, 0.125, 0.5, 1] and curve.accuracy.tolist() == pytest.approx(
+        [0, 1 / 3, 2 / 3, 2 / 3]
+    )
+    assert routing_area(cheap, strong, np.array([3.0, 2.0, 1.0]), costs=costs) == pytest.approx(1)
+    assert routing_area(cheap, strong, np.array([2.0, 3.0, 1.0]), costs=costs) < 1
+
+
+def test_counts_are_repeated_cases_and_order_is_no_matter():
+    draw = np.random.default_rng(0)
+    cheap, strong = draw.integers(0, 2, (2, 40)).astype(float)
+    priority, counts = draw.integers(0, 9, 40) / 9, draw.integers(0, 3, (5, 40))
+    areas = routing_area(cheap, strong, priority, counts=counts)
+    for row, area in zip(counts, areas, strict=True):
+        repeated = np.repeat(np.arange(40), row)
+        assert area == pytest.approx(routing_area(cheap[repeated], strong[repeated], priority[repeated]))
+        shuffled = draw.permutation(repeated)
+        assert area == pytest.approx(routing_area(cheap[shuffled], strong[shuffled], priority[shuffled]))
+
+
+def test_random_rankings_have_an_area_around_0_and_no_ranking_exceeds_the_oracle():
+    draw = np.random.default_rng(1)
+    cheap, strong = draw.integers(0, 2, (2, 60)).astype(float)
+    areas = np.array([routing_area(cheap, strong, draw.permutation(60)) for _ in range(2000)])
+    assert abs(areas.mean()) < 3 * areas.std() / np.sqrt(2000) and areas.max() < 1 and areas.min() > -1
+
+
+def test_samples_are_the_mean_over_rankings():
+    draw = np.random.default_rng(2)
+    cheap, strong = draw.integers(0, 2, (2, 60)).astype(float)
+    draws = cluster_draws(np.arange(60) // 2, 200)
+    noise = draw.normal(size=(3, 60))
+    sampled = sampled_areas(cheap, strong, noise, draws)
+    single = [sampled_areas(cheap, strong, row[None], draws) for row in noise]
+    assert sampled.shape == (200,) and np.allclose(sampled, np.mean(single, axis=0))
+    assert np.allclose(sampled_areas(cheap, strong, (strong - cheap)[None], draws), 1)
+
+
+def test_shares_at_a_price_by_hand():
+    assert pre_route_share(0.55, 0.1) == pytest.approx(0.5) and cascade_share(0.55, 0.1) == pytest.approx(0.45)
+    assert pre_route_share(0.55, 0.1, always=0.09) == pytest.approx(0.4)
+    assert [pre_route_share(0.05, 0.1), cascade_share(0.05, 0.1)] == [0, 0]
+    assert [pre_route_share(2.0, 0.1), cascade_share(2.0, 0.1)] == [1, 1]

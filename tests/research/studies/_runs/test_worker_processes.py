@@ -1,0 +1,60 @@
+"""Work in several processes: the same results, and nobody is left behind."""
+
+import math
+import os
+import signal
+import subprocess
+import time
+from multiprocessing import active_children
+
+import psutil
+import pytest
+from rewardlab.research.studies._runs.worker_processes import in_processes
+
+from tests.conftest import PATIENCE
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order(workers):
+    assert list(in_processes(math.sqrt, [9.0, 4.0, 1.0], workers)) == [3.0, 2.0, 1.0]
+
+
+def test_one_thing_is_done_in_this_process():
+    assert list(in_processes(eval, ["__import__('os').getpid()"], 2)) == [os.getpid()]
+
+
+def test_each_has_one_thread():
+    assert list(in_processes(eval, ["__import__('torch').get_num_threads()"] * 2, 2)) == [1, 1]
+
+
+def test_an_error_is_told_and_stops_the_others():
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="math domain error"):
+        list(in_processes(eval, ["__import__('math').sqrt(-1)", "__import__('time').sleep(600)"], 2))
+    assert time.monotonic() - started < 300 and not active_children()
+
+
+def test_who_stops_asking_stops_what_is_under_way():
+    results = in_processes(time.sleep, [0, 600, 600], 2)
+    next(results)
+    started = time.monotonic()
+    results.close()
+    assert time.monotonic() - started < 300 and not active_children()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
+def test_a_parent_that_is_killed_leaves_nobody_behind(script, sign):
+    text = """
+import os, time
+from rewardlab.research.studies._runs.worker_processes import in_processes
+if __name__ == "__main__":
+    for _ in in_processes(time.sleep, [0, 600, 600], 2):
+        print("under way", flush=True)
+"""
+    parent = subprocess.Popen(script(text), stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None and parent.stdout.readline() == "under way\n"
+    workers = psutil.Process(parent.pid).children(recursive=True)
+    assert len(workers) >= 2
+    parent.send_signal(sign)
+    parent.wait(PATIENCE)
+    assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]

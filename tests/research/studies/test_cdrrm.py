@@ -1,0 +1,214 @@
+"""research/studies/cdrrm/__init__.py and the files that it is made of: leaks, measures, and a short run"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rewardlab.judges.cdrrm.generator import generate, rule_with
+from rewardlab.judges.cdrrm.requests import Rejected
+from rewardlab.judges.cdrrm.synthesise import Sides, sides, synthesise
+from rewardlab.judges.rubrics.rubric import parse
+from rewardlab.research.studies.cdrrm import cdrrm
+from rewardlab.research.studies.cdrrm.arms import BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Nulls, Simulated
+from rewardlab.research.studies.cdrrm.claims import share
+from rewardlab.research.studies.cdrrm.learnt_rubrics import LearntGenerator, Shown, as_shown
+from rewardlab.research.studies.cdrrm.measures import length_slope, measures
+from rewardlab.research.studies.cdrrm.plan import Plan
+from rewardlab.rm.types import prompt_text
+from rewardlab.tests.stand_ins.checks import CHECKS, demanded
+from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
+from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher, Teacher
+from rewardlab.tests.stand_ins.verifiable_prompts import null_pairs, pairs
+
+NULLS = 2000
+
+
+def missed_check(pair):
+    """The rubric of one rule that an oracle would write."""
+    return rubric_of([pair.subset])
+
+
+@pytest.fixture(scope="module")
+def learnt() -> LearntGenerator:
+    """Trained on 400 oracle rubrics, both orders."""
+    made = pairs(400, 5)
+    shown = [each for one in map(sides, made) for each in (one, one.swapped())]
+    return LearntGenerator([as_shown(one) for one in shown], [missed_check(one) for one in made for _ in range(2)])
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory) -> LearntGenerator:
+    """Trained as the released code does: the preferred answer is always A, and the teacher finds reasons for A."""
+    return Corpus(5, 400, filtered=False, leaky=True).learnt(tmp_path_factory.mktemp("leaky"), 400)
+
+
+def share_of(judge, shown, rubrics, both_orders=True):
+    rulings = rule_with(judge, shown, rubrics)
+    labels = ["AB".index(one.preferred) for one in shown]
+    won = [
+        [np.nan if place is None else float(place == label) for place in (one.first, one.second)]
+        for one, label in zip(rulings, labels, strict=True)
+    ]
+    return share([np.array(won)[:, : 1 + both_orders]])
+
+
+# ---- leaks ----
+
+
+@pytest.mark.parametrize("pipeline", ["contrast", "learnt", "bare"])
+def test_the_label_of_a_null_pair_is_recovered_by_chance_alone(pipeline, learnt):
+    shown = [sides(one) for one in null_pairs(NULLS, 0)]
+    if pipeline == "contrast":
+        rubrics = [one.rubric for one in synthesise(SimulatedTeacher(), shown)]
+    else:
+        rubrics = generate(learnt, shown) if pipeline == "learnt" else [Rejected("bare")] * NULLS
+    found = share_of(SimulatedJudge(), shown, rubrics)
+    assert found.low <= 0.5 <= found.high
+    assert found.high - found.low < 0.05
+
+
+def test_a_winner_that_is_always_a_is_detected(leaky):
+    shown = [Sides(one.prompt, one.chosen, one.rejected, "A") for one in null_pairs(NULLS, 0)]
+    found = share_of(SimulatedJudge(BLIND), shown, generate(leaky, shown), both_orders=False)
+    assert found.low > 0.5
+
+
+def test_the_leak_lies_in_the_slots_not_in_the_pairs(leaky):
+    shown = [sides(one) for one in null_pairs(NULLS, 0)]
+    found = share_of(SimulatedJudge(BLIND), shown, generate(leaky, shown), both_orders=False)
+    assert found.low <= 0.5 <= found.high
+
+
+def test_a_filter_of_leaking_rubrics_lets_no_label_through():
+    """Which pairs are kept does depend on the label; what is asked, and so what is written for a pair, does not."""
+    made = pairs(50, 9)
+    turned = [replace(one, chosen=one.rejected, rejected=one.chosen) for one in made]
+    teacher = SimulatedTeacher()
+    first, second = (synthesise(teacher, [sides(one) for one in which]) for which in (made, turned))
+    assert first == second
+
+
+def test_rubrics_for_ab_and_ba_give_the_same_verdicts(learnt):
+    shown = [sides(one) for one in pairs(200, 6, "test")]
+    one = rule_with(SimulatedJudge(), shown, generate(learnt, shown))
+    other = rule_with(SimulatedJudge(), shown, generate(learnt, [each.swapped() for each in shown]))
+    same = np.mean([a.first == b.first and a.second == b.second for a, b in zip(one, other, strict=True)])
+    assert same > 0.97
+
+
+def test_another_prompts_rubric_is_worth_a_coin(tmp_path):
+    """Chance is ½: the judge has no taste of its own, and the rubric demands nothing that the prompt does."""
+    asked = Asked(seed=0, items=80)
+    own, foreign = (
+        Judged(Simulated(arm, asked), asked, BLIND).result(tmp_path)["won"] for arm in ("contrast", OTHER_PROMPT)
+    )
+    by_prompt = foreign.reshape(80, -1).mean(1)
+    half = 1.96 * by_prompt.std(ddof=1) / 80**0.5  # nine comparisons of one prompt are not independent
+    assert abs(by_prompt.mean() - 0.5) < half
+    assert own.mean() > 0.75
+
+
+def test_the_other_prompt_demands_none_of_the_same_checks(tmp_path):
+    asked = Asked(seed=0, items=20)
+    source = Simulated(OTHER_PROMPT, asked)
+    for one, text in zip(asked.shown(), source.result(tmp_path)["rubric"], strict=True):
+        criteria = {rule.criterion for rule in parse(str(text)).rules}
+        assert not criteria & {CHECKS[name].criterion for name in demanded(prompt_text(one.prompt))}
+
+
+# ---- the learnt generator ----
+
+
+def test_what_a_prompt_demands_is_learnt(learnt):
+    made = pairs(150, 8, "test")
+    found = generate(learnt, [sides(one) for one in made])
+    hit = [
+        not isinstance(rubric, Rejected) and CHECKS[one.subset].criterion in [rule.criterion for rule in rubric.rules]
+        for one, rubric in zip(made, found, strict=True)
+    ]
+    assert np.mean(hit) > 0.6
+
+
+def test_where_answers_do_not_differ_no_rule_is_written(learnt):
+    one = sides(pairs(1, 8, "test")[0])
+    assert not learnt.chances([Shown(prompt_text(one.prompt), one.a, one.a)]).any()
+
+
+# ---- measures ----
+
+
+def test_levels_slots_and_orders_by_hand():
+    won = np.zeros((9, 2))
+    won[[1, 2]] = 1.0, 0.0  # hard: two of three cells, in one order
+    won[[0, 4, 8]] = 1.0  # normal: all
+    won[3] = np.nan  # easy: one cell unread, the other two lost
+    slot = np.full((9, 2), 0.0)
+    slot[[0, 4], 0] = 1.0
+    found = measures(won, slot, np.zeros(9), rules=2.0, without=0.25)
+    assert found.hard == pytest.approx(2 / 6) and found.normal == 1.0 and found.easy == 0.0
+    assert found.accuracy == pytest.approx((2 / 6 + 1) / 3)
+    assert found.both_hard == 0.0 and found.coverage == pytest.approx(16 / 18)
+    assert found.consistent == pytest.approx(6 / 8) and found.first_slot == pytest.approx(2 / 6)
+    assert (found.rules, found.without) == (2.0, 0.25)
+
+
+def test_the_slope_is_the_log_odds_of_a_doubling():
+    # at Δ = 1 three of four are won, at Δ = -1 one of four: odds 3 and 1/3, slope ln 3
+    won = np.array([1, 1, 1, 0, 1, 0, 0, 0], float)[:, None]
+    found = length_slope(won, np.array([1.0] * 4 + [-1.0] * 4))
+    assert found == pytest.approx(np.log(3), abs=0.02)
+    assert np.isnan(length_slope(np.ones((4, 1)), np.arange(4.0)))
+
+
+def test_the_share_is_over_pairs_not_calls():
+    found = share([np.array([[1.0, 1.0], [0.0, 0.0], [1.0, np.nan], [0.0, np.nan]])])
+    assert found.value == 0.5
+    assert found.high - 0.5 == pytest.approx(1.96 * np.sqrt(1 / 3) / 2)
+
+
+# ---- jobs and the whole ----
+
+
+def test_different_questions_have_different_files(tmp_path):
+    source = [Simulated("contrast", which(0, 6)) for which in (Asked, Nulls)]
+    assert source[0].file(tmp_path) != source[1].file(tmp_path)
+    jobs = [job for _, stage in Plan().stages() for job in stage]
+    assert len({job.file(tmp_path) for job in jobs}) == len({*jobs})
+
+
+def test_the_filter_keeps_a_corrupt_teachers_rubrics_out(tmp_path):
+    exact = Biases(error=0.0, failure=0.0)
+    assert exact.error == 0 and Teacher(corrupt=0.25).corrupt == 0.25
+    kept, all_of_them = (Corpus(0, 120, corrupt=0.25, filtered=filtered).result(tmp_path) for filtered in (True, False))
+    made = pairs(120, 0)
+
+    def about(result) -> float:
+        hits = [
+            CHECKS[made[place].subset].criterion in [rule.criterion for rule in parse(str(text)).rules]
+            for place, text in zip(result["place"], result["rubric"], strict=True)
+        ]
+        return float(np.mean(hits))
+
+    assert about(kept) > about(all_of_them) + 0.1
+
+
+def test_a_masked_rubric_loses_rules(tmp_path):
+    asked = Asked(seed=1, items=6)
+    source = Simulated("prompt only", asked)
+    whole, masked = (Judged(source, asked, Biases(), mask).result(tmp_path)["rules"] for mask in (0, 2))
+    assert masked == pytest.approx(whole - 2)
+
+
+@pytest.mark.slow
+def test_a_short_run_tells_every_part_and_is_found_again(tmp_path):
+    said: list[str] = []
+    study = cdrrm(tmp_path, workers=1, rows=6, log=said.append)
+    for title in ("middle point", "sweep over", "taken away", "Leaks", "The filter", "Limits", "simulated"):
+        assert title in study.text
+    claims = study.facts["claims"]
+    assert {one["claim"][0] for one in claims} == {*"1234567"}
+    assert all(isinstance(one["holds"], bool) for one in claims)
+    assert "accuracy" in study.figures
+    again: list[str] = []
+    assert cdrrm(tmp_path, workers=1, rows=6, log=again.append).text == study.text
+    assert not any(": " in line for line in again)  # nothing is done anew

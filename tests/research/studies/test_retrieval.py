@@ -1,0 +1,133 @@
+"""research/studies/retrieval"""
+
+import json
+
+import numpy as np
+import pytest
+from rewardlab.judges.kinds.pairwise import pairwise
+from rewardlab.judges.retrieval.sources import example_text
+from rewardlab.judges.types import Case, Judgment
+from rewardlab.research.studies._design import paired_differences, read_claims
+from rewardlab.research.studies.retrieval import METRICS, Plan, retrieval
+from rewardlab.research.studies.retrieval.checks import (
+    NONE,
+    ChecksArm,
+    ExampleReader,
+    accuracy,
+    as_case,
+    learned_checks,
+)
+from rewardlab.research.studies.retrieval.encoders import FACETS, MEAN, UNTRAINED, WHOLE_TEXT, Training
+from rewardlab.research.studies.retrieval.health import FILE, THEMES, _prompt, read_prompts, split, training_pairs
+from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.simulated_judge import SimulatedJudge
+from rewardlab.tests.stand_ins.verifiable_prompts import pairs
+
+BRIEF = Training(steps=1, batch=4, hidden=16, width=4, max_length=32)
+
+
+# ---- world of checks ----
+
+
+def example(better: str, other: str, number: int = 1) -> str:
+    return example_text(Case("e", user_turn("Help me."), (better, other)), number)
+
+
+def test_a_check_is_learned_where_it_separates_the_better_answers_twice():
+    sourced, bare = "Source: the county handbook.", "Water helps the roots."
+    assert learned_checks(example(sourced, bare)) == []
+    twice = "\n\n".join([example(sourced, bare, 1), example(sourced, f"{bare} Rain.", 2)])
+    assert learned_checks(twice) == ["source"]
+    against = "\n\n".join([twice, example(bare, sourced, 3)])
+    assert learned_checks(against) == [] and learned_checks(against, least=1) == ["source"]
+    # what must not be there is learned from the answers that have it
+    hedged = "\n\n".join(example(bare, "Perhaps it will work.", number) for number in (1, 2))
+    assert learned_checks(hedged) == ["hedging"] and learned_checks("") == []
+
+
+def test_a_judge_that_reads_examples_goes_by_what_it_learned():
+    """The worse answer of the case lacks a source; the noiseless judge would follow its bias for length without."""
+    judge = SimulatedJudge(seed=3)
+    case = Case("c", user_turn("Help me."), ("Source: an almanac.", "Long words " * 60))
+    text = "\n\n".join(example("Source: the county handbook.", "Water.", number) for number in range(1, 5))
+    bare = [pairwise(SimulatedJudge(seed=seed))([case])[0].scores for seed in range(20)]
+    read = [
+        pairwise(ExampleReader(SimulatedJudge(seed=seed)), examples=lambda cases: [text] * len(cases))([case])[0].scores
+        for seed in range(20)
+    ]
+    wins = [np.mean([scores[0] for scores in of_judge if scores]) for of_judge in (bare, read)]
+    assert wins[0] < 0.3 and wins[1] > 0.7 and "reads examples" in ExampleReader(judge).name
+
+
+def test_accuracy_by_hand():
+    cases = [Case(str(n), user_turn("q"), ("a", "b"), best=(n % 2,)) for n in range(4)]
+    scores = [(1.0, 0.0), (1.0, 0.0), (0.5, 0.5)]
+    judgments = [Judgment(str(n), scores=given) for n, given in enumerate(scores)]
+    assert accuracy(cases, [*judgments, Judgment("3", abstained="no reply")]) == pytest.approx((1 + 0 + 0.5) / 3)
+
+
+def test_where_the_right_answer_is_does_not_tell_the_label():
+    made = [as_case(pair) for pair in pairs(400, 0)]
+    assert abs(np.mean([case.best[0] for case in made]) - 0.5) < 0.1
+    assert made[0].answers[made[0].best[0]] == pairs(400, 0)[0].chosen
+
+
+@pytest.mark.parametrize("arm", [FACETS, "TF-IDF", "random", "oracle", NONE])
+def test_an_arm_of_the_world_is_measured(arm, tmp_path):
+    result = ChecksArm(arm, 0, BRIEF, collection=40, cases=24).work(tmp_path)
+    assert {*result} == {"rubrics", "examples", "shared demands"}
+    assert all(0 <= value <= 1 for value in result.values())
+    assert arm != "oracle" or result["shared demands"] == 1
+
+
+# ---- HealthBench ----
+
+
+def test_a_rubric_has_no_criterion_of_the_theme():
+    criteria = [
+        {"criterion": "Names the dose.", "points": 5, "tags": ["level:example", "axis:accuracy"]},
+        {"criterion": "Hedges.", "points": 5, "tags": ["level:cluster", "cluster:hedging_no-uncertainty_hedges"]},
+    ]
+    prompt = _prompt({"prompt": [{"role": "user", "content": "How much?"}], "rubrics": criteria})
+    assert prompt == ("user: How much?", "Names the dose.", "hedging")
+    assert _prompt({"prompt": "x", "rubrics": criteria[:1]}).theme == ""
+
+
+def test_the_shared_prompts_have_one_theme_at_most_and_splits_do_not_overlap(shared_data):
+    prompts = read_prompts(str(shared_data / FILE))
+    assert len(prompts) == 482 and {prompt.theme for prompt in prompts} == {"", *THEMES}
+    train, held_out = split(prompts, 0, 100)
+    assert len(train) == 382 and len(held_out) == 100 and not {*train} & {*held_out}
+    questions, cases = training_pairs(train, 0)
+    known = {prompt.text for prompt in held_out} | {prompt.rubric for prompt in held_out}
+    texts = {text for pair in (*questions, *cases) for text in (pair.first, pair.second)}
+    assert not known & texts
+    assert sum(prompt.theme == "" for prompt in prompts) == 116
+
+
+# ---- the study ----
+
+
+def test_arms_differ_in_the_pooling_alone():
+    training = Training()
+    facets, mean, whole, untrained = map(training.settings, (FACETS, MEAN, WHOLE_TEXT, UNTRAINED))
+    assert facets == untrained and facets.facets * facets.width == mean.width
+    assert mean.pooling == "mean" and whole.granularities == ("text",) and whole.facets == facets.facets
+
+
+def test_every_claim_is_about_a_metric_and_arms_of_the_study():
+    arms = [arm for _, arm in Plan("data").jobs(0)]
+    claims = read_claims("retrieval")
+    results = {metric: dict.fromkeys(arms, np.zeros(2)) for metric in METRICS.values()}
+    assert len(paired_differences(claims, results)) == len(claims) == 15
+    arms_of = {part: {arm for of, arm in Plan("data").jobs(0) if of == part} for part in ("health", "checks")}
+    for claim in claims:
+        assert {claim.arm, claim.control} <= arms_of["checks" if claim.metric.startswith("accuracy") else "health"]
+
+
+@pytest.mark.slow
+def test_the_study_runs_on_a_part(shared_data, tmp_path):
+    study = retrieval(shared_data, tmp_path, workers=1, rows=48)
+    assert "2 seeds are counted" in study.text and {*study.figures} == {"effects"}
+    facts = json.loads(json.dumps(study.facts))
+    assert len(facts["values"]["recall@10"]["facets"]) == 2
