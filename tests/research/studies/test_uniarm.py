@@ -3,9 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies._runs.job_cache import run_jobs
 from rewardlab.research.studies.uniarm import plan, uniarm
 from rewardlab.research.studies.uniarm.report import direction
@@ -13,7 +12,6 @@ from rewardlab.research.worlds.guides import Base, Guide, Recipe
 from rewardlab.research.worlds.guides.exact import EXACT_BETA, ExactGuide, Language, exact_guide
 from rewardlab.research.worlds.guides.fronts import Front
 from rewardlab.rm.data.preference_vectors import simplex_grid
-from rewardlab.rm.errors import UsageError
 
 NAMES = ("first", "second")
 GRID = simplex_grid(2, 8)
@@ -147,9 +145,7 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path, monkeypa
     chosen = ("global term: scores", "objectives: texts", "late branch: last half")
     monkeypatch.setattr(plan, "ABLATIONS", {name: plan.ABLATIONS[name] for name in chosen})
     monkeypatch.setattr(plan, "EXACT_METHODS", {name: plan.EXACT_METHODS[name] for name in ("GenARM", "UniARM")})
-    config = StudyConfig(name="uniarm", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4, workers=1)
-    config.validate()
-    run_study(config)
+    run_study("uniarm", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4, workers=1)
     told: list[str] = []
     again = uniarm(tmp_path / "cache" / "uniarm", workers=1, rows=4, log=told.append)
     assert again.text == (tmp_path / "run" / "report.md").read_text()
@@ -158,12 +154,6 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path, monkeypa
     assert {*again.figures} == {"fronts", "control", "divergence", "weights"}
     assert len(again.facts["must_hold"]) == 6 and "not met" in again.text
     assert all(f"| {name} |" in again.text for name in (*chosen, "shuffled UniARM", "rewarded soup", "MOD"))
-
-
-def test_a_study_that_reads_data_asks_for_them(tmp_path):
-    config = StudyConfig(name="human_preferences", output=str(tmp_path / "run"))
-    with pytest.raises(UsageError, match="give the one that holds the study's data with --data"):
-        run_study(config)
 
 
 def test_claims_are_made_only_where_the_interval_excludes_0():

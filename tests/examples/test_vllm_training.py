@@ -1,4 +1,4 @@
-"""apps/recipes/vllm_training: the recipe as it stands, with a stand-in for vLLM that writes answers and judges."""
+"""examples/vllm_training: the recipe as it stands, with a stand-in for vLLM that writes answers and judges."""
 
 import json
 import sys
@@ -10,9 +10,9 @@ import yaml
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.commands.rl.run import check_together
 from rewardlab.apps.commands.serve.settings import ServeConfig
-from rewardlab.apps.recipes.vllm_training import run as whole
 from rewardlab.apps.serving.process import serving
 from rewardlab.benchmarks import garden
+from rewardlab.examples.vllm_training import run as whole
 from rewardlab.judges.parsing.verdicts import points
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.policy.rollouts.vllm.server_process import KeptServer

@@ -7,6 +7,7 @@ stops one of the reward servers halfway, and tells what came of it.
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -17,27 +18,26 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import rewardlab
 import torch
+from rewardlab.apps import cli
+from rewardlab.apps.rewards.judge import judge
+from rewardlab.apps.runs.run_folder import log, write_json
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.kinds.pointwise import pointwise
+from rewardlab.judges.types import Case
+from rewardlab.policy.rollouts.vllm import PYTHON, QUIET, SERVER
+from rewardlab.policy.rollouts.vllm.server_process import HOST, KeptServer
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.io.checked_files import from_json_lines
+from rewardlab.rm.types import Example
 from transformers import AutoModelForCausalLM
 
-from ....benchmarks import garden
-from ....benchmarks.garden import models
-from ....judges.backends.scripted import scripted
-from ....judges.kinds.pointwise import pointwise
-from ....judges.types import Case
-from ....policy.rollouts.vllm import PYTHON, QUIET, SERVER
-from ....policy.rollouts.vllm.server_process import HOST, KeptServer
-from ....research.speed._scripts import machine
-from ....rm.backbones.loading import small_config, small_tokenizer
-from ....rm.errors import UsageError
-from ....rm.io.checked_files import from_json_lines
-from ....rm.types import Example
-from ... import cli
-from ...rewards.judge import judge
-from ...runs.run_folder import log, write_json
-
-RECIPES = Path(__file__).parents[1]
-RECIPE = RECIPES / "vllm_training" / "rl.yaml"
+DEMO = Path(rewardlab.__path__[0]) / "apps/recipes/demo.yaml"
+RECIPE = Path(__file__).with_name("rl.yaml")
 PORTS = {"first": 8001, "second": 8002, "judge": 8003}
 LOWEST, HIGHEST, WORDS = 1, 9, 1500
 TENTH = 10
@@ -52,7 +52,7 @@ def write_models(folder: Path) -> None:
     words = models.tokenizer()
     save(fresh(words, seed=0), words, garden.supervised(6000, 0), folder / "policy", steps=600)
     data = ["--data", folder / "world" / "train.jsonl", "--eval_data", folder / "world" / "valid.jsonl"]
-    recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
+    recipe = ["--config", DEMO, "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
     taught = judge_lessons(garden.supervised(300, seed=1))
     texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.completion})]
@@ -219,8 +219,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         about = judged(servers["judge"].url)
         seconds = trained(given.folder, servers, given.steps)
     results = summary(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
-    results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
-    results |= {"machine": machine("cpu") | {"dtype": "float32"}}
+    results |= {"recipe": "examples/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
+    results |= {"machine": {"device": f"{platform.machine()}, {os.cpu_count()} cores", "dtype": "float32"}}
     print(json.dumps(results))
     if given.output:
         write_json(given.output, results)
