@@ -9,7 +9,7 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.training.forward import states_of
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._runs.policies import Proxy, weights
+from rewardlab.research.studies._runs.proxies import Proxy, weights
 from rewardlab.research.studies.r2m_offline import SETTINGS, Plan, r2m_offline
 from rewardlab.research.studies.r2m_offline.pools import GROUP, KL, R2MDrift, private, private_direction, sample_pool
 from rewardlab.research.studies.r2m_offline.refits import (
