@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...benchmarks.statistics.pareto import (
+from .pareto import (
     SCALINGS,
     Comparison,
     Scaling,

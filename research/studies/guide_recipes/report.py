@@ -9,9 +9,9 @@ from scipy import stats
 
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import t_interval
-from ....benchmarks.statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
 from ...statistics.fronts import Measured
+from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ...worlds.guides import MONITORED, Arrays
 from ...worlds.guides.fronts import LONGEST
 from ...worlds.meadow import OBJECTIVES as MEADOW

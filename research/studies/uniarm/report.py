@@ -6,9 +6,9 @@ import numpy as np
 
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import Estimate
-from ....benchmarks.statistics.pareto import SCALINGS
 from ....rm.data.preference_vectors import simplex_grid
 from ...statistics.fronts import MARGIN, Frame, Measured, Versus, versus
+from ...statistics.pareto import SCALINGS
 from ...worlds.guides.fronts import LONGEST
 from .plan import THREE, TWO, UNIARM
 from .results import CONTROLS, SPEARMAN, ExactResult, Results, criteria, percent
