@@ -57,9 +57,9 @@ test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollout
 	    tests/policy/rollouts/vllm/test_completions.py tests/policy/rollouts/vllm/test_vllm_server.py tests/judges/backends/test_openai_endpoint.py \
 	    tests/apps/commands/parity -k vllms_own
 
-whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/vllm_training
+whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: examples/vllm_training.py
 	HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 REWARDLAB_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python \
-	    $(BIN)/python -m rewardlab.apps.recipes.vllm_training.run --output research/results/whole-cpu.json
+	    $(BIN)/python examples/vllm_training.py --output research/results/whole-cpu.json
 
 fuzz: $(VENV)/dev  ## Ten minutes of bent files for every loader: a sentence, or what the file says, and nothing else
 	$(BIN)/python -m tests.fuzzing --seconds 600 --output research/results/fuzz-cpu.json

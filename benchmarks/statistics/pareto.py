@@ -1,4 +1,4 @@
-"""Points that no other point of a front dominates."""
+"""Pareto fronts of points, where more is better on every axis."""
 
 import moocore
 import numpy as np
@@ -19,7 +19,7 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
 
 
 def check_points(points: np.ndarray) -> None:
-    """Refuse points [..., A, K] that are not finite, and an empty front."""
+    """Raise an error for a front [..., A, K] without a point, or with a value that is not finite."""
     if points.ndim < 2 or not points.shape[-2]:
         raise UsageError(f"a front of shape {points.shape}; give mean rewards [A, K] with at least one preference")
     if not np.isfinite(points).all():

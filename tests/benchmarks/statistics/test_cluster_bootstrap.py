@@ -6,8 +6,6 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     Clusters,
     Draws,
     Stratum,
-    at_floor,
-    bootstrap_p,
     cell_sums,
     cluster_draws,
     difference_interval,
@@ -19,7 +17,6 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     share_interval,
     stratified_interval,
     t_interval,
-    unrejected_interval,
 )
 from rewardlab.benchmarks.types import Difference
 from scipy import stats
@@ -74,7 +71,6 @@ def test_equals_are_rarely_called_different():
     ]
     most = stats.binom.ppf(0.999, MODELS, 0.05)  # nominal, and the luck of a thousand tries
     assert sum(difference.real for difference in differences) <= most
-    assert sum(bootstrap_p(column) < 0.05 for column in samples.T) <= most
     assert sum(mcnemar(a, b).p < 0.05 for a, b in zip(first.T, second.T, strict=True)) <= most
 
 
@@ -169,29 +165,3 @@ def test_sections_with_the_same_prompts_do_not_make_the_interval_narrower():
     parts = [Stratum(two_point(0.5, 0.01), 30, (0.25, 0.75))] * 2
     low, high = share_interval(0.5, *parts[0])
     assert stratified_interval(0.5, parts) == pytest.approx((0.5 - 2 * (0.5 - low), 0.5 + 2 * (high - 0.5)))
-
-
-def test_a_p_of_the_smallest_value_is_marked():
-    assert (
-        at_floor(np.array([0.1, 0.2, math.nan])) and not at_floor(np.array([0.1, 0.0])) and not at_floor(np.array([]))
-    )
-
-
-def test_bootstrap_p_by_hand():
-    samples = np.array([*np.arange(1, 100), -1.0])  # 1 of 100 at or below 0: 2 (1 + 1) / 101
-    assert bootstrap_p(samples) == bootstrap_p(-samples) == pytest.approx(4 / 101)
-    assert bootstrap_p(np.ones(999)) == pytest.approx(0.002) and bootstrap_p(np.zeros(9)) == 1.0
-    assert math.isnan(bootstrap_p(np.array([np.nan])))
-
-
-@pytest.mark.parametrize("level", [0.9, 0.95, 0.98])
-@pytest.mark.parametrize("below", range(8))
-def test_the_unrejected_interval_leaves_out_zero_where_p_is_below_its_level(below, level):
-    samples = np.concatenate([-np.arange(1, below + 1), np.arange(1, 200 - below), [np.nan]])
-    low, high = unrejected_interval(samples, level)
-    assert (low > 0) == (bootstrap_p(samples) < 1 - level) and (-high, -low) == unrejected_interval(-samples, level)
-
-
-def test_too_few_samples_for_a_level_give_their_extremes():
-    assert unrejected_interval(np.array([0.5, 0.25, 0.75]), 0.999) == (0.25, 0.75)
-    assert all(map(math.isnan, unrejected_interval(np.array([np.nan]))))

@@ -1,12 +1,13 @@
 """A policy trained with vLLM's answers, served rewards and a served judge, all on this machine: `make whole`.
 
-Writes the models, starts two `rewardlab serve` and a judge behind vLLM, runs `rl.yaml` of this folder against them,
-stops one of the reward servers halfway, and tells what came of it.
+Writes the models, starts two `rewardlab serve` and a judge behind vLLM, runs `apps/recipes/vllm_training/rl.yaml`
+against them, stops one of the reward servers halfway, and tells what came of it.
 """
 
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -17,26 +18,25 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import rewardlab
 import torch
+from rewardlab.apps import cli
+from rewardlab.apps.rewards.judge import judge
+from rewardlab.apps.runs.run_folder import log, versions, write_json
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.kinds.pointwise import pointwise
+from rewardlab.judges.types import Case
+from rewardlab.policy.rollouts.vllm import PYTHON, QUIET, SERVER
+from rewardlab.policy.rollouts.vllm.server_process import HOST, KeptServer
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.io.checked_files import from_json_lines
+from rewardlab.rm.types import Example
 from transformers import AutoModelForCausalLM
 
-from ....benchmarks import garden
-from ....benchmarks.garden import models
-from ....judges.backends.scripted import scripted
-from ....judges.kinds.pointwise import pointwise
-from ....judges.types import Case
-from ....policy.rollouts.vllm import PYTHON, QUIET, SERVER
-from ....policy.rollouts.vllm.server_process import HOST, KeptServer
-from ....research.speed._scripts import machine
-from ....rm.backbones.loading import small_config, small_tokenizer
-from ....rm.errors import UsageError
-from ....rm.io.checked_files import from_json_lines
-from ....rm.types import Example
-from ... import cli
-from ...rewards.judge import judge
-from ...runs.run_folder import log, write_json
-
-RECIPES = Path(__file__).parents[1]
+RECIPES = Path(rewardlab.__path__[0]) / "apps/recipes"
 RECIPE = RECIPES / "vllm_training" / "rl.yaml"
 PORTS = {"first": 8001, "second": 8002, "judge": 8003}
 LOWEST, HIGHEST, WORDS = 1, 9, 1500
@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         seconds = trained(given.folder, servers, given.steps)
     results = summary(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
     results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
-    results |= {"machine": machine("cpu") | {"dtype": "float32"}}
+    results |= {"machine": {"device": platform.machine(), "versions": versions(), "dtype": "float32"}}
     print(json.dumps(results))
     if given.output:
         write_json(given.output, results)
