@@ -105,8 +105,8 @@ gpu-wheels: $(VENV)/base  ## Libraries to compare with, for a GPU without a netw
 	$(BIN)/python -m rewardlab.research.gpu.prepare --output runs/wheels
 
 gpu-plan: $(VENV)/dev  ## Without a GPU: what the two runs take, row by row, and every kernel of theirs compiled
-	$(BIN)/rewardlab bench gpu
-	$(BIN)/rewardlab bench kernels --compile
+	$(BIN)/python -m rewardlab.research.gpu.plan
+	$(BIN)/python -m rewardlab.research.speed kernels --compile
 
 screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in runs/garden; those that are missing are made first
 	$(BIN)/python docs/screenshot_runs.py runs/garden
