@@ -1,4 +1,4 @@
-"""examples/vllm_training.py and its recipe, with a stand-in for vLLM that writes answers and judges."""
+"""examples/vllm_training: the recipe as it stands, with a stand-in for vLLM that writes answers and judges."""
 
 import json
 import sys
@@ -12,12 +12,12 @@ from rewardlab.apps.commands.rl.run import check_together
 from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.process import serving
 from rewardlab.benchmarks import garden
+from rewardlab.examples.vllm_training import run as whole
 from rewardlab.judges.parsing.verdicts import points
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.policy.rollouts.vllm.server_process import KeptServer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 
-from examples import vllm_training as whole
 from tests.apps.conftest import rollouts_of, steps_of
 from tests.policy.rollouts.vllm.test_server_process import STAND_INS, gone, told
 

@@ -22,7 +22,11 @@ import rewardlab
 import torch
 from rewardlab.apps import cli
 from rewardlab.apps.rewards.judge import judge
+<<<<<<<< HEAD:examples/vllm_training.py
 from rewardlab.apps.runs.run_folder import log, versions, write_json
+========
+from rewardlab.apps.runs.run_folder import log, write_json
+>>>>>>>> main:examples/vllm_training/run.py
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.judges.backends.scripted import scripted
@@ -36,8 +40,13 @@ from rewardlab.rm.io.checked_files import from_json_lines
 from rewardlab.rm.types import Example
 from transformers import AutoModelForCausalLM
 
+<<<<<<<< HEAD:examples/vllm_training.py
 RECIPES = Path(rewardlab.__path__[0]) / "apps/recipes"
 RECIPE = RECIPES / "vllm_training" / "rl.yaml"
+========
+DEMO = Path(rewardlab.__path__[0]) / "apps/recipes/demo.yaml"
+RECIPE = Path(__file__).with_name("rl.yaml")
+>>>>>>>> main:examples/vllm_training/run.py
 PORTS = {"first": 8001, "second": 8002, "judge": 8003}
 LOWEST, HIGHEST, WORDS = 1, 9, 1500
 TENTH = 10
@@ -52,7 +61,7 @@ def write_models(folder: Path) -> None:
     words = models.tokenizer()
     save(fresh(words, seed=0), words, garden.supervised(6000, 0), folder / "policy", steps=600)
     data = ["--data", folder / "world" / "train.jsonl", "--eval_data", folder / "world" / "valid.jsonl"]
-    recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
+    recipe = ["--config", DEMO, "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
     taught = judge_lessons(garden.supervised(300, seed=1))
     texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.completion})]
@@ -219,8 +228,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         about = judged(servers["judge"].url)
         seconds = trained(given.folder, servers, given.steps)
     results = summary(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
+<<<<<<<< HEAD:examples/vllm_training.py
     results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
     results |= {"machine": {"device": platform.machine(), "versions": versions(), "dtype": "float32"}}
+========
+    results |= {"recipe": "examples/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
+    results |= {"machine": {"device": f"{platform.machine()}, {os.cpu_count()} cores", "dtype": "float32"}}
+>>>>>>>> main:examples/vllm_training/run.py
     print(json.dumps(results))
     if given.output:
         write_json(given.output, results)
