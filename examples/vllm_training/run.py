@@ -1,7 +1,7 @@
 """A policy trained with vLLM's answers, served rewards and a served judge, all on this machine: `make whole`.
 
-Writes the models, starts two `rewardlab serve` and a judge behind vLLM, runs `apps/recipes/vllm_training/rl.yaml`
-against them, stops one of the reward servers halfway, and tells what came of it.
+Writes the models, starts two `rewardlab serve` and a judge behind vLLM, runs `rl.yaml` of this folder against them,
+stops one of the reward servers halfway, and tells what came of it.
 """
 
 import argparse
@@ -22,11 +22,7 @@ import rewardlab
 import torch
 from rewardlab.apps import cli
 from rewardlab.apps.rewards.judge import judge
-<<<<<<<< HEAD:examples/vllm_training.py
-from rewardlab.apps.runs.run_folder import log, versions, write_json
-========
 from rewardlab.apps.runs.run_folder import log, write_json
->>>>>>>> main:examples/vllm_training/run.py
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.judges.backends.scripted import scripted
@@ -40,13 +36,8 @@ from rewardlab.rm.io.checked_files import from_json_lines
 from rewardlab.rm.types import Example
 from transformers import AutoModelForCausalLM
 
-<<<<<<<< HEAD:examples/vllm_training.py
-RECIPES = Path(rewardlab.__path__[0]) / "apps/recipes"
-RECIPE = RECIPES / "vllm_training" / "rl.yaml"
-========
 DEMO = Path(rewardlab.__path__[0]) / "apps/recipes/demo.yaml"
 RECIPE = Path(__file__).with_name("rl.yaml")
->>>>>>>> main:examples/vllm_training/run.py
 PORTS = {"first": 8001, "second": 8002, "judge": 8003}
 LOWEST, HIGHEST, WORDS = 1, 9, 1500
 TENTH = 10
@@ -228,13 +219,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         about = judged(servers["judge"].url)
         seconds = trained(given.folder, servers, given.steps)
     results = summary(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
-<<<<<<<< HEAD:examples/vllm_training.py
-    results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
-    results |= {"machine": {"device": platform.machine(), "versions": versions(), "dtype": "float32"}}
-========
     results |= {"recipe": "examples/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
     results |= {"machine": {"device": f"{platform.machine()}, {os.cpu_count()} cores", "dtype": "float32"}}
->>>>>>>> main:examples/vllm_training/run.py
     print(json.dumps(results))
     if given.output:
         write_json(given.output, results)
