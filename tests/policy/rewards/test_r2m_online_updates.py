@@ -14,7 +14,12 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
@@ -23,7 +28,6 @@ from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
-from rewardlab.research.worlds import policies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
 from rewardlab.rm.models.r2m import R2MRewardModel
@@ -38,10 +42,27 @@ FAST = R2MArguments(learning_rate=1e-2)
 SURE = garden.labeller(noise=0.0, temperature=0.01)
 
 
+def untaught(policy, seed):
+    """A reward model with the policy's trunk and a new head."""
+    model = scalar_from_config(copy.deepcopy(policy.config), tokenizer(), seed=seed)
+    model.model.base_model.load_state_dict(policy.base_model.state_dict())
+    return model
+
+
+def sample(policy, prompts, seed):
+    """One completion of every prompt, each with a seed of its own."""
+    requests = [
+        Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=32) for index, prompt in enumerate(prompts)
+    ]
+    engine = SeparateModels(decoding_model(policy, tokenizer()))
+    completions = decode(engine, requests, batch_size=512, progress=False)
+    return [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
+
+
 @pytest.fixture(scope="module")
 def scalar(base):
     """A reward model with the toy policy's trunk and an untrained head."""
-    return policies.untaught(base, 0)
+    return untaught(base, 0)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +74,7 @@ def states_of(base, scalar):
 @pytest.fixture(scope="module")
 def said(base):
     """Its answers, R to each of 16 questions a cycle."""
-    return policies.sample(base, [one for one in garden.prompts(16 * 16, 5) for _ in range(R)], 1)
+    return sample(base, [one for one in garden.prompts(16 * 16, 5) for _ in range(R)], 1)
 
 
 @pytest.fixture
@@ -226,7 +247,7 @@ def test_a_state_of_another_run_is_refused(source, scalar, other, message):
 
 
 def test_a_state_of_another_body_is_refused(base, source):
-    made = OnlineR2M(R2MRewardModel.on(policies.untaught(base, 1), 64, 16), 10, FAST)
+    made = OnlineR2M(R2MRewardModel.on(untaught(base, 1), 64, 16), 10, FAST)
     with pytest.raises(DataError, match="the checkpoint's feedback reward has body"):
         made.load(source().state())
 
@@ -383,7 +404,7 @@ def coin(seed):
 @pytest.mark.slow
 def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, scalar, cycles, states_of):
     """Accuracy on 400 new pairs of the policy's answers, after 16 cycles; what a coin teaches has an SD of 0.04."""
-    asked = policies.sample(base, [one for one in garden.prompts(400, 9) for _ in range(2)], 2)
+    asked = sample(base, [one for one in garden.prompts(400, 9) for _ in range(2)], 2)
     states, lessons = states_of(asked), [*cycles(16, groups=16)]
     truth = np.subtract(*garden.gold().rate(asked).reshape(-1, 2).T)
     decided = np.abs(truth) > 1e-9

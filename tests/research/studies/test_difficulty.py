@@ -13,12 +13,12 @@ from rewardlab.policy.transforms.ha_dw import ha_dw
 from rewardlab.policy.types import Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
 from rewardlab.research.studies._run import run_study
-from rewardlab.research.studies._runs.policies import split_prompts
 from rewardlab.research.studies.difficulty import MEASURES, Results, runs
 from rewardlab.research.studies.difficulty.bias import METHODS, expected_advantages
 from rewardlab.research.studies.difficulty.prompts import BANDS, HARD, PassBars, band_of, pass_rates, verdicts
 from rewardlab.research.studies.difficulty.runs import ARMS, VerdictRun, shuffled_ha_dw
 from rewardlab.research.worlds.guides import Base
+from rewardlab.research.worlds.policies import split_prompts
 from rewardlab.rm.types import Example
 
 P = np.array([0.05, 0.3, 0.8])

@@ -1,11 +1,12 @@
+"""The garden: gold by hand, texts, labels, verdicts, and the small models on its words."""
+
 import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.benchmarks.garden.gold_reward import features
-from rewardlab.research.worlds import policies
-from rewardlab.research.worlds.guides import Base
+from rewardlab.benchmarks.garden.rewards import right, with_outliers
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, content_hash, prompt_text, user_turn
 
@@ -232,56 +233,21 @@ def test_pretraining_learns_and_is_decided_by_the_seeds():
     assert np.mean(runs[0][-5:]) < runs[0][0] - 0.5
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    return Base(0, texts=1000, steps=100).load(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.mark.slow
-def test_the_start_policy_answers_what_it_is_asked(start):
-    asked = garden.prompts(64, seed=1)
-    answers = policies.sample(start, asked, seed=0)
-    assert [one.prompt for one in answers] == asked
-    assert max(len(one.completion.split()) for one in answers) <= policies.LONGEST
-    about = [features(prompt_text(one.prompt), one.completion) for one in answers]
-    assert np.mean([one.plain + one.flourish + one.caution for one in about]) > 1
-
-
-def test_samples_are_decided_by_the_seed_and_differ_for_one_prompt(start):
-    asked = garden.prompts(1, seed=0) * 20
-    answers = policies.sample(start, asked, seed=0)
-    assert answers == policies.sample(start, asked, seed=0) != policies.sample(start, asked, seed=1)
-    assert len({one.completion for one in answers}) > 10
-
-
-def test_accuracy_is_gold_s_order_without_its_ties():
-    first, second = (
-        [Example(user_turn(ASKED), answer) for answer in answers]
-        for answers in (("honey", "honey wax", "frogs"), ("wax", "honey", "honey"))
-    )  # gold: a tie, better, worse
-    assert policies.gold_accuracy(garden.gold(), first, second) == 1
-    assert policies.gold_accuracy(garden.gold(("harmless",)), first, second) == 0  # all its rewards are equal
-
-
-@pytest.mark.slow
-def test_a_proxy_learns_the_order_and_keeps_paying_for_flourish(start):
-    before = start.state_dict()["model.norm.weight"].clone()
-    proxy = policies.proxy(start, policies.Teaching(4000, steps=150, learning_rate=2e-3, votes="many"), seed=0)
-    first, second = zip(*(pair.examples for pair in garden.pairs(500, seed=0, split="test")), strict=True)
-    assert policies.gold_accuracy(proxy, first, second) > 0.7
-    told = [
-        [
-            Example(user_turn(f"tell me about {topic}"), " ".join([topic, *garden.FLOURISH[:n]]))
-            for topic in garden.TOPICS
-        ]
-        for n in (2, 6)
-    ]
-    assert proxy.rate(told[1]).mean() > proxy.rate(told[0]).mean()
-    assert garden.gold().rate(told[1]).mean() < garden.gold().rate(told[0]).mean()
-    assert torch.equal(start.state_dict()["model.norm.weight"], before)
-
-
 def test_the_gardens_texts_are_those_that_committed_results_rest_on():
     """Other words or draws change the figures of every study: run them again before this number is changed."""
     texts = [list(garden.vocabulary()), [pair.chosen for pair in garden.pairs(20, 0)]]
     assert content_hash(texts) == "2d200cec7761a49c"
+
+
+def test_a_tenth_of_all_texts_are_outliers_always_the_same():
+    some = garden.supervised(1000, seed=3)
+    golds = garden.gold().rate(some)[:, 0]
+    off = np.array(with_outliers(0.1, 3.0)(some)) - golds
+    assert 0.07 < np.mean(off != 0) < 0.13
+    assert np.median(np.abs(off[off != 0])) == pytest.approx(3.0, rel=0.4), "half of Cauchy's values lie within ±1"
+    assert (np.array(with_outliers(0.1, 6.0)(some)) - golds) == pytest.approx(2 * off)
+    assert with_outliers(0.0)(some) == golds.tolist()
+    assert np.mean(np.array(with_outliers(1.0)(some)) != golds) == 1
+    with pytest.raises(UsageError, match=r"share lies in \[0, 1\]"):
+        with_outliers(1.5)
+    assert set(right()(some)) == {0.0, 1.0}

@@ -11,11 +11,11 @@ from ....benchmarks import garden
 from ....policy.training.forward import CompletionBatch
 from ....rm.models.scalar import ScalarRewardModel
 from ...worlds.guides import Base
-from ...worlds.policies import Teaching, gold_accuracy, order_accuracy, proxy, untaught
+from ...worlds.policies import Teaching, gold_accuracy, order_accuracy, proxy, split_prompts, untaught
 from ...worlds.small_policies import proxy_rewards, sample_completions
-from .._runs.job_cache import Arrays, Job
-from .._runs.policies import HELD_OUT, OWN_SAMPLES, split_prompts, weights, with_weights
+from .job_cache import Arrays, Job
 
+HELD_OUT, OWN_SAMPLES = "accuracy on held-out pairs", "accuracy on own samples"
 LEVELS: Mapping[str, Teaching] = {
     "60 %": Teaching(pairs=400, steps=30, learning_rate=5e-4, noise=0.35),
     "70 %": Teaching(pairs=1_000, steps=70, learning_rate=1e-3),
@@ -33,7 +33,7 @@ MEMBERS = 4
 
 
 @dataclass(frozen=True)
-class AtlasSamples(Job):
+class StartSamples(Job):
     """Completions of the start policy for the prompts that training does not see, M for each, with their gold."""
 
     base: Base
@@ -57,15 +57,22 @@ class AtlasSamples(Job):
 
 
 @dataclass(frozen=True)
-class AtlasProxy(Job):
+class Proxy(Job):
     """A reward model, its accuracy, and its rewards of the start policy's completions."""
 
-    samples: AtlasSamples
+    samples: StartSamples
     teaching: Teaching
     member: int = 0
     """Index in an ensemble on one start policy: each member has its own head and pairs."""
     judged: int = 1000
     """Number of held-out pairs for its accuracy."""
+
+    @classmethod
+    def part(cls, seed: int, teaching: Teaching, share: float, samples: int = 128, prompts: int = 48) -> "Proxy":
+        """Return the proxy of a seed; below a share of 1 all of its training is cut to that share, for a dry run."""
+        taught = replace(teaching, pairs=max(8, int(share * teaching.pairs)), steps=max(1, int(share * teaching.steps)))
+        own = StartSamples(Base.part(seed, share), samples, prompts)
+        return cls(own, taught, judged=max(20, int(share * cls.judged)))
 
     def __str__(self) -> str:
         taught = f"{self.teaching.pairs} pairs, {self.teaching.steps} steps"
@@ -97,3 +104,16 @@ class AtlasProxy(Job):
     def load(self, cache: Path) -> ScalarRewardModel:
         """Load the trained model."""
         return with_weights(untaught(self.base.load(cache), self.seed), self.result(cache))
+
+
+def weights(model: ScalarRewardModel) -> Arrays:
+    """Return the weights by name."""
+    return {name: weight.detach().numpy() for name, weight in model.model.named_parameters()}
+
+
+@torch.no_grad()
+def with_weights(model: ScalarRewardModel, arrays: Arrays) -> ScalarRewardModel:
+    """Replace the model's weights in place and return it."""
+    for name, weight in model.model.named_parameters():
+        weight.copy_(torch.from_numpy(arrays[name]))
+    return model
