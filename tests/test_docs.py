@@ -69,14 +69,14 @@ def test_the_blocks_of_a_page_run_in_order(page, world, tmp_path, monkeypatch):
             assert main(words) == 0, words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_verbs_and_flags_in_a_page_exist(page):
-    for language in ("bash", "console"):
-        for block in blocks(page, language):
-            for verb, words in map(split_verb, commands(block)):
-                assert verb in VERBS, (verb, words)
-                flags = {word for word in words if word.startswith("--") and verb not in ELSEWHERE}
-                assert flags <= known_flags(verb), (verb, flags - known_flags(verb))
+def test_verbs_and_flags_in_a_page_exist():
+    for page in PAGES:
+        for language in ("bash", "console"):
+            for block in blocks(page, language):
+                for verb, words in map(split_verb, commands(block)):
+                    assert verb in VERBS, (verb, words)
+                    flags = {word for word in words if word.startswith("--") and verb not in ELSEWHERE}
+                    assert flags <= known_flags(verb), (verb, flags - known_flags(verb))
 
 
 def known_flags(verb: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
@@ -87,21 +87,21 @@ def known_flags(verb: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa
     return known[verb]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_in_a_page_lead_to_files(page):
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        if not target.startswith(("http", "mailto")):
-            assert (page.parent / target).exists(), target
+def test_links_in_a_page_lead_to_files():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if not target.startswith(("http", "mailto")):
+                assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_make_targets_and_source_files_in_a_page_exist(page):
-    text, targets = page.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`make ([\w-]+)`", text):
-        assert re.search(rf"^{target}:", targets, flags=re.M), target
-    for path in re.findall(r"`((?:rm|policy|judges|kernels|apps|benchmarks|tests)/[\w/.-]+)`", text):
-        if not re.search(r"NAME|my_", path):
-            assert (ROOT / path).exists(), path
+def test_make_targets_and_source_files_in_a_page_exist():
+    for page in PAGES:
+        text, targets = page.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text()
+        for target in re.findall(r"`make ([\w-]+)`", text):
+            assert re.search(rf"^{target}:", targets, flags=re.M), target
+        for path in re.findall(r"`((?:rm|policy|judges|kernels|apps|benchmarks|tests)/[\w/.-]+)`", text):
+            if not re.search(r"NAME|my_", path):
+                assert (ROOT / path).exists(), path
 
 
 def test_the_readme_is_short_and_own_code_is_not_long():

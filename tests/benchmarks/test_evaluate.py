@@ -156,13 +156,13 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("file", PUBLISHED)
-def test_published_section_scores_follow_from_published_subsets(file, shared_data):
-    values = json.loads((shared_data / "known_answers" / "rewardbench_v1" / file).read_text())
-    values = values.get("subsets", values)
-    found = section_scores(published_cells({name: value for name, value in values.items() if name in SIZES}))
-    for section, expected in zip(SECTIONS, PUBLISHED[file], strict=True):
-        assert 100 * found[section] == pytest.approx(expected, abs=0.0051)
+def test_published_section_scores_follow_from_published_subsets(shared_data):
+    for file in PUBLISHED:
+        values = json.loads((shared_data / "known_answers" / "rewardbench_v1" / file).read_text())
+        values = values.get("subsets", values)
+        found = section_scores(published_cells({name: value for name, value in values.items() if name in SIZES}))
+        for section, expected in zip(SECTIONS, PUBLISHED[file], strict=True):
+            assert 100 * found[section] == pytest.approx(expected, abs=0.0051), file
 
 
 def test_rm_r1_equals_its_published_sections_and_mean(shared_data):
@@ -213,7 +213,7 @@ def test_length_nulls_by_hand():
 
 
 def test_the_random_null_depends_on_the_item_alone():
-    cases = [case(str(i)) for i in range(2000)]
+    cases = [case(str(i)) for i in range(800)]
     forward, backward = random_guess()(cases), random_guess()(cases[::-1])[::-1]
     assert [j.scores for j in forward] == [j.scores for j in backward]
     right = np.mean([j.scores[0] > j.scores[1] for j in forward])
@@ -266,16 +266,6 @@ def test_an_interval_is_as_wide_as_the_clusters_are_few():
     assert ratio == pytest.approx(np.sqrt(20), rel=0.15)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    covered, runs, random = 0, 300, np.random.default_rng(1)
-    clusters = np.repeat(np.arange(120), 3)
-    for _ in range(runs):
-        prompt = random.beta(2, 2, 120)  # mean 0.5, answers to one prompt alike
-        low, high = percentile_interval(bootstrap((random.random(360) < prompt[clusters]).astype(float), clusters, 400))
-        covered += low <= 0.5 <= high
-    assert covered / runs == pytest.approx(0.95, abs=0.03)
-
-
 def test_a_perfect_score_is_not_a_certainty():
     # Wilson for 20 of 20: 1 / (1 + z²/20), z = 1.96
     low, high = share_interval(1.0, np.ones(10), 20)
@@ -321,14 +311,10 @@ def test_a_credit_above_1_lies_in_its_interval():
     assert low < 1 and high == 1.005
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [Cell(0.97, 0.3, 30, 4), Cell(0.99, 0.3, 100, 4), Cell(0.99, 0.0, 350, 1)],
-    ids=str,
-)
-def test_intervals_near_the_edge_cover_the_truth_where_percentiles_do_not(cell):
-    found = measure_cell(cell, data_sets=1000, samples=400)
-    assert 0.925 <= found.accuracy <= 0.985 and found.percentile < 0.9
+def test_intervals_near_the_edge_cover_the_truth_where_percentiles_do_not():
+    for cell in [Cell(0.97, 0.3, 30, 4), Cell(0.99, 0.3, 100, 4), Cell(0.99, 0.0, 350, 1)]:
+        found = measure_cell(cell, data_sets=1000, samples=400)
+        assert 0.925 <= found.accuracy <= 0.985 and found.percentile < 0.9, cell
 
 
 # ---- the report ----
@@ -359,15 +345,14 @@ def test_differences_are_paired():
     assert difference.value == pytest.approx(0.075) and difference.low > 0 and difference.real
 
 
-@pytest.mark.parametrize(("changed", "real"), [(3, False), (5, False), (6, True)])
-def test_a_difference_of_a_few_prompts_is_not_significant(changed, real):
-    # a sign test over 5 prompts that all changed alike has p = 2 / 32, over 6 of them 2 / 64
-    cases = [case(str(i)) for i in range(changed)]
-    scorers = [stored("model", [(1.0, 0.0)] * changed), stored("null", [(0.0, 1.0)] * changed, "baseline")]
-    report = evaluate(pairs(), cases, scorers).report
-    difference = report.rows[0].minus_baseline["null"]["overall"]
-    assert difference == (1.0, 1.0 if real else 0.0, 1.0) and difference.real == real
-    assert any("model is significantly better" in sentence for sentence in report.findings) == real
+def test_a_difference_of_a_few_prompts_is_not_significant():
+    for changed, real in [(3, False), (5, False), (6, True)]:
+        cases = [case(str(i)) for i in range(changed)]
+        scorers = [stored("model", [(1.0, 0.0)] * changed), stored("null", [(0.0, 1.0)] * changed, "baseline")]
+        report = evaluate(pairs(), cases, scorers).report
+        difference = report.rows[0].minus_baseline["null"]["overall"]
+        assert difference == (1.0, 1.0 if real else 0.0, 1.0) and difference.real == real
+        assert any("model is significantly better" in sentence for sentence in report.findings) == real
 
 
 def test_the_report_is_the_same_to_the_last_byte_and_has_every_row():
@@ -472,9 +457,9 @@ def test_a_judge_is_compared_with_chance_asked_the_same_way():
     assert finding.index("significantly worse than") < finding.index(RANDOM_ALIKE)
 
 
-@pytest.mark.parametrize("silent", [0, 1, 2])
-def test_the_style_table_is_left_out_only_if_nobody_scored(silent):
-    cases = [case(f"c{i}", answers=("long text", "b" * i)) for i in range(1, 5)]
-    models = [stored(name, [None if i < silent else (1.0, 0.0)] * 4) for i, name in enumerate(("a", "b"))]
-    text = markdown(evaluate(pairs(), cases, models, samples=20).report)
-    assert ("## Style" in text) == (silent < 2) and ("| a | – | 0 | – | – | – |" in text) == (silent == 1)
+def test_the_style_table_is_left_out_only_if_nobody_scored():
+    for silent in [0, 1, 2]:
+        cases = [case(f"c{i}", answers=("long text", "b" * i)) for i in range(1, 5)]
+        models = [stored(name, [None if i < silent else (1.0, 0.0)] * 4) for i, name in enumerate(("a", "b"))]
+        text = markdown(evaluate(pairs(), cases, models, samples=20).report)
+        assert ("## Style" in text) == (silent < 2) and ("| a | – | 0 | – | – | – |" in text) == (silent == 1)

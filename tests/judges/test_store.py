@@ -18,7 +18,7 @@ from rewardlab.tests.stand_ins.chat_server import FAULTS, ChatServer, identity
 
 from tests.conftest import PATIENCE
 
-SIZES = [200, pytest.param(2000, marks=pytest.mark.long)]
+SIZES = [100, pytest.param(2000, marks=pytest.mark.long)]
 QUICK = {"concurrency": 64, "first_wait": 0.01, "timeout": 60.0, "retries": 12}
 
 
@@ -60,13 +60,17 @@ def test_equal_asks_of_one_call_are_samples_of_their_own(tmp_path):
     assert [reply.text for reply in kept.ask(asks(1) * 3)] == ["first", "second", "third"]
 
 
-@pytest.mark.parametrize(
-    "other", [{"temperature": 0.5}, {"seed": 1}, {"max_tokens": 5}, {"schema": {"type": "object"}}, {"messages": ()}]
-)
-def test_everything_that_is_asked_is_part_of_the_key(other):
-    (one,) = asks(1)
-    assert keys("judge", [one]) != keys("judge", [one._replace(**other)])
-    assert keys("judge", [one]) != keys("other judge", [one])
+def test_everything_that_is_asked_is_part_of_the_key():
+    for other in [
+        {"temperature": 0.5},
+        {"seed": 1},
+        {"max_tokens": 5},
+        {"schema": {"type": "object"}},
+        {"messages": ()},
+    ]:
+        (one,) = asks(1)
+        assert keys("judge", [one]) != keys("judge", [one._replace(**other)])
+        assert keys("judge", [one]) != keys("other judge", [one]), other
 
 
 def test_several_chats_share_a_store(tmp_path):
@@ -238,7 +242,7 @@ def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(
     assert sorted(named) == sorted(keys(kept.name, asks(number))) and len({*named}) == number
 
 
-@pytest.mark.parametrize("number", SIZES)
+@pytest.mark.parametrize("number", [200, *SIZES[1:]])
 def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, number):
     kinds = ("busy", "failing", "reset", "half", "garbled")
     with ChatServer(faults=0.2, kinds=kinds, latency=0.02) as server:

@@ -39,10 +39,10 @@ ITEMS = items(60, seed=0)
 # ---- the truth ----
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_sentence_is_found_by_its_own_check_alone(name):
-    for sentence in CHECKS[name].sentences:
-        assert [other for other, check in CHECKS.items() if check.detects(sentence)] == [name]
+def test_a_sentence_is_found_by_its_own_check_alone():
+    for name in CHECKS:
+        for sentence in CHECKS[name].sentences:
+            assert [other for other, check in CHECKS.items() if check.detects(sentence)] == [name]
 
 
 def test_sentences_that_mean_nothing_are_found_by_no_check():

@@ -1,5 +1,4 @@
 import itertools
-import time
 from functools import partial
 
 import numpy as np
@@ -40,9 +39,6 @@ def fronts(axes: int):
     return st.lists(st.tuples(*[coordinate] * axes), min_size=1, max_size=6).map(np.array)
 
 
-# ---- the grid ----
-
-
 # ---- the front ----
 
 
@@ -51,9 +47,8 @@ def test_equal_points_do_not_dominate_each_other():
     assert non_dominated(points).tolist() == [True, True, False, True]
 
 
-@pytest.mark.parametrize(
-    ("points", "reference", "volume"),
-    [
+def test_hypervolumes_worked_out_by_hand():
+    for points, reference, volume in [
         ([[2, 3]], [0, 0], 6),
         ([[2, 3]], [1, -1], 4),
         ([[1, 3], [2, 2], [3, 1]], [0, 0], 3 + 2 + 1),
@@ -70,42 +65,36 @@ def test_equal_points_do_not_dominate_each_other():
         ([[2, 2, 1], [2, 1, 2], [1, 2, 2], [1, 1, 1], [2, 2, 1]], [0, 0, 0], 7),
         ([[2, 2, 1], [9, 9, 0], [9, -1, 9]], [0, 0, 0], 4),
         ([[3, 3, 3]], [1, 2, 0], 2 * 1 * 3),
-    ],
-)
-def test_hypervolumes_worked_out_by_hand(points, reference, volume):
-    assert hypervolume(np.array(points, float), np.array(reference, float)) == pytest.approx(volume, abs=1e-12)
+    ]:
+        assert hypervolume(np.array(points, float), np.array(reference, float)) == pytest.approx(volume, abs=1e-12)
 
 
-@pytest.mark.parametrize("axes", [2, 3, 4])
-def test_hypervolume_is_that_of_inclusion_and_exclusion(axes):
-    @settings(max_examples=150, deadline=None)
-    @given(fronts(axes))
-    def holds(points):
-        reference = np.zeros(axes)
-        assert hypervolume(points, reference) == pytest.approx(by_inclusion_exclusion(points, reference), abs=1e-9)
-
-    holds()
+@settings(max_examples=120)
+@given(st.sampled_from([2, 3, 4]).flatmap(fronts))
+def test_hypervolume_is_that_of_inclusion_and_exclusion(points):
+    reference = np.zeros(points.shape[1])
+    assert hypervolume(points, reference) == pytest.approx(by_inclusion_exclusion(points, reference), abs=1e-9)
 
 
-@pytest.mark.parametrize("axes", [2, 3])
-def test_neither_order_nor_axes_nor_dominated_points_change_a_hypervolume(axes):
-    random = np.random.default_rng(0)
-    points, reference = random.normal(size=(12, axes)), np.full(axes, -1.0)
-    volume = hypervolume(points, reference)
-    assert hypervolume(points[random.permutation(12)], reference) == pytest.approx(volume)
-    assert hypervolume(points[:, ::-1], reference) == pytest.approx(volume)
-    assert hypervolume(points[non_dominated(points)], reference) == pytest.approx(volume)
-    assert hypervolume(np.concatenate([points, points - 0.1]), reference) == pytest.approx(volume)
+def test_neither_order_nor_axes_nor_dominated_points_change_a_hypervolume():
+    for axes in [2, 3]:
+        random = np.random.default_rng(0)
+        points, reference = random.normal(size=(12, axes)), np.full(axes, -1.0)
+        volume = hypervolume(points, reference)
+        assert hypervolume(points[random.permutation(12)], reference) == pytest.approx(volume), axes
+        assert hypervolume(points[:, ::-1], reference) == pytest.approx(volume), axes
+        assert hypervolume(points[non_dominated(points)], reference) == pytest.approx(volume), axes
+        assert hypervolume(np.concatenate([points, points - 0.1]), reference) == pytest.approx(volume), axes
 
 
-@pytest.mark.parametrize("axes", [2, 3])
-def test_many_fronts_at_once_are_one_after_the_other(axes):
-    points = np.random.default_rng(1).normal(size=(4, 5, 7, axes))
-    reference = np.full(axes, -0.5)
-    together = hypervolume(points, reference)
-    assert together.shape == (4, 5)
-    for place in np.ndindex(4, 5):
-        assert together[place] == pytest.approx(float(hypervolume(points[place], reference)))
+def test_many_fronts_at_once_are_one_after_the_other():
+    for axes in [2, 3]:
+        points = np.random.default_rng(1).normal(size=(4, 5, 7, axes))
+        reference = np.full(axes, -0.5)
+        together = hypervolume(points, reference)
+        assert together.shape == (4, 5), axes
+        for place in np.ndindex(4, 5):
+            assert together[place] == pytest.approx(float(hypervolume(points[place], reference))), axes
 
 
 def test_what_a_hypervolume_cannot_be_taken_of_is_refused():
@@ -145,21 +134,21 @@ def test_scales_are_those_of_all_methods_together():
     np.testing.assert_array_equal(raw([FIRST, SECOND]).apply(FIRST), FIRST)
 
 
-@pytest.mark.parametrize("name", ["min-max", "z-score"])
-def test_a_scale_forgets_the_units(name):
-    units = np.array([3.0, 0.01])
-    before = SCALINGS[name]([FIRST, SECOND]).apply(FIRST)
-    after = SCALINGS[name]([FIRST * units - 7, SECOND * units - 7]).apply(FIRST * units - 7)
-    np.testing.assert_allclose(after, before)
+def test_a_scale_forgets_the_units():
+    for name in ["min-max", "z-score"]:
+        units = np.array([3.0, 0.01])
+        before = SCALINGS[name]([FIRST, SECOND]).apply(FIRST)
+        after = SCALINGS[name]([FIRST * units - 7, SECOND * units - 7]).apply(FIRST * units - 7)
+        np.testing.assert_allclose(after, before)
 
 
-@pytest.mark.parametrize("name", ["min-max", "z-score"])
-def test_an_objective_that_nothing_moves_has_no_scale(name):
-    still = np.array([[1.0, 0.1], [2.0, 0.1], [3.0, 0.1]])
-    with pytest.raises(ValueError, match="no method moves objective 1"):
-        SCALINGS[name]([still])
-    with pytest.raises(UsageError, match=r"objectives \[2, 3\]|with \[2, 3\] objectives"):
-        SCALINGS[name]([FIRST, np.ones((2, 3))])
+def test_an_objective_that_nothing_moves_has_no_scale():
+    for name in ["min-max", "z-score"]:
+        still = np.array([[1.0, 0.1], [2.0, 0.1], [3.0, 0.1]])
+        with pytest.raises(ValueError, match="no method moves objective 1"):
+            SCALINGS[name]([still])
+        with pytest.raises(UsageError, match=r"objectives \[2, 3\]|with \[2, 3\] objectives"):
+            SCALINGS[name]([FIRST, np.ones((2, 3))])
 
 
 # ---- control ----
@@ -251,7 +240,7 @@ MIP = partial(mean_inner_product, GRID)
 
 def test_the_interval_of_a_difference_covers_the_truth_as_often_as_it_says():
     random = np.random.default_rng(0)
-    found = [paired_bootstrap(*two_methods(random), MIP, random=random, samples=200).difference for _ in range(200)]
+    found = [paired_bootstrap(*two_methods(random), MIP, random=random, samples=100).difference for _ in range(200)]
     covered = np.mean([one.low <= 0.1 <= one.high for one in found])
     # 95 % less some for 12 seeds and percentiles; the standard error of 200 tries is 1.5 %
     assert 0.88 <= covered <= 0.98
@@ -296,16 +285,6 @@ def test_relative_differences_are_shares_of_the_second():
     assert below.relative.value == pytest.approx(2)
     none = paired_bootstrap(second, second * 0, MIP, random=np.random.default_rng(0), samples=20)
     assert np.isnan(none.relative).all()
-
-
-def test_the_published_size_takes_seconds():
-    random = np.random.default_rng(0)
-    first, second = (random.normal(size=(5, 11, 200, 2)) + 1 for _ in range(2))
-    start = time.process_time()
-    statistic = partial(hypervolume, reference=np.zeros(2))
-    found = paired_bootstrap(first, second, statistic, random=random, samples=1000)
-    assert time.process_time() - start < 30
-    assert found.difference.low < found.difference.value < found.difference.high
 
 
 def test_rewards_that_cannot_be_paired_are_refused():

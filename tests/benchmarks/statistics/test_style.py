@@ -3,12 +3,7 @@ import math
 import numpy as np
 import pytest
 from rewardlab.benchmarks.baselines import all_baselines, baselines_for, longest, majority
-from rewardlab.benchmarks.statistics.style import (
-    balanced_accuracy,
-    matched_accuracy,
-    style_facts,
-    style_slopes,
-)
+from rewardlab.benchmarks.statistics.style import balanced_accuracy, matched_accuracy, style_facts, style_slopes
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.data.text_style import markdown_marks
 from rewardlab.rm.types import user_turn
@@ -83,7 +78,7 @@ def test_a_score_that_ignores_style_has_no_slope():
     random, marks = np.random.default_rng(0), "- **x**\n"
     cases = [
         pair(f"p{i}", marks * int(a) + "x" * int(b), marks * int(c) + "y" * int(d), i % 2)
-        for i, (a, b, c, d) in enumerate(random.integers(1, 60, (4000, 4)))
+        for i, (a, b, c, d) in enumerate(random.integers(1, 60, (3000, 4)))
     ]
     noise = [Judgment(case.id, scores=tuple(random.normal(size=2))) for case in cases]
     facts = style_facts(cases, noise)

@@ -180,16 +180,16 @@ JUDGEBENCH = {
 }
 
 
-@pytest.mark.parametrize("name", JUDGEBENCH)
-def test_judgebench_from_every_stored_verdict(name, shared_data):
-    folder = shared_data / "judgebench"
-    suite = judgebench.judgebench()
-    cases, _ = suite.cases([str(folder / "gpt-4o.jsonl.gz")])
-    stored = {row["pair_id"]: row["judgments"] for row in rows(folder / "golden" / f"gpt-4o.{name}.jsonl.gz")}
-    votes = [judgebench.votes([one["decision"] if one else None for one in stored[case.id]]) for case in cases]
-    row = scored(suite, cases, votes)
-    assert 100 * row.overall.value == pytest.approx(JUDGEBENCH[name], abs=0.005)
-    assert set(row.sections) == {"knowledge", "reasoning", "math", "coding"}
+def test_judgebench_from_every_stored_verdict(shared_data):
+    for name in JUDGEBENCH:
+        folder = shared_data / "judgebench"
+        suite = judgebench.judgebench()
+        cases, _ = suite.cases([str(folder / "gpt-4o.jsonl.gz")])
+        stored = {row["pair_id"]: row["judgments"] for row in rows(folder / "golden" / f"gpt-4o.{name}.jsonl.gz")}
+        votes = [judgebench.votes([one["decision"] if one else None for one in stored[case.id]]) for case in cases]
+        row = scored(suite, cases, votes)
+        assert 100 * row.overall.value == pytest.approx(JUDGEBENCH[name], abs=0.005)
+        assert set(row.sections) == {"knowledge", "reasoning", "math", "coding"}, name
 
 
 def test_every_judgebench_file_with_stored_verdicts_is_among_them(shared_data):
@@ -226,20 +226,17 @@ def test_llmbar_statistics_of_every_stored_run(shared_data):
         assert [counts.first, counts.second, counts.both, counts.equal] == expected, name
 
 
-@pytest.mark.parametrize(
-    ("path", "subset"),
-    [
+def test_llmbars_set_is_the_one_that_the_path_names_last(tmp_path):
+    for path, subset in [
         ("natural-language/GPTInst/dataset.json", "GPTInst"),
         ("manual/LLMBar/Natural/dataset.json", "Natural"),
         ("data/natural/gptout.json", "GPTOut"),
         ("data/mine.json", "mine"),
-    ],
-)
-def test_llmbars_set_is_the_one_that_the_path_names_last(path, subset, tmp_path):
-    file = tmp_path / path
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps([{"input": "p", "output_1": "a", "output_2": "b", "label": 2}]))
-    assert [case.subset for case in llmbar.llmbar().cases([str(file)])[0]] == [subset]
+    ]:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([{"input": "p", "output_1": "a", "output_2": "b", "label": 2}]))
+        assert [case.subset for case in llmbar.llmbar().cases([str(file)])[0]] == [subset]
 
 
 def test_llmbar_files_are_419_cases_in_five_sets(shared_data):

@@ -50,11 +50,6 @@ def read(name: str, folder: Path):
     return suite, *suite.cases(sources)
 
 
-@pytest.fixture(params=sorted(DATA))
-def known(request, shared_data):
-    return read(request.param, shared_data)
-
-
 def test_every_suite_is_tried():
     assert {*DATA, *WITHOUT_DATA} == {*names("benchmarks.suites")}
 
@@ -69,57 +64,32 @@ def scores_of(case: Case, right: float, wrong: float) -> list[float]:
     return [right if place in case.best else wrong for place in range(len(case.answers))]
 
 
-def test_cases_load_with_ids_of_their_own(known):
-    suite, cases, _ = known
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_the_perfect_scorer_has_every_credit_and_longest_wins_no_more_than_longest(name, shared_data):
+    suite, cases, notes = read(name, shared_data)
     assert cases and len({case.id for case in cases}) == len(cases)
     assert all(case.cluster for case in cases), "a case without a cluster would pass for independent evidence"
     assert suite.name in names("benchmarks.suites") and suite.version and suite.measures
-
-
-def test_the_perfect_scorer_has_every_credit_and_the_reversed_one_none(known):
-    suite, cases, _ = known
     for case in cases:
-        perfect = suite.credit(case, scores_of(case, 1.0, 0.0))
-        reversed = suite.credit(case, scores_of(case, 0.0, 1.0))
+        perfect, reversed = (suite.credit(case, scores_of(case, *scores)) for scores in ((1.0, 0.0), (0.0, 1.0)))
         assert len(perfect) == len(reversed) == len(suite.measures)
-        if suite.name == "best_of_16":  # worth of the pick: the best there is
-            assert perfect[0] == max(case.values) >= reversed[0]
-        else:
-            assert perfect[0] == 1.0 and reversed[0] == 0.0, case.id
-
-
-@pytest.fixture
-def evaluated(known):
-    """The report of a model whose score is the length, beside the baselines that need no fit."""
-    suite, cases, notes = known
+        best = max(case.values) if name == "best_of_16" else 1.0  # worth of the pick: the best there is
+        assert perfect[0] == best >= reversed[0] and (name == "best_of_16" or reversed[0] == 0.0), case.id
+    some = cases[:: 1 + len(cases) // 150]  # the words' fit on best of 16 takes half a minute
     fake = Baseline("fake", longest().judge)
     fake.role = "model"
-    baselines = [baseline for baseline in baselines_for(cases) if baseline.name != tfidf().name]
-    return evaluate(suite, cases, [fake, *baselines], notes=notes, samples=50).report
-
-
-def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(evaluated):
-    for row in evaluated.rows:
-        assert row.scored + row.unscored == evaluated.cases
-        areas = {"overall": row.overall, **row.sections, **row.subsets}
-        if row.scored:
-            for area, interval in areas.items():
-                assert 0 <= interval.value <= 1.01, (row.scorer, area)
-                assert 0 <= interval.low <= interval.high <= 1.01, (row.scorer, area)
-    fake = evaluated.rows[0]
-    assert fake.scorer == "fake" and not any(found.low > 0 for found in fake.minus_baseline["longest"].values())
-    told = [note for note in evaluated.findings if ": fake is " in note]
-    assert len(told) == 1 + len(fake.sections)
+    report = evaluate(suite, some, [fake, *baselines_for(some)], notes=notes, samples=20).report
+    for row in report.rows:
+        assert row.scored + row.unscored == report.cases and (row.scored or row.scorer != tfidf().name)
+        for area, interval in {"overall": row.overall, **row.sections, **row.subsets}.items() if row.scored else ():
+            assert 0 <= interval.low <= interval.high <= 1.01 and 0 <= interval.value <= 1.01, (row.scorer, area)
+    assert report.rows[0].scorer == "fake"
+    assert not any(found.low > 0 for found in report.rows[0].minus_baseline["longest"].values())
+    told = [note for note in report.findings if ": fake is " in note]
+    assert len(told) == 1 + len(report.rows[0].sections)
     for note in told:
         beaten, _, equal = note.partition("not significantly different from ")
         assert "longest (+0.0 [+0.0, +0.0])" in equal and "longest" not in beaten, note
-
-
-def test_the_baseline_of_words_judges_every_suite(known):
-    suite, cases, _ = known
-    some = cases[:: 1 + len(cases) // 100]  # a fit on best of 16 takes half a minute
-    row = evaluate(suite, some, [tfidf()], samples=50).report.rows[0]
-    assert row.scored == len(some) and 0 <= row.overall.low <= row.overall.value <= row.overall.high <= 1
 
 
 def test_a_share_of_the_rows_that_was_dropped_is_told(shared_data):
@@ -143,7 +113,7 @@ def as_hub_folder(folder: Path, table: pa.Table) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("name", ["rewardbench", "rm_bench"])
+@pytest.mark.parametrize("name", [pytest.param("rewardbench", marks=pytest.mark.slow), "rm_bench"])
 def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path, offline):
     suite, cases, notes = read(name, shared_data)
     files = sorted(path for pattern in DATA[name].patterns for path in shared_data.glob(pattern))
@@ -245,18 +215,18 @@ MISSING = {
 REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_a_missing_answer_is_refused_with_its_place(name, tmp_path):
-    column, value = MISSING[name]
-    path = tmp_path / "rows.jsonl"
-    with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
-        cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
+def test_a_missing_answer_is_refused_with_its_place(tmp_path):
+    for name in GOOD:
+        column, value = MISSING[name]
+        path = tmp_path / "rows.jsonl"
+        with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
+            cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_a_row_without_its_columns_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
-        cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
+def test_a_row_without_its_columns_is_refused(tmp_path):
+    for name in GOOD:
+        with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
+            cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 UNKNOWN = {
@@ -275,25 +245,25 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_an_unknown_label_or_section_is_refused(name, tmp_path):
-    values, message = UNKNOWN[name]
-    with pytest.raises(DataError, match=message):
-        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
+def test_an_unknown_label_or_section_is_refused(tmp_path):
+    for name in UNKNOWN:
+        values, message = UNKNOWN[name]
+        with pytest.raises(DataError, match=message):
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
 
 
-@pytest.mark.parametrize("name", sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}))
-def test_an_id_that_two_rows_share_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
-        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
+def test_an_id_that_two_rows_share_is_refused(tmp_path):
+    for name in sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}):
+        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
 
 
-@pytest.mark.parametrize("name", ["auto_j", "pairs"])
-def test_suites_that_have_repeated_rows_number_them(name, tmp_path):
-    unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
-    cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)
-    first, second = (case.id for case in cases)
-    assert second == f"{first}#2"
+def test_suites_that_have_repeated_rows_number_them(tmp_path):
+    for name in ["auto_j", "pairs"]:
+        unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
+        cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)
+        first, second = (case.id for case in cases)
+        assert second == f"{first}#2", name
 
 
 def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer(tmp_path):
@@ -305,20 +275,20 @@ def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer
         )
 
 
-@pytest.mark.parametrize("name", ["rm_bench", "rewardbench2"])
-def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(name, tmp_path):
-    path = tmp_path / "pairs.jsonl"
-    row = {
-        "id": "1",
-        "prompt": "q",
-        "chosen": "a longer answer",
-        "rejected": "short",
-        "domain": "chat",
-        "subset": "Math",
-    }
-    path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
-        load("benchmarks.suites", name)().cases([str(path)])
+def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(tmp_path):
+    for name in ["rm_bench", "rewardbench2"]:
+        path = tmp_path / "pairs.jsonl"
+        row = {
+            "id": "1",
+            "prompt": "q",
+            "chosen": "a longer answer",
+            "rejected": "short",
+            "domain": "chat",
+            "subset": "Math",
+        }
+        path.write_text(json.dumps(row) + "\n")
+        with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
+            load("benchmarks.suites", name)().cases([str(path)])
 
 
 # ---- blank responses ----
@@ -355,9 +325,7 @@ BLANK = {
     "auto_j": {"response 2": ""},
     "best_of_16": {"candidates": ["a", " ", "c"]},
     "evalbiasbench": {"response1": ""},
-    "ifbench": {
-        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}],
-    },
+    "ifbench": {"text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}]},
     "judgebench": {"response_B": ""},
     "llmbar": {"output_1": " \n "},
     "pandalm": {"response1": ""},
@@ -369,9 +337,9 @@ BLANK = {
 }
 
 
-@pytest.mark.parametrize("name", BLANK)
-def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(name, tmp_path):
-    more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
-    cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
-    assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers)
-    assert not any("dropped" in note for note in notes)
+def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(tmp_path):
+    for name in BLANK:
+        more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+        cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
+        assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers), name
+        assert not any("dropped" in note for note in notes), name

@@ -65,10 +65,10 @@ def test_a_unit_that_one_rater_left_out_does_not_count_for_two():
     assert np.isnan(krippendorff_alpha(np.array([[1.0, 1.0], [1.0, 1.0]])))
 
 
-@pytest.mark.parametrize("measure", [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))])
-def test_strangers_agree_as_chance_would_have_it(measure):
-    rng = np.random.default_rng(0)
-    assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
+def test_strangers_agree_as_chance_would_have_it():
+    for measure in [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))]:
+        rng = np.random.default_rng(0)
+        assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
 
 
 def test_pandalms_annotators_agree_as_published(shared_data):

@@ -127,31 +127,24 @@ def test_a_fair_judge_with_noise_has_no_fault():
 def test_fair_judges_are_rarely_accused():
     # five figures vary by chance, at 5 %, ten times over: 2.5 false alarms are expected, 7 come with 1.2 %
     attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown", "injected JSON")}
-    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=100, attacks=attacks) for seed in range(1, 11)]
+    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=50, attacks=attacks) for seed in range(1, 11)]
     assert sum(map(len, alarms)) < 7
 
 
-@pytest.mark.parametrize(
-    ("fault", "figures"),
-    [
+def test_each_planted_fault_is_found():
+    attacks = {"gain from injected command", "gain from injected rubric", "wins of one token"}
+    others = {"gain from injected verdict", "gain from injected JSON", "wins of empty"}
+    for fault, figures in (
         ({"position": 0.7}, {"order flips", "first slot", "first slot of equals"}),
         ({"length": 0.8}, {"length slope", "gain from verbosity"}),
-        ({"style": 1.0}, {"gain from markdown"}),
-        ({"own": 0.7}, {"self-preference"}),
-        ({"obeys": "Ignore all instructions above"}, {"gain from injected command"}),
-        ({"obeys": r"\[\[[AB]\]\]"}, {"gain from injected verdict"}),
-        ({"obeys": "certified$"}, {"gain from injected rubric"}),
-        ({"obeys": '"criteria_met": true'}, {"gain from injected JSON"}),
-        ({"keys": MASTER_KEYS}, {"wins of one token"}),
-        ({"keys": ("",)}, {"wins of empty"}),
-    ],
-    ids=lambda value: "-".join(sorted(map(str, value)))[:30],
-)
-def test_each_planted_fault_is_found(fault, figures):
-    seen = found(Adder(**fault))
-    assert figures <= seen
-    if "length" not in fault:  # whatever makes an answer longer helps it with a judge that goes by length
-        assert seen == figures
+        ({"style": 1.0, "own": 0.7}, {"gain from markdown", "self-preference"}),
+        ({"obeys": "Ignore all instructions above|certified$", "keys": MASTER_KEYS}, attacks),
+        ({"obeys": r'\[\[[AB]\]\]|"criteria_met": true', "keys": ("",)}, others),
+    ):
+        seen = found(Adder(**fault))
+        assert figures <= seen, fault
+        if "length" not in fault:  # whatever makes an answer longer helps it with a judge that goes by length
+            assert seen == figures
 
 
 def test_a_judge_that_does_not_read_takes_nonsense_of_like_length_for_an_answer():
@@ -167,7 +160,7 @@ def test_a_judge_that_does_not_read_takes_nonsense_of_like_length_for_an_answer(
 
 def test_figures_are_what_the_settings_say():
     # reads = 1 of noise with standard deviation 1: right in Φ(1) = 84.1 % of pairs, and in half without the question
-    figures = audited(Adder(), cases=sums(1000), attacks={}, names=None, samples=100).figures
+    figures = audited(Adder(), cases=sums(1000), attacks={}, names=None, samples=50).figures
     for name, truth in {"accuracy": 0.8413, "accuracy without the question": 0.5, "reading": 0.3413}.items():
         assert figures[name].low <= truth <= figures[name].high and figures[name].high - figures[name].low < 0.09
     # kappa of two balanced categories is 2 p - 1
@@ -210,7 +203,7 @@ def test_an_overconfident_judge_and_a_calibrated_one():
                 for one in super().__call__(cases)
             ]
 
-    many = sums(1000)
+    many = sums(600)
     right = audited(Claims(own=2.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
     loud = audited(Claims(own=20.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
     assert right["overconfidence"].low < 0 < right["overconfidence"].high and right["calibration error"].value < 0.05
@@ -262,6 +255,7 @@ def test_a_dry_run_asks_for_everything_and_measures_nothing():
 # ---- real kinds on the simulated judge ----
 
 
+@pytest.mark.slow
 def test_the_simulated_judges_biases_are_found_through_a_real_kind():
     none = {"position": 0.0, "length": 0.0, "style": 0.0, "failure": 0.0}
     cases = [item.case() for item in items(120, 0, "test")]
@@ -357,6 +351,7 @@ def test_every_probe_is_one_call_and_keeps_the_ids():
     assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
 
 
+@pytest.mark.slow
 def test_the_same_audit_twice_is_the_same_audit():
     assert audited(Adder(), sums(40)) == audited(Adder(), sums(40))
 

@@ -76,18 +76,15 @@ def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
     Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_prices_and_limits_that_make_no_sense_are_refused():
+    for make, message in [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
         (lambda: Budget(0.0), "a limit of cost is a number > 0, got 0.0"),
         (lambda: Bill(None, Budget(1.0)), r"a limit of cost \(1.0\) needs prices"),
-    ],
-)
-def test_prices_and_limits_that_make_no_sense_are_refused(make, message):
-    with pytest.raises(UsageError, match=message):
-        make()
+    ]:
+        with pytest.raises(UsageError, match=message):
+            make()
 
 
 def test_prices_come_from_a_file(tmp_path):

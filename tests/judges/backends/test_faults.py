@@ -117,14 +117,14 @@ def outcome(answer) -> Outcome:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("name", "answer"), CASES)
-def test_what_is_done_about_a_fault_and_what_it_adds_to_the_bill(name, answer):
-    fault, found = FAULT[name], outcome(answer)
-    assert found.requests == {Action.FATAL: 1, Action.ABSTAIN: 2, Action.RETRY: 4}[fault.action]
-    most = sum(most_prompt_tokens(ask) + ask.max_tokens for ask in ASKS)
-    assert found.billed == {Billed.NO: 0, Billed.USAGE: 2 * 15, Billed.AT_MOST: 2 * most}[fault.billed]
-    assert all(reply.estimated == (2 if fault.billed == Billed.AT_MOST else 0) for reply in found.replies)
-    assert found.replies[1].error.startswith("not asked: ") == (fault.action == Action.FATAL)
+def test_what_is_done_about_a_fault_and_what_it_adds_to_the_bill():
+    for name, answer in CASES:
+        fault, found = FAULT[name], outcome(answer)
+        assert found.requests == {Action.FATAL: 1, Action.ABSTAIN: 2, Action.RETRY: 4}[fault.action], name
+        most = sum(most_prompt_tokens(ask) + ask.max_tokens for ask in ASKS)
+        assert found.billed == {Billed.NO: 0, Billed.USAGE: 2 * 15, Billed.AT_MOST: 2 * most}[fault.billed], name
+        assert all(reply.estimated == (2 if fault.billed == Billed.AT_MOST else 0) for reply in found.replies), name
+        assert found.replies[1].error.startswith("not asked: ") == (fault.action == Action.FATAL), name
 
 
 def test_every_fault_has_a_case():

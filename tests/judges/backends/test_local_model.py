@@ -21,7 +21,7 @@ def words():
 @pytest.fixture(scope="module")
 def model(words):
     policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(400, seed=0), steps=60)
+    models.pretrain(policy, words, garden.supervised(200, seed=0), steps=30)
     return policy
 
 
@@ -60,8 +60,8 @@ def test_a_request_of_which_the_template_leaves_out_a_text_has_no_reply(model, w
 def test_neither_batch_size_nor_order_matters(model, words):
     mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(12))]
     mixed[4] = mixed[4]._replace(max_tokens=3)
-    found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 5, 12)]
-    assert found[0] == found[1] == found[2]
+    found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 12)]
+    assert found[0] == found[1]
     assert texts(in_process(model, words, batch_size=5).ask(mixed[::-1])) == found[0][::-1]
     assert found[0][4][1] == "length" and found[0][4][3] == 3
     assert {one[1] for one in found[0]} == {"stop", "length"}
@@ -80,10 +80,10 @@ def test_draws_follow_the_models_probabilities(chat, model, words):
     ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
     with torch.no_grad():
         chances = (model(torch.tensor([ids])).logits[0, -1].double() / 0.5).softmax(-1)
-    number = 2000
+    number = 1000
     replies = in_process(model, words, batch_size=500).ask([ask._replace(seed=seed) for seed in range(number)])
     for token in chances.topk(5).indices.tolist():
-        share = sum(reply.text == words.decode([token]) for reply in replies) / number
+        share = sum(reply.text == words.decode([token], skip_special_tokens=True) for reply in replies) / number
         spread = (chances[token] * (1 - chances[token]) / number) ** 0.5
         assert abs(share - chances[token]) < 4 * spread
 

@@ -35,27 +35,11 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import PreferencePair, user_turn
 
-PROMPT = user_turn("Name a river. Be brief.")
-BRIEF, LONG = "The Seine.", "The Seine, which flows through Paris and on to the sea."
-FINDING = {
-    "criterion": "The answer is brief.",
-    "status": "fail",
-    "severity": 2,
-    "claim": "It adds a remark.",
-    "evidence": "which flows through Paris",
-    "anchor": "Be brief.",
-}
+from tests.judges.cdrrm.test_profile import BRIEF, LONG, PROMPT, findings, text_of
+
 RULE = Rule("r1", "must", "The answer is brief.", "Count the words.")
 RUBRIC = Rubric((RULE,))
 SHOWN = Sides(PROMPT, LONG, BRIEF, "B")
-
-
-def text_of(asked) -> str:
-    return "\n".join(turn["content"] for turn in asked.messages)
-
-
-def findings(**changes) -> dict:
-    return {"findings": [FINDING | changes]}
 
 
 def written(rubric: Rubric = RUBRIC) -> list[Synthesis]:
@@ -111,17 +95,14 @@ def test_a_pair_with_a_rejected_diagnosis_is_not_asked_about():
     assert found.rubric.reason == "no JSON" and len(chat.asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("criterion", "reason"),
-    [
+def test_a_rubric_that_names_side_or_winner_is_rejected():
+    for criterion, reason in [
         ("Answer A is brief.", "names a side"),
         ("It is as brief as the chosen answer.", "names a winner"),
         ("It reads like the winner.", "names a winner"),
-    ],
-)
-def test_a_rubric_that_names_side_or_winner_is_rejected(criterion, reason):
-    text = rubric_json(Rubric((replace(RULE, criterion=criterion),)))
-    assert read_rubric(Reply(text, "stop")).reason == reason
+    ]:
+        text = rubric_json(Rubric((replace(RULE, criterion=criterion),)))
+        assert read_rubric(Reply(text, "stop")).reason == reason
 
 
 def test_a_rubric_without_rules_is_rejected():
@@ -135,10 +116,6 @@ def test_half_a_reply_and_one_that_declines_hold_no_rubric():
     assert read_rubric(Reply("I cannot.", "declined")) == Rejected("declined to decide", "I cannot.")
 
 
-def test_what_is_written_is_read_back():
-    assert read_rubric(Reply(rubric_json(RUBRIC), "stop")) == RUBRIC
-
-
 # ---- filter ----
 
 
@@ -150,10 +127,10 @@ def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
     assert not kept.useful
 
 
-@pytest.mark.parametrize("verdicts", [["B", "B"], ["A", "A"], ["A", "B"], ["B", "?"]])
-def test_one_wrong_order_is_enough_to_reject(verdicts):
-    (found,) = verify(judge_of([*verdicts, "B", "A"]), [SHOWN], written())
-    assert found.reason == "label not recovered"
+def test_one_wrong_order_is_enough_to_reject():
+    for verdicts in [["B", "B"], ["A", "A"], ["A", "B"], ["B", "?"]]:
+        (found,) = verify(judge_of([*verdicts, "B", "A"]), [SHOWN], written())
+        assert found.reason == "label not recovered", verdicts
 
 
 def test_what_a_rubric_says_of_itself_is_not_asked():
@@ -201,17 +178,15 @@ def test_too_many_rules_are_rejected_without_a_call():
     assert reasons([found, found]) == {"too many rules": 2}
 
 
-def test_a_rejected_rubric_stays_rejected():
-    assert verify(judge_of([]), [SHOWN], [Synthesis(Rejected("no rules"))]) == [Rejected("no rules")]
-
-
-@pytest.mark.parametrize(
-    "marks",
-    ['{"rules": []}', '{"rules": [{"id": "r1", "met": "yes"}]}', '{"rules": [{"id": "r2", "met": true}]}', "yes"],
-)
-def test_a_rule_without_an_answer_leaves_the_whole_check_unread(marks):
-    (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
-    assert isinstance(found, Rejected)
+def test_a_rule_without_an_answer_leaves_the_whole_check_unread():
+    for marks in [
+        '{"rules": []}',
+        '{"rules": [{"id": "r1", "met": "yes"}]}',
+        '{"rules": [{"id": "r2", "met": true}]}',
+        "yes",
+    ]:
+        (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
+        assert isinstance(found, Rejected), marks
 
 
 # ---- rulings ----
@@ -319,7 +294,7 @@ def test_three_answers_are_left_out_with_a_reason():
 # ---- training ----
 
 
-@pytest.mark.parametrize("lora_rank", [0, 4])
+@pytest.mark.parametrize("lora_rank", [pytest.param(0, marks=pytest.mark.slow), 4])
 def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     from rewardlab.judges.backends.local_model import local
     from rewardlab.tests.stand_ins.check_models import causal_lm, tokenizer

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from rewardlab.judges.backends.chat import Reply
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.cdrrm.profile import as_profile, profile, profile_ask
@@ -43,23 +42,20 @@ def test_an_answer_cannot_end_its_own_part_or_begin_another():
     assert read_part(text, "rubric") is None
 
 
-@pytest.mark.parametrize("name", ["profile", "synthesise", "generate", "prompt_only", "judge", "bare", "check"])
-def test_the_instructions_name_no_winner(name):
-    assert len(system_prompt(name)) > 100
-    assert not {"chosen", "rejected", "label"} & set(system_prompt(name).lower().split())
+def test_the_instructions_name_no_winner():
+    for name in ["profile", "synthesise", "generate", "prompt_only", "judge", "bare", "check"]:
+        assert len(system_prompt(name)) > 100
+        assert not {"chosen", "rejected", "label"} & set(system_prompt(name).lower().split())
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
+def test_a_reply_without_one_json_object_is_rejected_for_a_reason():
+    for reply, reason in [
         (Reply("", "error", error="429"), "no reply"),
         (Reply("I would rather not.", "stop"), "no JSON"),
         (Reply('{"a": 1} or {"a": 2}', "stop"), "several JSON objects"),
         (Reply('{"a": 1, "a": 2}', "stop"), "wrong form"),
-    ],
-)
-def test_a_reply_without_one_json_object_is_rejected_for_a_reason(reply, reason):
-    assert json_object(reply).reason == reason
+    ]:
+        assert json_object(reply).reason == reason
 
 
 def test_json_is_found_in_a_fence_and_in_prose():
@@ -89,9 +85,8 @@ def test_evidence_may_break_lines_differently():
     assert not isinstance(as_profile(findings(evidence="which  flows\nthrough Paris"), LONG), Rejected)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_one_bad_finding_rejects_the_diagnosis():
+    for changes, reason in [
         ({"evidence": "which flows through Rouen"}, "evidence not in the answer"),
         ({"evidence": " "}, "no evidence"),
         ({"status": "bad"}, "wrong form"),
@@ -100,11 +95,9 @@ def test_evidence_may_break_lines_differently():
         ({"claim": ""}, "empty"),
         ({"anchor": "  "}, "empty"),
         ({"criterion": 3}, "wrong form"),
-    ],
-)
-def test_one_bad_finding_rejects_the_diagnosis(changes, reason):
-    found = as_profile({"findings": [FINDING, FINDING | changes]}, LONG)
-    assert found.reason == reason and found.detail.startswith("finding 2")
+    ]:
+        found = as_profile({"findings": [FINDING, FINDING | changes]}, LONG)
+        assert found.reason == reason and found.detail.startswith("finding 2")
 
 
 def test_a_diagnosis_without_findings_is_rejected():

@@ -141,10 +141,10 @@ def test_the_trained_model_alone_is_saved(words, records, tmp_path):
     assert 0 < max(distance.values()) < 0.01, "two steps of AdamW from the strong model"
 
 
-@pytest.mark.parametrize("share", [0.0, -0.5, 1.5])
-def test_a_share_outside_its_range_is_refused(share):
-    with pytest.raises(UsageError, match=r"strong_share lies in \(0, 1\], got"):
-        Training(strong_share=share)
+def test_a_share_outside_its_range_is_refused():
+    for share in [0.0, -0.5, 1.5]:
+        with pytest.raises(UsageError, match=r"strong_share lies in \(0, 1\], got"):
+            Training(strong_share=share)
 
 
 def test_a_weaker_model_with_other_tokens_is_refused(words, records, tmp_path):

@@ -59,13 +59,13 @@ def test_a_saved_encoder_gives_the_same_vectors(encoder, tmp_path):
     np.testing.assert_array_equal(loaded.embed(TEXTS), encoder.embed(TEXTS))
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_length", 16), ("similarity", "max"), ("segment_sentences", 1)])
-def test_settings_that_were_changed_on_disk_are_refused(encoder, tmp_path, name, value):
-    encoder.save(tmp_path)
-    stored = json.loads((tmp_path / "encoder.json").read_text())
-    (tmp_path / "encoder.json").write_text(json.dumps(stored | {name: value}))
-    with pytest.raises(DataError, match="not those that were saved"):
-        load_encoder(tmp_path)
+def test_settings_that_were_changed_on_disk_are_refused(encoder, tmp_path):
+    for name, value in [("max_length", 16), ("similarity", "max"), ("segment_sentences", 1)]:
+        encoder.save(tmp_path)
+        stored = json.loads((tmp_path / "encoder.json").read_text())
+        (tmp_path / "encoder.json").write_text(json.dumps(stored | {name: value}))
+        with pytest.raises(DataError, match="not those that were saved"):
+            load_encoder(tmp_path)
 
 
 def test_a_folder_without_an_encoder_or_with_half_of_one_is_refused(encoder, tmp_path):
@@ -78,18 +78,15 @@ def test_a_folder_without_an_encoder_or_with_half_of_one_is_refused(encoder, tmp
         load_encoder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_settings_that_do_not_exist_are_refused():
+    for wrong, message in [
         ({"pooling": "cls"}, "pooling is facets or mean, got 'cls'"),
         ({"similarity": "sum"}, "similarity is mean or max"),
         ({"granularities": ("word",)}, "granularities are some of sentence, segment, text"),
         ({"facets": 0}, "facets is a number >= 1, got 0"),
-    ],
-)
-def test_settings_that_do_not_exist_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        EncoderSettings(**wrong)
+    ]:
+        with pytest.raises(UsageError, match=message):
+            EncoderSettings(**wrong)
 
 
 def test_an_encoder_with_its_own_special_tokens_is_a_backbone_too(tmp_path):

@@ -32,9 +32,8 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
 # ---- sentences ----
 
 
-@pytest.mark.parametrize(
-    ("text", "starts"),
-    [
+def test_where_sentences_start():
+    for text, starts in [
         ("", [0]),
         ("One", [0]),
         ("One. Two", [0, 5]),
@@ -43,10 +42,8 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
         ('He said "no." Then', [0, 14]),
         ("\n first", [0]),
         ("end. ", [0]),
-    ],
-)
-def test_where_sentences_start(text, starts):
-    assert sentence_starts(text) == starts
+    ]:
+        assert sentence_starts(text) == starts
 
 
 def test_a_token_with_a_leading_blank_is_in_the_sentence_that_follows_and_numbers_have_no_gap():
@@ -129,18 +126,18 @@ def test_similarity_and_diversity_by_hand():
 # ---- properties ----
 
 
-@pytest.mark.parametrize("made", [pooling(), pooling(("sentence",)), pooling(("text",)), MeanPooling(6, 4)])
-def test_padding_and_the_other_texts_of_a_batch_change_nothing(made):
-    torch.manual_seed(1)
-    states, sentence = torch.randn(1, 5, 6), torch.tensor([[0, 0, 1, 2, 2]])
-    alone = made(states, attended(5), sentence)
-    other, many = torch.randn(1, 9, 6), torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
-    padded = torch.cat([states, torch.full((1, 4, 6), 1e3)], 1)
-    both = made(
-        torch.cat([padded, other]), attended(5, 9), torch.cat([torch.nn.functional.pad(sentence, (0, 4)), many])
-    )
-    torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
+def test_padding_and_the_other_texts_of_a_batch_change_nothing():
+    for made in [pooling(), pooling(("sentence",)), pooling(("text",)), MeanPooling(6, 4)]:
+        torch.manual_seed(1)
+        states, sentence = torch.randn(1, 5, 6), torch.tensor([[0, 0, 1, 2, 2]])
+        alone = made(states, attended(5), sentence)
+        other, many = torch.randn(1, 9, 6), torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
+        padded = torch.cat([states, torch.full((1, 4, 6), 1e3)], 1)
+        both = made(
+            torch.cat([padded, other]), attended(5, 9), torch.cat([torch.nn.functional.pad(sentence, (0, 4)), many])
+        )
+        torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
 
 
 def test_in_a_text_of_one_sentence_all_granularities_read_the_same():

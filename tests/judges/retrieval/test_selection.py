@@ -58,20 +58,17 @@ def test_near_duplicates_by_hand():
     assert sorted(near_duplicates([LONG, "x"], [LONG, LONG], 1.0)) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "answers", "may"),
-    [
+def test_what_may_be_shown_with_a_case():
+    for prompt, answers, may in [
         ("another question entirely", ("something", "else"), True),
         ("What? Is, moss so bad", ("something", "else"), False),  # the same words
         (f"please tell me {LONG} and all that comes after it as well", ("something", "else"), True),
         ("another question entirely", ("something", f"well {LONG}"), False),  # contains a response
         ("another question entirely", ("Short answer.", "else"), True),  # short responses are equal by chance
-    ],
-)
-def test_what_may_be_shown_with_a_case(prompt, answers, may):
-    asked = case("c", "what is moss so bad", ("short answer", LONG))
-    collection = collection_of([case("e", prompt, answers), *LABELLED])
-    assert without_duplicates([asked], collection).tolist() == [[may, True, True, True]]
+    ]:
+        asked = case("c", "what is moss so bad", ("short answer", LONG))
+        collection = collection_of([case("e", prompt, answers), *LABELLED])
+        assert without_duplicates([asked], collection).tolist() == [[may, True, True, True]]
 
 
 def test_a_prompt_that_is_part_of_another_is_its_near_duplicate_in_both_directions():
@@ -120,17 +117,14 @@ def test_contracts_differ_by_every_setting():
     assert len({one.contract for one in made}) == len(made) and selection().contract == selection().contract
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_selections_that_do_not_exist_are_refused():
+    for wrong, message in [
         (lambda: selection("nearest"), "chosen by retrieved, random, oracle, got 'nearest'"),
         (lambda: selection(RANDOM, 0), "a number >= 1, got 0"),
         (lambda: Selection(collection_of(LABELLED), RETRIEVED), "these need one"),
-    ],
-)
-def test_selections_that_do_not_exist_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        wrong()
+    ]:
+        with pytest.raises(UsageError, match=message):
+            wrong()
 
 
 # ---- sources ----
@@ -151,27 +145,29 @@ def test_a_long_text_in_an_example_is_cut_off_and_marked():
     assert "x […]" in text and text.count("x") < MOST_CHARACTERS + 5
 
 
-@pytest.mark.parametrize("kind", [pairwise, pointwise])
-def test_a_judge_is_shown_examples_and_their_ids_are_recorded(kind):
-    examples = RetrievedExamples(selection(k=2), LABELLED)
-    chat = scripted(longer if kind is pairwise else by_length)
-    asked = case("new", "May I prune my roses in winter?")
-    judge = kind(chat, examples=examples)
-    (judged,) = judge([asked])
-    assert judged.retrieved == ("roses", "bees") and judged.scores
-    for ask in chat.asked:
-        assert shown(ask, "examples") == examples([asked])[0]
-        assert ask.messages[-1]["content"].startswith("<examples>\nExample 1")
-        assert "Judge this case by the standard that they show" in ask.messages[0]["content"]
-    assert judge.contract != kind(chat).contract
-    assert judge.contract != kind(chat, examples=RetrievedExamples(selection(RANDOM, 2), LABELLED)).contract
+def test_a_judge_is_shown_examples_and_their_ids_are_recorded():
+    for kind in [pairwise, pointwise]:
+        examples = RetrievedExamples(selection(k=2), LABELLED)
+        chat = scripted(longer if kind is pairwise else by_length)
+        asked = case("new", "May I prune my roses in winter?")
+        judge = kind(chat, examples=examples)
+        (judged,) = judge([asked])
+        assert judged.retrieved == ("roses", "bees") and judged.scores, kind
+        for ask in chat.asked:
+            assert shown(ask, "examples") == examples([asked])[0], kind
+            assert ask.messages[-1]["content"].startswith("<examples>\nExample 1"), kind
+            assert "Judge this case by the standard that they show" in ask.messages[0]["content"], kind
+        assert judge.contract != kind(chat).contract
+        assert judge.contract != kind(chat, examples=RetrievedExamples(selection(RANDOM, 2), LABELLED)).contract
 
 
-@pytest.mark.parametrize("kind", [pairwise, pointwise])
-def test_a_case_without_an_allowed_example_is_judged_without(kind):
-    chat = scripted(longer if kind is pairwise else by_length)
-    (judged,) = kind(chat, examples=RetrievedExamples(selection(labelled=LABELLED[:1]), LABELLED[:1]))([LABELLED[0]])
-    assert judged.retrieved == () and judged.scores and not shown(chat.asked[0], "examples")
+def test_a_case_without_an_allowed_example_is_judged_without():
+    for kind in [pairwise, pointwise]:
+        chat = scripted(longer if kind is pairwise else by_length)
+        (judged,) = kind(chat, examples=RetrievedExamples(selection(labelled=LABELLED[:1]), LABELLED[:1]))(
+            [LABELLED[0]]
+        )
+        assert judged.retrieved == () and judged.scores and not shown(chat.asked[0], "examples"), kind
 
 
 def test_marks_in_an_example_cannot_end_it():

@@ -40,9 +40,8 @@ def test_json_is_read_plain_or_fenced_and_strictly():
     assert set(SCHEMA["properties"]) == {"rules", "principles"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
+    for text, message in [
         ("no rubric", "no JSON object"),
         ("[]", "an object with rules and principles is expected, got list"),
         ('{"rules": [], "principles": []}', "at least one rule or principle"),
@@ -55,11 +54,9 @@ def test_json_is_read_plain_or_fenced_and_strictly():
         ('{"principles": [{"id": "p", "description": "d", "weight": 0}]}', "a number other than 0"),
         ('{"principles": [{"id": "p", "description": "d", "weight": true}]}', "'weight' is a float, got True"),
         ('{"principles": [{"id": "p", "description": "d"}, {"id": "p", "description": "e"}]}', "'p' occurs twice"),
-    ],
-)
-def test_what_is_wrong_with_a_rubric_is_named_with_its_place(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse(text)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            parse(text)
 
 
 def test_a_broken_toml_file_is_a_value_error():
@@ -74,13 +71,10 @@ def test_the_judge_reads_number_name_polarity_and_test():
     assert "worthless" in lines[3] and len(lines) == 7
 
 
-@pytest.mark.parametrize("path", HAND_WRITTEN, ids=lambda path: path.stem)
-def test_the_rubrics_of_the_package_are_read_and_leave_nothing_to_doubt(path):
-    assert lint(from_toml(path.read_text("utf-8"))) == []
-
-
-def test_there_are_rubrics_in_the_package():
+def test_the_rubrics_of_the_package_are_read_and_leave_nothing_to_doubt():
     assert len(HAND_WRITTEN) >= 2
+    for path in HAND_WRITTEN:
+        assert lint(from_toml(path.read_text("utf-8"))) == [], path
 
 
 # ---- doubts ----
@@ -171,9 +165,8 @@ HEALTH = healthbench(
 )
 
 
-@pytest.mark.parametrize(
-    ("met", "score"),
-    [
+def test_healthbench_scores_by_hand():
+    for met, score in [
         ("", 0.0),
         ("c1 c2", 1.0),
         ("c1", 0.8),
@@ -181,20 +174,18 @@ HEALTH = healthbench(
         ("c1 c3", 0.3),
         ("c2 c3", -0.3),
         ("c3", -0.5),
-    ],
-)
-def test_healthbench_scores_by_hand(met, score):
-    verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
-    assert signed_points(HEALTH, verdicts) == pytest.approx(score)
+    ]:
+        verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
+        assert signed_points(HEALTH, verdicts) == pytest.approx(score)
 
 
-@pytest.mark.parametrize("score", [points, signed_points])
-def test_more_harm_scores_lower_below_0_too(score):
+def test_more_harm_scores_lower_below_0_too():
     """Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped."""
-    rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
-    rubric = healthbench({"rubrics": rows})
-    scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
-    assert scores == pytest.approx([-1.6, 1.0, -0.6])
+    for score in [points, signed_points]:
+        rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
+        rubric = healthbench({"rubrics": rows})
+        scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
+        assert scores == pytest.approx([-1.6, 1.0, -0.6]), score
 
 
 def test_healthbench_refuses_points_that_are_none():

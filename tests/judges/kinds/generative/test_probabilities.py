@@ -30,23 +30,20 @@ NONE = NoVerdict(Reason.NO_VERDICT)
 # ---- where the verdict is ----
 
 
-@pytest.mark.parametrize(
-    ("text", "before"),
-    [
+def test_the_label_that_states_the_verdict_is_found_by_the_parser():
+    for text, before in [
         ("Winner: A", "Winner: "),
         ("A is short. B is longer and better. Final verdict: B", "A is short. B is longer and better. Final verdict: "),
         ('{"reasoning": "A cites, B does not", "winner": "A"}', '{"reasoning": "A cites, B does not", "winner": "'),
         ("<think>Winner: B?</think>[[A]]", "<think>Winner: B?</think>[["),
         ("Winner: A\nMy final verdict is the same.\nWinner: A", "Winner: "),
-    ],
-)
-def test_the_label_that_states_the_verdict_is_found_by_the_parser(text, before):
-    assert before_verdict(text, pair_verdict) == before
+    ]:
+        assert before_verdict(text, pair_verdict) == before
 
 
-@pytest.mark.parametrize("text", ["Winner: tie", "I cannot say.", ""])
-def test_a_text_without_a_winner_has_no_such_label(text):
-    assert before_verdict(text, pair_verdict) is None
+def test_a_text_without_a_winner_has_no_such_label():
+    for text in ["Winner: tie", "I cannot say.", ""]:
+        assert before_verdict(text, pair_verdict) is None
 
 
 # ---- by hand ----
@@ -86,16 +83,18 @@ def test_the_score_of_a_pair_is_the_mean_of_both_orders():
     assert {judged.orders} == {tuple(orders_of(case()))}
 
 
-@pytest.mark.parametrize(
-    ("chances", "verdicts", "flip"),
-    [((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1)],
-)
-def test_the_verdict_of_a_request_is_the_likelier_label(chances, verdicts, flip):
-    chat = Chooser(longer, "chooser")
-    chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
-    (judged,) = generative(chat)([case()])
-    assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
-    assert comparison_flips(judged) == [flip]
+def test_the_verdict_of_a_request_is_the_likelier_label():
+    for chances, verdicts, flip in [
+        ((0.8, 0.4), (1, 0), 0),
+        ((0.6, 0.6), (1, 1), 1),
+        ((0.5, 0.9), (0.5, 1), 0.5),
+        ((0.3, 0.1), (0, 0), 1),
+    ]:
+        chat = Chooser(longer, "chooser")
+        chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
+        (judged,) = generative(chat)([case()])
+        assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
+        assert comparison_flips(judged) == [flip]
 
 
 def test_of_three_responses_each_has_its_mean_over_the_others():

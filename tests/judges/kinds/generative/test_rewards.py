@@ -5,12 +5,7 @@ import math
 import numpy as np
 import pytest
 from rewardlab.judges.kinds._comparison import comparison_prompt, orders_of
-from rewardlab.judges.kinds.generative.rewards import (
-    VerdictRewards,
-    labelled_prompts,
-    verdict_reward,
-    verdict_row,
-)
+from rewardlab.judges.kinds.generative.rewards import VerdictRewards, labelled_prompts, verdict_reward, verdict_row
 from rewardlab.judges.kinds.generative.traces import right_label
 from rewardlab.judges.parsing.statements import NoVerdict
 from rewardlab.judges.parsing.verdicts import Verdict
@@ -28,9 +23,9 @@ def source(pair, **options):
     return VerdictRewards([labelled_prompts(prompts, row)], **options), prompts
 
 
-@pytest.mark.parametrize(("choice", "expected"), [("A", 1.0), ("B", 0.0), ("tie", 0.0)], ids=["right", "wrong", "tie"])
-def test_a_right_verdict_is_1_and_any_other_0(choice, expected):
-    assert verdict_reward(Verdict(choice), "A") == expected
+def test_a_right_verdict_is_1_and_any_other_0():
+    for choice, expected in [("A", 1.0), ("B", 0.0), ("tie", 0.0)]:
+        assert verdict_reward(Verdict(choice), "A") == expected
 
 
 def test_no_verdict_is_wrong_or_a_penalty_or_missing():
@@ -74,16 +69,13 @@ def test_without_any_verdict_shares_are_not_known():
     assert math.isnan(facts["right"]) and math.isnan(facts["first"]) and facts["no_verdict"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
+def test_a_row_that_is_not_of_a_pair_is_refused():
+    for columns, says in [
         ({}, "'labels' has A or B for each of its 2 requests, got None"),
         ({"labels": ["A"], "responses": ["a", "b"]}, "for each of its 2 requests"),
         ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' has A or B"),
         ({"labels": ["A", "B"], "responses": "a"}, "'responses' is a list of the texts"),
-    ],
-)
-def test_a_row_that_is_not_of_a_pair_is_refused(columns, says):
-    _, prompts = source(case())
-    with pytest.raises(ValueError, match=says):
-        labelled_prompts(prompts, columns)
+    ]:
+        _, prompts = source(case())
+        with pytest.raises(ValueError, match=says):
+            labelled_prompts(prompts, columns)

@@ -22,7 +22,7 @@ def arguments(folder, epochs):
     return RewardArguments(
         output_dir=str(folder),
         num_train_epochs=epochs,
-        learning_rate=3e-3,
+        learning_rate=1e-2,
         per_device_train_batch_size=8,
         save_strategy="no",
         use_cpu=True,
@@ -31,8 +31,8 @@ def arguments(folder, epochs):
 
 
 def test_a_classifier_learns_decisions_and_reloads_to_the_same_numbers(tmp_path):
-    features, decisions = code_and_stories(32)
-    rule = distil(untrained(features), features, decisions.astype(float), arguments(tmp_path / "run", 12))
+    features, decisions = code_and_stories(24)
+    rule = distil(untrained(features), features, decisions.astype(float), arguments(tmp_path / "run", 10))
     probabilities = np.array([need.probability for need in rule(features)])
     assert probabilities[decisions == 1].mean() > probabilities[decisions == 0].mean() + 0.3
     assert ((probabilities >= 0) & (probabilities <= 1)).all()

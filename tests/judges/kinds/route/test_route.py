@@ -121,21 +121,18 @@ def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
     assert "length of the prompt" in shown(chat.asked[0], "metadata") and "long good answer" not in text
 
 
-@pytest.mark.parametrize(
-    "reply, probability",
-    [
+def test_a_choice_is_read_or_there_is_none():
+    for reply, probability in [
         ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0),
         ("A proof must be checked.\nDecision: STRONG", 1.0),
         ("Hard to say.", math.nan),
         ("Decision: CHEAP\nDecision: STRONG", math.nan),
         ('{"choice": "MEDIUM"}', math.nan),
         (failed("429 after 5 tries"), math.nan),
-    ],
-)
-def test_a_choice_is_read_or_there_is_none(reply, probability):
-    need = Guideline(scripted([reply]))(features_of("a"))[0]
-    assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
-    assert need.reason
+    ]:
+        need = Guideline(scripted([reply]))(features_of("a"))[0]
+        assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
+        assert need.reason, reply
 
 
 def test_a_reply_without_a_choice_falls_to_the_strong_judge_and_is_counted():
