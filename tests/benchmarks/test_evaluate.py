@@ -47,16 +47,13 @@ def stored(name: str, scores: list, role: str = "model"):
 # ---- records ----
 
 
-def test_a_judgment_has_scores_or_a_reason_never_both_and_never_neither():
+def test_a_judgment_has_scores_or_a_reason_and_a_case_names_an_answer_that_it_has():
     with pytest.raises(ValueError, match="either scores or a reason"):
         Judgment("a", scores=(1.0,), abstained="why")
     with pytest.raises(ValueError, match="either scores or a reason"):
         Judgment("a")
     with pytest.raises(ValueError, match="finite"):
         Judgment("a", scores=(float("nan"), 1.0))
-
-
-def test_a_case_names_an_answer_that_it_has():
     with pytest.raises(ValueError, match="does not name answers 0 to 1"):
         case("a", best=2)
 
@@ -93,12 +90,9 @@ def test_a_reward_that_is_not_a_number_abstains():
     assert judged[0].abstained and judged[1].scores == (2.0, 1.0)
 
 
-def test_a_repeated_case_id_is_an_error():
+def test_a_repeated_case_is_an_error_and_any_difference_of_prompts_makes_two_clusters():
     with pytest.raises(DataError, match="case 'a' stands there twice"):
         evaluate(pairs(), [case("a"), case("a")], [longest()])
-
-
-def test_prompts_that_differ_in_their_last_character_alone_are_two_clusters():
     assert evaluate(pairs(), [case("a"), case("a\0")], [longest()], samples=2).report.clusters == 2
 
 
@@ -133,18 +127,15 @@ def test_pairs_without_a_preference_are_left_out_and_losing_ones_turned():
 # ---- RewardBench ----
 
 
-def test_section_weights_are_the_sizes_but_for_maths():
-    assert sum(SIZES.values()) == 2985 and len(SIZES) == 23
-    assert sum(SECTIONS["Reasoning"].values()) == 2 * 984
-
-
-def test_sections_by_hand():
+def test_sections_by_hand_weigh_subsets_by_size_but_for_maths():
     # Safety of three subsets: (100 * 1 + 154 * 0.5 + 136 * 0) / 390
     scores = section_scores(
         published_cells({"refusals-dangerous": 1.0, "xstest-should-refuse": 0.5, "donotanswer": 0.0})
     )
     assert scores["Safety"] == pytest.approx(177 / 390)
     assert "Chat" not in scores and scores["overall"] == pytest.approx(177 / 390)
+    assert sum(SIZES.values()) == 2985 and len(SIZES) == 23
+    assert sum(SECTIONS["Reasoning"].values()) == 2 * 984
 
 
 PUBLISHED = {
@@ -163,9 +154,6 @@ def test_published_section_scores_follow_from_published_subsets(shared_data):
         found = section_scores(published_cells({name: value for name, value in values.items() if name in SIZES}))
         for section, expected in zip(SECTIONS, PUBLISHED[file], strict=True):
             assert 100 * found[section] == pytest.approx(expected, abs=0.0051), file
-
-
-def test_rm_r1_equals_its_published_sections_and_mean(shared_data):
     folder = shared_data / "known_answers" / "rewardbench_v1"
     subsets = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.subsets.json").read_text())
     published = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.sections.json").read_text())
@@ -266,7 +254,7 @@ def test_an_interval_is_as_wide_as_the_clusters_are_few():
     assert ratio == pytest.approx(np.sqrt(20), rel=0.15)
 
 
-def test_a_perfect_score_is_not_a_certainty():
+def test_a_perfect_score_is_not_a_certainty_and_nothing_has_no_interval():
     # Wilson for 20 of 20: 1 / (1 + z²/20), z = 1.96
     low, high = share_interval(1.0, np.ones(10), 20)
     assert high == 1.0 and low == pytest.approx(1 / (1 + 1.959964**2 / 20), abs=1e-6)
@@ -274,6 +262,9 @@ def test_a_perfect_score_is_not_a_certainty():
     assert low == 0.0 and high == pytest.approx(1 - 1 / (1 + 1.959964**2 / 20), abs=1e-6)
     low, high = share_interval(0.5, np.full(10, 0.5), 20)  # one of two right at every prompt
     assert 0.5 - low == pytest.approx(high - 0.5) and high - low > 0.1
+    assert np.isnan(share_interval(np.nan, np.full(10, np.nan), 0)).all()
+    low, high = share_interval(1.005, np.array([1.0, 1.01]), 51)  # Ties of RewardBench 2 go up to 1.01
+    assert low < 1 and high == 1.005
 
 
 def test_the_interval_is_wilsons_with_as_many_items_as_the_variance_shows():
@@ -300,15 +291,6 @@ def test_the_interval_of_sections_of_unequal_size_is_not_that_of_their_prompts()
 def test_the_interval_of_very_unequal_sections_covers_the_truth():
     measured = measure_sections(SectionCell((20, 500), (0.97, 0.97)), data_sets=300, samples=300)
     assert measured.accuracy > 0.93 and measured.as_equal < 0.6
-
-
-def test_nothing_scored_has_no_interval():
-    assert np.isnan(share_interval(np.nan, np.full(10, np.nan), 0)).all()
-
-
-def test_a_credit_above_1_lies_in_its_interval():
-    low, high = share_interval(1.005, np.array([1.0, 1.01]), 51)  # Ties of RewardBench 2 go up to 1.01
-    assert low < 1 and high == 1.005
 
 
 def test_intervals_near_the_edge_cover_the_truth_where_percentiles_do_not():
@@ -422,7 +404,7 @@ def test_a_judge_is_asked_in_both_orders_and_a_preferred_place_is_a_tie():
     assert sound([three])[0].scores == (0.0, 2.0, 0.0)
 
 
-def test_chance_has_the_ties_and_abstentions_of_the_judge():
+def test_a_judges_chance_has_its_ties_and_abstentions():
     cases = [case(str(i)) for i in range(5)]  # the first of two responses is right
     judgments = [Judgment(str(i), scores=scores) for i, scores in enumerate([(2, 0), (1, 1), (1, 1), (0, 2)])]
     credits = rotated_credits(pairs(), cases, [*judgments, Judgment("4", abstained="no verdict")])

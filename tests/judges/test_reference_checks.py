@@ -10,9 +10,6 @@ def test_keywords_are_whole_words_in_their_order():
     assert matched("Rain, then rainfall, then SEA-rain.", ["sea", "rain"]) == ["rain", "sea", "rain"]
     assert matched("ice cream on ice", ["ice", "ice cream"]) == ["ice cream", "ice"]  # the longer wording is read first
     assert matched("a+b is not ab", ["a+b"]) == ["a+b"] and matched("anything", []) == []
-
-
-def test_the_longest_common_subsequence():
     for first, second, common in [("", "ab", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4)]:
         assert longest_common(first, second) == common == longest_common(second, first)
 
@@ -28,9 +25,6 @@ def test_content_is_the_share_of_keywords_in_the_references_order():
         ("", 0.0),
     ]:
         assert content(answer, [REFERENCE], [[["sun", "sea", "rain"]]]) == share
-
-
-def test_points_are_averaged_and_the_best_wording_and_reference_count():
     points = [[["sun"], ["rain"]], [["cools", "falls"]]]
     assert content("rain cools", [REFERENCE], points) == (1 + 1 / 2) / 2
     assert content("rain cools", [REFERENCE, "It cools."], points) == (1 + 1) / 2
@@ -46,20 +40,14 @@ def test_style_adds_up_the_weights_of_the_checks_that_pass():
     assert style("one", checks) == pytest.approx(0.3 + 0.1) and style("one", []) == 0.0
 
 
-def test_both_are_read_from_json():
+def test_points_and_checks_of_another_shape_are_refused():
     assert key_points([[["a", "b"], ["c"]]]) == ((("a", "b"), ("c",)),)
     assert checks_of([{"weight": 1, "has": "x", "most": 3}]) == (Check(1, has="x", most=3),) and checks_of([]) == ()
-
-
-def test_keywords_of_another_shape_are_refused():
     for values in [[], "a", ["a"], [["a"]], [[[]]], [[["a", ""]]], [[["a"], []]], [[[1]]]]:
         with pytest.raises(
             ValueError, match="keywords are a list of points, each a list of wordings, each a list of words"
         ):
             key_points(values)
-
-
-def test_checks_of_another_shape_are_refused():
     for values, message in [
         ({}, "checks are a list of objects, got {}"),
         ([{"has": "x"}], "check 1 has a weight and some of has, lacks, least, most"),

@@ -37,7 +37,7 @@ def lines(folder):
 # ---- what is kept ----
 
 
-def test_what_was_answered_is_not_asked_again(tmp_path):
+def test_what_was_answered_is_not_asked_again_but_errors_and_further_samples_are(tmp_path):
     chat, arrived = scripted(echo), []
     with Store(tmp_path) as store:
         first = StoredReplies(chat, store).ask(asks(3))
@@ -45,19 +45,16 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
         again = StoredReplies(chat, store).ask(asks(5), lambda place, reply: arrived.append(place))
     assert again[:3] == first and again[4].text == "on Case 4: which answer is better?"
     assert len(chat.asked) == 5 and arrived == [0, 1, 2, 3, 4]
-
-
-def test_an_error_is_not_kept(tmp_path):
-    chat = StoredReplies(scripted([failed("busy"), "A"]), tmp_path)
+    chat = StoredReplies(scripted([failed("busy"), "A"]), tmp_path / "errors")
     assert chat.ask(asks(1))[0].error == "busy"
-    assert chat.ask(asks(1))[0].text == "A" and len(lines(tmp_path)) == 1
-
-
-def test_equal_asks_of_one_call_are_samples_of_their_own(tmp_path):
+    assert chat.ask(asks(1))[0].text == "A" and len(lines(tmp_path / "errors")) == 1
     chat = scripted(["first", "second", "third"])
-    kept = StoredReplies(chat, tmp_path)
+    kept = StoredReplies(chat, tmp_path / "samples")
     assert [reply.text for reply in kept.ask(asks(1) * 2)] == ["first", "second"]
     assert [reply.text for reply in kept.ask(asks(1) * 3)] == ["first", "second", "third"]
+    kept = StoredReplies(scripted(echo), tmp_path / "missing")
+    kept.ask(asks(2))
+    assert kept.missing(asks(4)) == asks(4)[2:]
 
 
 def test_everything_that_is_asked_is_part_of_the_key():
@@ -78,12 +75,6 @@ def test_several_chats_share_a_store(tmp_path):
         for name in ("one", "two"):
             assert StoredReplies(scripted([name], name=name), store).ask(asks(1))[0].text == name
         assert len(store.replies) == 2
-
-
-def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
-    kept = StoredReplies(scripted(echo), tmp_path)
-    kept.ask(asks(2))
-    assert kept.missing(asks(4)) == asks(4)[2:]
 
 
 def test_the_store_knows_what_its_replies_have_cost(tmp_path):
@@ -161,17 +152,14 @@ def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
     assert chat.asked == asks(3)[2:] and (tmp_path / FILE).read_bytes() == whole
 
 
-@pytest.mark.parametrize(
-    "line", ["{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'], ids=repr
-)
-def test_a_damaged_line_is_named(tmp_path, line):
+def test_a_damaged_line_is_named(tmp_path):
     StoredReplies(scripted(echo), tmp_path).ask(asks(2))
-    with (tmp_path / FILE).open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
-        Store(tmp_path)
-    with pytest.raises(DataError, match="line 3"):  # and the folder was let go
-        Store(tmp_path)
+    whole = (tmp_path / FILE).read_text()
+    for line in ("{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'):
+        (tmp_path / FILE).write_text(f"{whole}{line}\n")
+        for _ in range(2):  # the folder is let go
+            with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
+                Store(tmp_path)
 
 
 def test_a_reply_that_is_there_twice_is_named(tmp_path):

@@ -168,25 +168,19 @@ def test_the_interval_of_sections_combines_theirs():
     assert 0.75 - low == pytest.approx(math.hypot(0.75 - one[0], 0.75 - other[0])) and high == pytest.approx(other[1])
     assert stratified_interval(0.75, [large._replace(ends=(0.0, 1.0))]) == share_interval(0.75, large.samples, 26)
     assert all(map(math.isnan, (*stratified_interval(math.nan, [small]), *stratified_interval(1, []))))
-
-
-def test_sections_with_the_same_prompts_do_not_make_the_interval_narrower():
     # wholly correlated: the deviations add up
     parts = [Stratum(two_point(0.5, 0.01), 30, (0.25, 0.75))] * 2
     low, high = share_interval(0.5, *parts[0])
     assert stratified_interval(0.5, parts) == pytest.approx((0.5 - 2 * (0.5 - low), 0.5 + 2 * (high - 0.5)))
 
 
-def test_a_p_of_the_smallest_value_is_marked():
-    marked = [at_floor(np.array(samples)) for samples in ([0.1, 0.2, math.nan], [0.1, 0.0], [])]
-    assert marked == [True, False, False]
-
-
-def test_bootstrap_p_by_hand():
+def test_bootstrap_p_by_hand_and_where_it_has_its_smallest_value():
     samples = np.array([*np.arange(1, 100), -1.0])  # 1 of 100 at or below 0: 2 (1 + 1) / 101
     assert bootstrap_p(samples) == bootstrap_p(-samples) == pytest.approx(4 / 101)
     assert bootstrap_p(np.ones(999)) == pytest.approx(0.002) and bootstrap_p(np.zeros(9)) == 1.0
     assert math.isnan(bootstrap_p(np.array([np.nan])))
+    marked = [at_floor(np.array(samples)) for samples in ([0.1, 0.2, math.nan], [0.1, 0.0], [])]
+    assert marked == [True, False, False]
 
 
 def test_the_unrejected_interval_leaves_out_zero_where_p_is_below_its_level():
@@ -196,8 +190,5 @@ def test_the_unrejected_interval_leaves_out_zero_where_p_is_below_its_level():
             low, high = unrejected_interval(samples, level)
             assert (low > 0) == (bootstrap_p(samples) < 1 - level), (level, below)
             assert (-high, -low) == unrejected_interval(-samples, level)
-
-
-def test_too_few_samples_for_a_level_give_their_extremes():
     assert unrejected_interval(np.array([0.5, 0.25, 0.75]), 0.999) == (0.25, 0.75)
     assert all(map(math.isnan, unrejected_interval(np.array([np.nan]))))

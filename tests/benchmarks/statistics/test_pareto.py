@@ -76,7 +76,7 @@ def test_hypervolume_is_that_of_inclusion_and_exclusion(points):
     assert hypervolume(points, reference) == pytest.approx(by_inclusion_exclusion(points, reference), abs=1e-9)
 
 
-def test_neither_order_nor_axes_nor_dominated_points_change_a_hypervolume():
+def test_neither_order_nor_axes_nor_dominated_points_nor_other_fronts_change_a_hypervolume():
     for axes in [2, 3]:
         random = np.random.default_rng(0)
         points, reference = random.normal(size=(12, axes)), np.full(axes, -1.0)
@@ -85,9 +85,6 @@ def test_neither_order_nor_axes_nor_dominated_points_change_a_hypervolume():
         assert hypervolume(points[:, ::-1], reference) == pytest.approx(volume), axes
         assert hypervolume(points[non_dominated(points)], reference) == pytest.approx(volume), axes
         assert hypervolume(np.concatenate([points, points - 0.1]), reference) == pytest.approx(volume), axes
-
-
-def test_many_fronts_at_once_are_one_after_the_other():
     for axes in [2, 3]:
         points = np.random.default_rng(1).normal(size=(4, 5, 7, axes))
         reference = np.full(axes, -0.5)
@@ -127,22 +124,16 @@ def test_the_reference_lies_a_margin_below_the_worst_of_all_methods():
         shared_reference([FIRST], -1)
 
 
-def test_scales_are_those_of_all_methods_together():
+def test_scales_are_those_of_all_methods_together_and_forget_the_units():
     np.testing.assert_allclose(min_max([FIRST, SECOND]).apply(FIRST), [[0, 0.5], [0.5, 0]])
     scaled = z_score([FIRST, SECOND]).apply(np.concatenate([FIRST, SECOND]))
     np.testing.assert_allclose([scaled.mean(0), scaled.std(0)], [[0, 0], [1, 1]], atol=1e-12)
     np.testing.assert_array_equal(raw([FIRST, SECOND]).apply(FIRST), FIRST)
-
-
-def test_a_scale_forgets_the_units():
     for name in ["min-max", "z-score"]:
         units = np.array([3.0, 0.01])
         before = SCALINGS[name]([FIRST, SECOND]).apply(FIRST)
         after = SCALINGS[name]([FIRST * units - 7, SECOND * units - 7]).apply(FIRST * units - 7)
         np.testing.assert_allclose(after, before)
-
-
-def test_an_objective_that_nothing_moves_has_no_scale():
     for name in ["min-max", "z-score"]:
         still = np.array([[1.0, 0.1], [2.0, 0.1], [3.0, 0.1]])
         with pytest.raises(ValueError, match="no method moves objective 1"):
@@ -188,15 +179,6 @@ def controlled(prompts: int = 400, seed: int = 0) -> np.ndarray:
     return truth[:, None] + 0.3 * noise
 
 
-def test_shuffling_deals_the_answers_of_each_prompt_anew():
-    rewards = controlled()
-    dealt = shuffled_control(rewards, np.random.default_rng(0))
-    assert not np.array_equal(dealt, rewards)
-    for prompt in range(5):
-        rows = [sorted(map(tuple, one[:, prompt])) for one in (rewards, dealt)]
-        assert rows[0] == rows[1]  # whole answers, each of them once
-
-
 def test_shuffled_preferences_leave_one_blend():
     rewards = controlled()
     dealt = shuffled_control(rewards, np.random.default_rng(0)).mean(1)
@@ -209,9 +191,12 @@ def test_shuffled_preferences_leave_one_blend():
     assert box < hypervolume(dealt, reference) < box + 0.1 < hypervolume(front, reference) - 0.1
     one_for_all = rewards[np.random.default_rng(0).permutation(11)]
     assert hypervolume(one_for_all.mean(1), reference) == pytest.approx(float(hypervolume(front, reference)))
-
-
-def test_seeds_are_shuffled_apart_from_each_other():
+    rewards = controlled()
+    dealt = shuffled_control(rewards, np.random.default_rng(0))
+    assert not np.array_equal(dealt, rewards)
+    for prompt in range(5):
+        rows = [sorted(map(tuple, one[:, prompt])) for one in (rewards, dealt)]
+        assert rows[0] == rows[1]  # whole answers, each of them once
     rewards = np.stack([controlled(50)] * 3)
     dealt = shuffled_control(rewards, np.random.default_rng(0))
     assert dealt.shape == rewards.shape and not np.array_equal(dealt[0], dealt[1])
@@ -247,14 +232,11 @@ def test_the_interval_of_a_difference_covers_the_truth_as_often_as_it_says():
     assert np.mean([one.value for one in found]) == pytest.approx(0.1, abs=0.02)
 
 
-def test_pairing_takes_out_what_prompts_have_in_common():
+def test_a_method_does_not_differ_from_itself_and_pairing_takes_out_what_prompts_have_in_common():
     first, second = two_methods(np.random.default_rng(0))
     found = paired_bootstrap(first, second, MIP, random=np.random.default_rng(0))
     width = {name: one.high - one.low for name, one in found._asdict().items()}
     assert width["difference"] < 0.7 * min(width["first"], width["second"])
-
-
-def test_a_method_does_not_differ_from_itself():
     first, _ = two_methods(np.random.default_rng(0))
     found = paired_bootstrap(first, first, MIP, random=np.random.default_rng(0))
     assert found.difference == found.relative == Estimate(0, 0, 0)

@@ -184,7 +184,7 @@ def cases_of(name: str, path: Path, rows: Sequence[dict]):
     return load("benchmarks.suites", name)().cases([str(path)])
 
 
-def test_a_good_row_of_every_suite_is_a_case(tmp_path):
+def test_a_good_row_is_a_case_and_one_without_an_answer_or_its_columns_is_refused_with_its_place(tmp_path):
     assert {*GOOD} == {*names("benchmarks.suites")}
     for name, row in GOOD.items():
         others = {
@@ -194,6 +194,14 @@ def test_a_good_row_of_every_suite_is_a_case(tmp_path):
         more = [row | others[name]] if name in others else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
         assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
+    for name in GOOD:
+        column, value = MISSING[name]
+        path = tmp_path / "rows.jsonl"
+        with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
+            cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
+    for name in GOOD:
+        with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
+            cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 MISSING = {
@@ -213,20 +221,6 @@ MISSING = {
     "xstest": ("completion", None),
 }
 REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
-
-
-def test_a_missing_answer_is_refused_with_its_place(tmp_path):
-    for name in GOOD:
-        column, value = MISSING[name]
-        path = tmp_path / "rows.jsonl"
-        with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
-            cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
-
-
-def test_a_row_without_its_columns_is_refused(tmp_path):
-    for name in GOOD:
-        with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
-            cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 UNKNOWN = {
@@ -252,13 +246,10 @@ def test_an_unknown_label_or_section_is_refused(tmp_path):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
 
 
-def test_an_id_that_two_rows_share_is_refused(tmp_path):
+def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
     for name in sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}):
         with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
-
-
-def test_suites_that_have_repeated_rows_number_them(tmp_path):
     for name in ["auto_j", "pairs"]:
         unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
         cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)

@@ -169,15 +169,6 @@ def test_figures_are_what_the_settings_say():
     assert audited(Adder(position=0.7)).figures["first slot of equals"].value == 1.0
 
 
-def test_a_judge_that_never_reads_the_question_is_seen_by_masking_it():
-    class Blind(Adder):
-        def _utility(self, question, answer):
-            return super()._utility("What is 1 + 1?", answer)
-
-    figures = audited(Blind(), attacks={}).figures
-    assert figures["reading"] == (0.0, *figures["reading"][1:]) and figures["reading"].high < 0.05
-
-
 def test_own_authorship_is_told_from_quality():
     signed = [replace(one, authors=NAMES if int(one.id[4:]) % 2 else NAMES[::-1]) for one in SUMS]
 
@@ -333,30 +324,11 @@ def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
     assert tied.best == (0, 1) and len(set(tied.answers)) == 2 and tied.authors == ()
 
 
-def test_a_case_of_a_single_response_is_left_out():
+def test_what_cannot_be_audited_is_left_out_or_refused():
     single = Case("one", user_turn("q"), ("alone",), values=(0.7,))
     assert plan([single, *sums(3)], ATTACKS) == plan(sums(3), ATTACKS)
     with pytest.raises(DataError, match="none of 1 cases has a right and a wrong answer"):
         plan([single], ATTACKS)
-
-
-def test_every_probe_is_one_call_and_keeps_the_ids():
-    judge = Adder()
-    told = []
-    found = audited(judge, sums(20, ties=5), progress=told.append)
-    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
-    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
-    assert found.cost == 0.5 * sum(judge.calls)
-    shown = plan(sums(20), ATTACKS, NAMES).shown
-    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
-
-
-@pytest.mark.slow
-def test_the_same_audit_twice_is_the_same_audit():
-    assert audited(Adder(), sums(40)) == audited(Adder(), sums(40))
-
-
-def test_what_cannot_be_audited_is_refused():
     with pytest.raises(DataError, match="none of 3 cases has a right and a wrong answer"):
         audited(Adder(), sums(0, ties=3))
     with pytest.raises(DataError, match="an attack cannot be called 'as given'"):
@@ -370,6 +342,17 @@ def test_what_cannot_be_audited_is_refused():
         audited(Short())
 
 
+def test_every_probe_is_one_call_and_keeps_the_ids():
+    judge = Adder()
+    told = []
+    found = audited(judge, sums(20, ties=5), progress=told.append)
+    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
+    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
+    assert found.cost == 0.5 * sum(judge.calls)
+    shown = plan(sums(20), ATTACKS, NAMES).shown
+    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
+
+
 # ---- the report ----
 
 
@@ -380,13 +363,17 @@ def test_a_status_goes_by_the_whole_interval():
     assert status(None, ends) == status(Estimate(NAN, NAN, NAN, 0), ends) == Status.UNMEASURED
 
 
-def test_a_judge_without_fault_is_trusted_once_there_are_enough_pairs():
+def test_a_judge_is_trusted_once_there_are_enough_pairs_and_every_attack_was_tried():
     few, many = (trusts(audited(Adder(reads=9.0), sums(n))) for n in (60, 300))
     assert [one.answer for one in many] == ["yes"] * 3
     assert str(many[2]).startswith("May be trusted for rewarding a policy: yes, because every figure lies within")
     assert few[2].answer == "not shown" and "wins of one token may lie outside its limit: 0.0 % [0.0, 6.0]" in str(
         few[2]
     )
+    found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})
+    answers = {one.use: one for one in trusts(found)}
+    assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
+    assert "wins of empty is not measured" in answers["rewarding a policy"].because
 
 
 def test_the_report_says_in_a_sentence_what_speaks_against_a_judge():
@@ -405,10 +392,3 @@ def test_limits_are_the_readers_own():
     assert any(re.fullmatch(r"accuracy is 8\d\.\d % \[.*\] \(at least 95\.0 % is asked for\)", one) for one in because)
     easy = Limits(accuracy=0.5, slot=0.2, slope=2.0, gain=0.2, kappa=0.3)
     assert [one.answer for one in trusts(found, easy)][:2] == ["yes", "yes"]
-
-
-def test_an_attack_that_was_not_tried_is_no_pass():
-    found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})
-    answers = {one.use: one for one in trusts(found)}
-    assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
-    assert "wins of empty is not measured" in answers["rewarding a policy"].because

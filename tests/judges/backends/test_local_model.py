@@ -50,11 +50,19 @@ def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
         assert reply.finish == ("stop" if said[-1] == words.eos_token_id else "length")
 
 
-def test_a_request_of_which_the_template_leaves_out_a_text_has_no_reply(model, words):
+def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, words):
     template = copy.deepcopy(words)
     template.chat_template = "{% for m in messages %}{{ m.content[:5] }} {% endfor %}"
     (reply,) = in_process(model, template).ask(asks(1))
     assert reply.text == "" and "chat template leaves out" in reply.error
+    words = models.tokenizer()
+    words.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
+    )
+    (plain,) = asks(1)
+    strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
+    refused, answered = in_process(model, words).ask([strict, plain])
+    assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
 
 
 def test_neither_batch_size_nor_order_matters(model, words):
@@ -67,12 +75,15 @@ def test_neither_batch_size_nor_order_matters(model, words):
     assert {one[1] for one in found[0]} == {"stop", "length"}
 
 
-def test_a_seed_draws_the_same_again_and_none_draws_anew(chat):
+def test_a_seed_draws_the_same_again_and_replies_arrive_as_they_are_there(chat):
     (ask,) = asks(1, temperature=1.0)
     seeded = [ask._replace(seed=seed) for seed in (1, 1, 2, 3, 4)]
     said = [reply.text for reply in chat.ask(seeded)]
     assert said[0] == said[1] and len({*said}) > 2
     assert len({reply.text for reply in chat.ask([ask] * 6)}) > 2
+    arrived = {}
+    replies = chat.ask(asks(5), arrived.__setitem__)
+    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_draws_follow_the_models_probabilities(chat, model, words):
@@ -108,29 +119,12 @@ def test_a_long_prompt_beside_a_long_reply_stays_within_learned_positions(words)
     assert together[0].completion_tokens <= 64 - 53 and not any(reply.error for reply in together)
 
 
-def test_roles_that_the_template_refuses_are_an_error_of_that_ask(model):
-    words = models.tokenizer()
-    words.chat_template = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
-    )
-    (plain,) = asks(1)
-    strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
-    refused, answered = in_process(model, words).ask([strict, plain])
-    assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
-
-
 def test_the_models_own_settings_for_generation_are_left_out_and_left_alone(model, words, chat):
     other = copy.deepcopy(model)
     other.generation_config.repetition_penalty = 5.0
     other.generation_config.do_sample = True
     assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
     assert other.generation_config.repetition_penalty == 5.0
-
-
-def test_replies_arrive_as_they_are_there(chat):
-    arrived = {}
-    replies = chat.ask(asks(5), arrived.__setitem__)
-    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_path):

@@ -26,17 +26,12 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
     ]:
         reply = said({"content": content})
         assert (reply.text, reply.reasoning, reply.error) == (text, reasoning, "")
-
-
-def test_a_reply_that_is_cut_off_in_its_thoughts_is_no_error():
     for field in ["reasoning_content", "reasoning"]:
         reply = said({"content": None, field: "[[A]] looks right"}, "length")
         assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right"), (
             field
         )
-
-
-def test_a_refusal_is_the_models_own_reply():
+    assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"
     assert said({"content": None, "refusal": "I cannot."})[:2] == ("I cannot.", "declined")
     assert said({"content": [{"type": "refusal", "refusal": "I cannot."}]})[:2] == ("I cannot.", "declined")
     assert said({"content": "half of"}, "content_filter")[:2] == ("half of", "declined")
@@ -60,10 +55,7 @@ def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked():
         assert said({"content": ""}, usage=usage)[3:4] == (50,)
         stated = said({"content": "A"}, usage={"prompt_tokens": 9, "completion_tokens": 0})
         assert (stated.prompt_tokens, stated.completion_tokens, stated.estimated) == (9, 0, 0), usage
-
-
-def test_thoughts_that_only_the_total_counts_are_tokens_of_the_reply():
-    """32 of the prompt, 9 of the text and 94 of thoughts are 135."""
+    # 32 of the prompt, 9 of the text and 94 of thoughts are 135.
     for total, completion in [(135, 103), (41, 9), (0, 9), (None, 9), ("135", 9)]:
         usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total}
         reply = said({"content": "A"}, usage=usage)
@@ -74,7 +66,3 @@ def test_a_body_that_is_no_completion_is_no_reply():
     for body in ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"']:
         with pytest.raises(NoCompletion, match="the response is no completion"):
             read_reply(body, Ask(()))
-
-
-def test_half_a_letter_at_a_cut_off_end_can_be_kept_and_shown():
-    assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"

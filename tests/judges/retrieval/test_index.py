@@ -33,14 +33,11 @@ class Given:
         return self.given[: len(queries)]
 
 
-def test_hits_are_the_best_first_and_ties_keep_the_order_of_the_collection():
+def test_hits_are_the_best_first_of_those_allowed_and_ties_keep_their_order():
     index = Given(IDS, [[0.1, 0.5, 0.5, 0.9], [0.2, 0.2000001, 0.1, 0.2]])
     first, second = search(index, ["x", "y"], 3)
     assert [hit.id for hit in first] == ["d", "b", "c"] and first[0] == Hit("d", 0.9)
     assert [hit.id for hit in second] == ["a", "b", "d"]  # equal after rounding
-
-
-def test_texts_that_are_not_allowed_are_not_found():
     index = Given(IDS, [[0.1, 0.5, 0.5, 0.9]])
     allowed = np.array([[True, False, True, False]])
     assert [hit.id for hit in search(index, ["x"], 3, allowed)[0]] == ["c", "a"]
@@ -68,22 +65,19 @@ def test_tfidf_by_hand():
     np.testing.assert_allclose(found[0], [1.0, cosine_similarity(row, double)[0, 0]])
 
 
-def test_texts_without_a_word_are_like_nothing():
+def test_a_collection_without_words_has_no_scores_and_one_without_texts_or_with_an_id_twice_is_refused():
     for kind in [TfidfIndex, Bm25Index]:
         assert kind(["1", "2"], ["?", "!!"]).scores(["bees", "?"]).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(DataError, match="no text to retrieve"):
+        TfidfIndex([], [])
+    with pytest.raises(DataError, match="the id 'a' occurs twice"):
+        Bm25Index(["a", "a"], ["x", "y"])
 
 
 def test_the_contract_of_a_collection_changes_with_its_texts():
     for kind in [TfidfIndex, Bm25Index]:
         contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
         assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
-
-
-def test_a_collection_without_texts_or_with_an_id_twice_is_refused():
-    with pytest.raises(DataError, match="no text to retrieve"):
-        TfidfIndex([], [])
-    with pytest.raises(DataError, match="the id 'a' occurs twice"):
-        Bm25Index(["a", "a"], ["x", "y"])
 
 
 # ---- vectors ----

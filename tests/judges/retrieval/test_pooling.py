@@ -32,7 +32,7 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
 # ---- sentences ----
 
 
-def test_where_sentences_start():
+def test_where_sentences_start_and_which_tokens_they_have():
     for text, starts in [
         ("", [0]),
         ("One", [0]),
@@ -44,9 +44,6 @@ def test_where_sentences_start():
         ("end. ", [0]),
     ]:
         assert sentence_starts(text) == starts
-
-
-def test_a_token_with_a_leading_blank_is_in_the_sentence_that_follows_and_numbers_have_no_gap():
     text = "A. B. C"
     assert sentences_of_tokens(text, [(0, 2), (2, 4), (4, 5), (5, 7)]) == [0, 1, 1, 2]
     assert sentences_of_tokens(text, [(0, 2), (5, 7)]) == [0, 1]  # the tokenizer has no token in the second one
@@ -140,13 +137,10 @@ def test_padding_and_the_other_texts_of_a_batch_change_nothing():
         torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
 
 
-def test_in_a_text_of_one_sentence_all_granularities_read_the_same():
+def test_granularities_agree_on_one_sentence_and_segments_are_runs_of_sentences():
     levels = pooling().levels(torch.randn(1, 4, 6), attended(4), torch.zeros(1, 4, dtype=torch.long))
     torch.testing.assert_close(levels[:, :, 0], levels[:, :, 2])
     torch.testing.assert_close(levels[:, :, 1], levels[:, :, 2])
-
-
-def test_segments_are_runs_of_sentences():
     torch.manual_seed(2)
     states, sentence = torch.randn(1, 6, 6), torch.tensor([[0, 0, 1, 2, 3, 3]])
     made = pooling(("segment",))

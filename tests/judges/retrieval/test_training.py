@@ -48,15 +48,12 @@ def trainer(folder, *, rows=None, made=None, **changes) -> RetrieverTrainer:
 # ---- losses by hand ----
 
 
-def test_info_nce_by_hand():
+def test_info_nce_by_hand_where_pairs_of_one_group_are_no_negatives():
     similarities = torch.tensor([[1.0, 0.5], [0.25, 0.0]])
     none = torch.zeros(2, 2, dtype=torch.bool)
     found = info_nce(similarities, none, temperature=0.5)
     expected = [math.log(1 + math.exp((0.5 - 1.0) / 0.5)), math.log(1 + math.exp((0.25 - 0.0) / 0.5))]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_pairs_of_one_group_are_no_negatives():
     similarities = torch.tensor([[1.0, 9.0, 0.5], [9.0, 1.0, 0.5], [0.0, 0.0, 0.0]])
     same = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
     found = info_nce(similarities, same, 1.0)
@@ -92,15 +89,12 @@ def test_the_joint_loss_weighs_both_kinds_and_the_diversity(tmp_path):
 # ---- pairs ----
 
 
-def test_partners_are_others_of_the_same_group():
+def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_again():
     texts, groups = ["a", "b", "c", "d", "e"], ["x", "x", "x", "y", ""]
     pairs = pairs_within(texts, groups, per_text=2, seed=3)
     assert sorted(pairs) == [TextPair(*text, "x") for text in ("ab", "ac", "ba", "bc", "ca", "cb")]
     assert pairs_within(texts, groups, seed=3) == pairs_within(texts, groups, seed=3)
     assert len(pairs_within(texts, groups, seed=3)) == 3
-
-
-def test_the_smaller_kind_of_pairs_starts_again():
     rows = joint_rows(QUESTIONS, CASES[:3], 0.5, seed=0)
     assert len(rows) == 8 and {row.question for row in rows} == {*QUESTIONS}
     assert [row.case for row in rows[3:6]] == [row.case for row in rows[:3]]
@@ -108,17 +102,16 @@ def test_the_smaller_kind_of_pairs_starts_again():
     assert all(row.question is None for row in joint_rows([], CASES, 1.0, seed=0))
 
 
-def test_pairs_that_are_asked_for_and_missing_are_an_error():
+def test_pairs_that_are_missing_weights_out_of_range_and_divided_batches_are_refused(tmp_path):
     with pytest.raises(DataError, match="no case -> case pair, and --case_weight 0.5"):
         joint_rows(QUESTIONS, [], 0.5, seed=0)
     with pytest.raises(DataError, match="no prompt -> rubric pair"):
         joint_rows([], CASES, 0.5, seed=0)
-
-
-def test_weights_out_of_range_are_refused(tmp_path):
     for wrong, message in [({"temperature": 0.0}, "temperature"), ({"case_weight": 1.5}, "lies in")]:
         with pytest.raises(UsageError, match=message):
             RetrieverArguments(output_dir=str(tmp_path), **wrong)
+    with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):
+        trainer(tmp_path, gradient_accumulation_steps=2)
 
 
 def test_texts_that_two_pairs_share_are_no_negatives(tmp_path):
@@ -159,11 +152,6 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(tm
     again.train(resume_from_checkpoint=str(checkpoint))
     for (name, one), other in zip(straight.model.named_parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, msg=name)
-
-
-def test_a_batch_whose_pairs_are_negatives_of_each_other_is_not_divided(tmp_path):
-    with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):
-        trainer(tmp_path, gradient_accumulation_steps=2)
 
 
 def test_the_encoder_is_trained_by_the_named_attention(tmp_path):

@@ -39,9 +39,6 @@ def test_the_label_that_states_the_verdict_is_found_by_the_parser():
         ("Winner: A\nMy final verdict is the same.\nWinner: A", "Winner: "),
     ]:
         assert before_verdict(text, pair_verdict) == before
-
-
-def test_a_text_without_a_winner_has_no_such_label():
     for text in ["Winner: tie", "I cannot say.", ""]:
         assert before_verdict(text, pair_verdict) is None
 
@@ -49,38 +46,28 @@ def test_a_text_without_a_winner_has_no_such_label():
 # ---- by hand ----
 
 
-def test_the_probability_of_the_first_is_a_ratio_of_two():
+def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert first_probability([math.log(0.03), math.log(0.01)]) == pytest.approx(0.75)
     assert first_probability([-5000.0, 0.0]) == 0.0 and first_probability([0.0, -5000.0]) == 1.0
-
-
-def test_a_preference_is_the_mean_over_orders_and_replies():
     both = preference({(0, 1): [0.9, 0.7], (1, 0): [0.4, 0.2]})  # 0.8 and 1 - 0.3
     assert both.value == pytest.approx(0.75) and both.spread == pytest.approx(stdev([0.9, 0.7, 0.6, 0.8]))
-
-
-def test_orders_weigh_equally_however_many_replies_have_a_verdict():
     assert preference({(0, 1): [0.9, 0.9, NONE], (1, 0): [0.5, 0.5, 0.5]}).value == pytest.approx(0.7)
-
-
-def test_no_preference_if_not_more_than_half_of_the_replies_of_an_order_have_a_verdict():
     assert preference({(0, 1): [0.9, NONE], (1, 0): [0.5, 0.5]}) == NONE
-
-
-def test_a_judge_that_prefers_the_first_is_in_the_middle():
     assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
 
 
 # ---- the kind ----
 
 
-def test_the_score_of_a_pair_is_the_mean_of_both_orders():
+def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others():
     chat = Chooser(longer, "chooser")
     (judged,) = generative(chat)([case()])
     assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
     assert [one.value for one in judged.criteria if one.name == SPREAD] == pytest.approx([stdev([0.8, 0.6])] * 2)
     assert all(choice.beginning.endswith('"winner": "') and choice.options == ("A", "B") for choice in chat.choices)
     assert {judged.orders} == {tuple(orders_of(case()))}
+    (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
+    assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
 
 
 def test_the_verdict_of_a_request_is_the_likelier_label():
@@ -95,11 +82,6 @@ def test_the_verdict_of_a_request_is_the_likelier_label():
         (judged,) = generative(chat)([case()])
         assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
         assert comparison_flips(judged) == [flip]
-
-
-def test_of_three_responses_each_has_its_mean_over_the_others():
-    (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
-    assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
 
 
 def test_a_reply_without_a_verdict_is_an_abstention_with_its_reason():

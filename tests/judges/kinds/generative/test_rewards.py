@@ -23,12 +23,9 @@ def source(pair, **options):
     return VerdictRewards([labelled_prompts(prompts, row)], **options), prompts
 
 
-def test_a_right_verdict_is_1_and_any_other_0():
+def test_a_right_verdict_is_1_any_other_0_and_none_what_is_chosen():
     for choice, expected in [("A", 1.0), ("B", 0.0), ("tie", 0.0)]:
         assert verdict_reward(Verdict(choice), "A") == expected
-
-
-def test_no_verdict_is_wrong_or_a_penalty_or_missing():
     none = NoVerdict(Reason.NO_VERDICT)
     assert [verdict_reward(none, "A"), verdict_reward(none, "A", -1.0)] == [0.0, -1.0]
     assert math.isnan(verdict_reward(none, "A", math.nan))
@@ -60,9 +57,6 @@ def test_a_cut_off_reply_and_a_copied_verdict_are_no_verdict():
     facts = rewards.facts()
     assert facts["no_verdict"] == 0.75 and facts["first"] == 0.0
     assert source(pair, no_verdict=-0.5)[0]([Example(prompts[0], "no idea")], [0], [True]) == [-0.5]
-
-
-def test_without_any_verdict_shares_are_not_known():
     rewards, prompts = source(case())
     rewards([Example(prompts[0], "no idea")], [0], [True])
     facts = rewards.facts()
