@@ -110,9 +110,6 @@ def test_the_readme_is_short_own_code_is_not_long_and_every_page_is_in_a_table_o
     assert {page.resolve() for page in PAGES[1:]} - listed == {(ROOT / "docs" / "index.md").resolve()}
 
 
-# ---- the notebook ----
-
-
 @pytest.mark.slow
 def test_the_notebook_runs_and_shows_tables_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -132,9 +129,6 @@ def shown_by(cell: str, names: dict[str, object]) -> str:
     exec(compile(ast.Module(statements, []), "cell", "exec"), names)
     value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
     return value._repr_html_()
-
-
-# ---- the page on own code ----
 
 
 @pytest.mark.slow

@@ -104,9 +104,6 @@ def test_no_program_is_started_through_a_shell():
         assert name != "os.system" and not is_constant(named.get("shell"), True), place
 
 
-# ---- pickles of strangers ----
-
-
 class Evil:
     def __reduce__(self):
         return (Path.touch, (Path(self.path),))

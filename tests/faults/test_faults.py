@@ -24,9 +24,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-# ---- the table ----
-
-
 def test_a_promise_that_does_not_hold_is_shown_and_ends_with_5(monkeypatch, tmp_path):
     def lost(world) -> Seen:
         return Seen(f"{world.folder}/run is gone | sorry", 1, {"exit code 3": False, "no traceback": True})
@@ -62,9 +59,6 @@ def test_the_quick_injections_lose_nothing(script, tmp_path):
     rows = json.loads((tmp_path / "out" / "faults.json").read_text())["faults"]
     assert [(one["name"], one["held"]) for one in rows] == [(name, True) for name in QUICK], done.stderr
     assert done.returncode == 0
-
-
-# ---- SIGTERM and full disks, where no training is ----
 
 
 def _stopped_in(folder) -> None:

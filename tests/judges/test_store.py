@@ -34,9 +34,6 @@ def lines(folder):
     return (folder / FILE).read_text().splitlines()
 
 
-# ---- what is kept ----
-
-
 def test_what_was_answered_is_not_asked_again_but_errors_and_further_samples_are(tmp_path):
     chat, arrived = scripted(echo), []
     with Store(tmp_path) as store:
@@ -137,9 +134,6 @@ def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
     assert "cost 4 of about 6" in capsys.readouterr().err
 
 
-# ---- damage ----
-
-
 def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
     with Store(tmp_path) as store:
         StoredReplies(scripted(echo), store).ask(asks(3))
@@ -184,8 +178,6 @@ def test_a_line_that_cannot_be_written_through_leaves_the_file_as_it_was(tmp_pat
     kept.ask(asks(2))
     assert len(read_replies(tmp_path / FILE)[0]) == 2
 
-
-# ---- other processes ----
 
 HOLD = """
 from rewardlab.judges.store import Store

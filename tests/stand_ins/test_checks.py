@@ -12,19 +12,11 @@ from rewardlab.rm.types import content_hash, prompt_text, user_turn
 from rewardlab.tests.stand_ins.checks import CHECKS, broken, demanded, satisfied
 from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of, stated_rules, utility
 from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher, Teacher
-from rewardlab.tests.stand_ins.verifiable_prompts import (
-    NEUTRAL,
-    PADDING,
-    items,
-    pairs,
-)
+from rewardlab.tests.stand_ins.verifiable_prompts import NEUTRAL, PADDING, items, pairs
 
 EXACT = Biases(reads=0.0, position=0.0, length=0.0, style=0.0, error=0.0, failure=0.0)
 NEVER_ERRS = Teacher(notices=1.0, invents=0.0, misreads=0.0)
 ITEMS = items(60, seed=0)
-
-
-# ---- the truth ----
 
 
 def test_a_sentence_is_found_by_its_own_check_alone_and_style_changes_nothing():
@@ -39,9 +31,6 @@ def test_a_sentence_is_found_by_its_own_check_alone_and_style_changes_nothing():
         assert len({satisfied(text) for text in item.chosen}) == 1
         lengths, marks = [len(text.split()) for text in item.chosen], [markdown_marks(text) for text in item.chosen]
         assert lengths[0] < lengths[1] and marks[0] == marks[1] == 0 < marks[2]
-
-
-# ---- the simulated judge ----
 
 
 def test_utility_by_hand():
@@ -93,17 +82,11 @@ def test_replies_follow_from_seed_and_content():
     assert rule(SimulatedJudge(), asked[::-1])[::-1] == one
 
 
-# ---- the simulated teacher ----
-
-
 def test_a_teacher_without_error_writes_exactly_the_missed_check():
     made = pairs(40, 2)
     found = synthesise(SimulatedTeacher(NEVER_ERRS), [sides(one) for one in made])
     for one, written in zip(made, found, strict=True):
         assert [rule.criterion for rule in written.rubric.rules] == [CHECKS[one.subset].criterion]
-
-
-# ---- the model's tokens ----
 
 
 def test_a_rubric_is_a_handful_of_tokens_and_is_read_back():

@@ -22,7 +22,6 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     unrejected_interval,
 )
 from rewardlab.benchmarks.types import Difference
-from rewardlab.research.speed.significance import Cell, board_differs, main, subsets_differ
 from scipy import stats
 
 MODELS = 400
@@ -39,9 +38,6 @@ def means(values: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
     names = [str(place) for place in range(values.shape[1])]
     observed, sampled = cell_sums(values, np.zeros(len(values), int), ["all"], names, draws)
     return (observed.total / observed.count)[0], (sampled.total / sampled.count)[:, 0]
-
-
-# ---- simulations whose truth is known ----
 
 
 def test_the_interval_is_students():
@@ -92,22 +88,6 @@ def test_the_verdict_has_the_promised_power_at_items_to_see():
             verdict += chance[np.maximum(score, least_p(number)) < 0.05].sum()
             exact += chance[sign < 0.05].sum()
         assert 0.785 < verdict < 0.865 and 0.745 < exact < 0.8, difference
-
-
-@pytest.mark.parametrize(("prompts", "tests"), [(30, 27), pytest.param(100, 27, marks=pytest.mark.slow)])
-def test_many_tests_of_equal_scorers_are_rarely_significant(prompts, tests):
-    cell, random, draws = Cell(prompts, tests), np.random.default_rng(0), cluster_draws(np.arange(prompts), 100)
-    most = stats.binom.ppf(0.999, 30, 0.05)
-    assert sum(subsets_differ(cell, random, draws) for _ in range(30)) <= most
-    assert sum(board_differs(cell, random, draws) for _ in range(30)) <= most
-
-
-@pytest.mark.slow
-def test_false_positives_are_as_rare_as_stated(capsys):
-    assert main([]) == 0, capsys.readouterr().out
-
-
-# ---- by hand ----
 
 
 def test_items_to_see_by_hand():

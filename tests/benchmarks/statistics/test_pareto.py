@@ -39,9 +39,6 @@ def fronts(axes: int):
     return st.lists(st.tuples(*[coordinate] * axes), min_size=1, max_size=6).map(np.array)
 
 
-# ---- the front ----
-
-
 def test_equal_points_do_not_dominate_each_other():
     points = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 0.5], [0.0, 2.0]])
     assert non_dominated(points).tolist() == [True, True, False, True]
@@ -112,8 +109,6 @@ def test_mean_inner_product_by_hand():
         mean_inner_product(preferences, rewards[:2])
 
 
-# ---- scales ----
-
 FIRST, SECOND = np.array([[0.0, 10.0], [2.0, 6.0]]), np.array([[1.0, 14.0], [4.0, 8.0]])
 
 
@@ -140,9 +135,6 @@ def test_scales_are_those_of_all_methods_together_and_forget_the_units():
             SCALINGS[name]([still])
         with pytest.raises(UsageError, match=r"objectives \[2, 3\]|with \[2, 3\] objectives"):
             SCALINGS[name]([FIRST, np.ones((2, 3))])
-
-
-# ---- control ----
 
 
 def test_spearman_sees_ranks_on_each_axis():
@@ -202,9 +194,6 @@ def test_shuffled_preferences_leave_one_blend():
     assert dealt.shape == rewards.shape and not np.array_equal(dealt[0], dealt[1])
     with pytest.raises(UsageError, match="every prompt"):
         shuffled_control(rewards[0, :, 0], np.random.default_rng(0))
-
-
-# ---- how sure ----
 
 
 def two_methods(random, seeds=12, prompts=60, gain=0.1):

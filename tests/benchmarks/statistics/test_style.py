@@ -18,9 +18,6 @@ def judged(cases, score):
     return [Judgment(c.id, scores=tuple(float(score(answer)) for answer in c.answers)) for c in cases]
 
 
-# ---- the parts, by hand ----
-
-
 def test_accuracies_of_pairs_of_like_length_and_of_both_kinds_alike():
     right, wrong = np.array([90.0, 100.0, 89.0, 100.0]), np.array([100.0, 90.0, 100.0, 300.0])
     won = np.array([True, False, True, True])
@@ -52,9 +49,6 @@ def test_what_cannot_be_told_is_not_a_number():
     for slopes in (style_slopes(step, step, 2 * step), style_slopes(np.zeros(3), step, step**2)):
         assert np.isnan(slopes).all()
     assert np.isnan(style_slopes(*np.zeros((3, 0)))).all()
-
-
-# ---- scorers whose habits are known ----
 
 
 def lengths(*pairs):
@@ -95,9 +89,6 @@ def test_abstentions_ties_of_labels_and_longer_lists_are_left_out():
     nothing = style_facts([three], judged([three], len))
     assert nothing.pairs == nothing.matched_pairs == 0
     assert np.isnan([nothing.matched, nothing.balanced, nothing.length_slope, nothing.markdown_slope]).all()
-
-
-# ---- the null of rows ----
 
 
 def test_majority_prefers_the_place_where_right_answers_stand():

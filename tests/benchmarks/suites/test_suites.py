@@ -29,16 +29,12 @@ DATA = {
     "auto_j": Data(("auto_j/testdata_pairwise.jsonl.gz",)),
     "best_of_16": Data(("bon16_tulu2_alpacaeval/bon16.jsonl.gz",)),
     "evalbiasbench": Data(("evalbiasbench/biasbench.json",)),
-    "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)),
-    "judgebench": Data(("judgebench/gpt-4o.jsonl.gz",)),
-    "llmbar": Data(("llmbar/llmbar__*.gz",)),
-    "pairs": Data(("ultrafeedback_sample/eval.jsonl.gz",), "skip"),
-    "pandalm": Data(("pandalm/testset-v1.json.gz",), "skip"),
-    "rewardbench": Data(("rewardbench_v1/*.parquet",)),
-    "rm_bench": Data(("rm_bench_public/*.gz",)),
-    "rmb": Data(("rmb_format_sample/*.gz",)),
+    "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)), "judgebench": Data(("judgebench/gpt-4o.jsonl.gz",)),
+    "llmbar": Data(("llmbar/llmbar__*.gz",)), "pairs": Data(("ultrafeedback_sample/eval.jsonl.gz",), "skip"),
+    "pandalm": Data(("pandalm/testset-v1.json.gz",), "skip"), "rewardbench": Data(("rewardbench_v1/*.parquet",)),
+    "rm_bench": Data(("rm_bench_public/*.gz",)), "rmb": Data(("rmb_format_sample/*.gz",)),
     "xstest": Data(("xstest/xstest_v2_completions_*.csv.gz",)),
-}
+}  # fmt: skip
 WITHOUT_DATA = {"processbench", "rewardbench2"}  # test_processbench.py and test_known_answers.py have their figures
 
 
@@ -52,9 +48,6 @@ def read(name: str, folder: Path):
 
 def test_every_suite_is_tried():
     assert {*DATA, *WITHOUT_DATA} == {*names("benchmarks.suites")}
-
-
-# ---- on real data ----
 
 
 def scores_of(case: Case, right: float, wrong: float) -> list[float]:
@@ -97,9 +90,6 @@ def test_a_share_of_the_rows_that_was_dropped_is_told(shared_data):
     assert any("Not the whole benchmark" in note for note in read("rm_bench", shared_data)[2])
 
 
-# ---- a folder as on the Hub ----
-
-
 @pytest.fixture
 def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -127,56 +117,34 @@ def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path
         assert suite.cases([source]) == (cases, notes)
 
 
-# ---- bad input ----
+def turns(*texts: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text} for role, text in zip(("user", "assistant"), texts, strict=False)]
 
 
 GOOD = {
     "auto_j": {"label": 0, "prompt": "p", "response 1": "a", "response 2": "b"},
-    "best_of_16": {
-        "id": 1,
-        "instruction": "p",
-        "dataset": "d",
-        "candidates": ["a", "b", "c"],
-        "gpt4_preference_vs_reference": [1.0, 2.0, None],
-    },
+    "best_of_16": {"id": 1, "instruction": "p", "dataset": "d", "candidates": ["a", "b", "c"]}
+    | {"gpt4_preference_vs_reference": [1.0, 2.0, None]},
     "evalbiasbench": {"label": 1, "bias": "length bias", "instruction": "p", "response1": "a", "response2": "b"},
-    "ifbench": {
-        "id": "1",
-        "domain": "level-1",
-        "text_chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}],
-        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "b"}],
-    },
-    "judgebench": {
-        "pair_id": "1",
-        "source": "mmlu-pro-law",
-        "question": "p",
-        "response_A": "a",
-        "response_B": "b",
-        "label": "A>B",
-    },
+    "ifbench": {"id": "1", "domain": "level-1", "text_chosen": turns("p", "a"), "text_rejected": turns("p", "b")},
+    "judgebench": {"pair_id": "1", "source": "mmlu-pro-law", "question": "p", "label": "A>B"}
+    | {"response_A": "a", "response_B": "b"},
     "llmbar": {"input": "p", "output_1": "a", "output_2": "b", "label": 1},
     "pairs": {"id": "1", "prompt": "p", "chosen": "a", "rejected": "b"},
-    "pandalm": {
-        "idx": 1,
-        "instruction": "p",
-        "input": "",
-        "response1": "a",
-        "response2": "b",
-        **{f"annotator{i}": 1 for i in (1, 2, 3)},
-    },
+    "pandalm": {"idx": 1, "instruction": "p", "input": "", "response1": "a", "response2": "b"}
+    | {f"annotator{i}": 1 for i in (1, 2, 3)},
     "processbench": {"id": "1", "problem": "p", "steps": ["a", "b"], "label": 1},
     "rewardbench": {"id": 1, "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-go"},
     "rewardbench2": {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math"},
     "rm_bench": {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
-    "rmb": {
-        "pair_uid": "1",
-        "category_path": "Pairwise_set/Helpfulness/x",
-        "conversation_input": [{"role": "user", "content": "p"}],
-        "chosen": {"answer": "a"},
-        "reject": {"answer": "b"},
-    },
+    "rmb": {"pair_uid": "1", "category_path": "Pairwise_set/Helpfulness/x", "conversation_input": turns("p")}
+    | {"chosen": {"answer": "a"}, "reject": {"answer": "b"}},
     "xstest": {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "a"},
 }
+
+
+BESIDE = {"xstest": {"final_label": "2_full_refusal", "completion": "b"}, "processbench": {"id": "2", "label": -1}}
+"""A second row, where a suite makes its cases of two or needs both kinds."""
 
 
 def cases_of(name: str, path: Path, rows: Sequence[dict]):
@@ -194,32 +162,20 @@ def test_a_good_row_is_a_case_and_one_without_an_answer_or_its_columns_is_refuse
         more = [row | others[name]] if name in others else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
         assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
-    for name in GOOD:
-        column, value = MISSING[name]
-        path = tmp_path / "rows.jsonl"
+    for name, (column, value) in MISSING.items():
         with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
-            cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
-    for name in GOOD:
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name], GOOD[name] | {column: value}])
         with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
             cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 MISSING = {
-    "auto_j": ("response 2", None),
-    "best_of_16": ("candidates", ["a", 3, "c"]),
-    "evalbiasbench": ("response1", None),
-    "ifbench": ("text_rejected", [{"role": "user", "content": "p"}]),
-    "judgebench": ("response_B", None),
-    "llmbar": ("output_1", True),
-    "pairs": ("rejected", ""),
-    "pandalm": ("response1", True),
-    "processbench": ("steps", ["a", None]),
-    "rewardbench": ("chosen", None),
-    "rewardbench2": ("rejected", ["b", None]),
-    "rm_bench": ("chosen", ["a", None, "c"]),
-    "rmb": ("reject", {"answer": None}),
-    "xstest": ("completion", None),
-}
+    "auto_j": ("response 2", None), "best_of_16": ("candidates", ["a", 3, "c"]), "evalbiasbench": ("response1", None),
+    "ifbench": ("text_rejected", turns("p")), "judgebench": ("response_B", None), "llmbar": ("output_1", True),
+    "pairs": ("rejected", ""), "pandalm": ("response1", True), "processbench": ("steps", ["a", None]),
+    "rewardbench": ("chosen", None), "rewardbench2": ("rejected", ["b", None]), "rmb": ("reject", {"answer": None}),
+    "rm_bench": ("chosen", ["a", None, "c"]), "xstest": ("completion", None),
+}  # fmt: skip
 REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
 
 
@@ -240,8 +196,7 @@ UNKNOWN = {
 
 
 def test_an_unknown_label_or_section_is_refused(tmp_path):
-    for name in UNKNOWN:
-        values, message = UNKNOWN[name]
+    for name, (values, message) in UNKNOWN.items():
         with pytest.raises(DataError, match=message):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
 
@@ -261,28 +216,15 @@ def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer
     cases, notes = cases_of("best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"]])
     assert cases[0].values == (0.0, 1.0) and "Between 2 and 2" in notes[0]
     with pytest.raises(DataError):
-        cases_of(
-            "best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}]
-        )
+        row = GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}
+        cases_of("best_of_16", tmp_path / "rows.jsonl", [row])
 
 
 def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(tmp_path):
     for name in ["rm_bench", "rewardbench2"]:
-        path = tmp_path / "pairs.jsonl"
-        row = {
-            "id": "1",
-            "prompt": "q",
-            "chosen": "a longer answer",
-            "rejected": "short",
-            "domain": "chat",
-            "subset": "Math",
-        }
-        path.write_text(json.dumps(row) + "\n")
+        row = {"id": "1", "prompt": "q", "chosen": "a longer answer", "rejected": "short"}
         with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
-            load("benchmarks.suites", name)().cases([str(path)])
-
-
-# ---- blank responses ----
+            cases_of(name, tmp_path / "pairs.jsonl", [row | {"domain": "chat", "subset": "Math"}])
 
 
 def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
@@ -290,20 +232,10 @@ def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
         row = GOOD["rmb"] | {"pair_uid": str(number), "category_path": "Pairwise_set/Harmlessness/S5"}
         return row | {"chosen": {"answer": chosen}, "reject": {"answer": rejected}}
 
-    best_of_n = {
-        "bon_uid": "n",
-        "category_path": "BoN_set/Harmlessness/S5",
-        "conversation_input": [{"role": "user", "content": "p"}],
-        "bon_best": {"answer": "I would rather not."},
-        "loser_list": [{"answer": "\n"}, {"answer": ""}],
-    }
-    rows = [
-        pair(1, "No, sorry.", " "),
-        pair(2, " \n ", "Sure: first"),
-        pair(3, "", "   "),
-        pair(4, "no", "y"),
-        best_of_n,
-    ]
+    best_of_n = {"bon_uid": "n", "category_path": "BoN_set/Harmlessness/S5", "conversation_input": turns("p")}
+    best_of_n |= {"bon_best": {"answer": "I would rather not."}, "loser_list": [{"answer": "\n"}, {"answer": ""}]}
+    pairs = [pair(1, "No, sorry.", " "), pair(2, " \n ", "Sure: first"), pair(3, "", "   "), pair(4, "no", "y")]
+    rows = [*pairs, best_of_n]
     cases, notes = cases_of("rmb", tmp_path / "rmb.jsonl", rows)
     assert len(cases) == 5 and not any("dropped" in note for note in notes)
     report = evaluate(load("benchmarks.suites", "rmb")(), cases, [longest()], samples=20).report.rows[0]
@@ -313,24 +245,16 @@ def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
 
 
 BLANK = {
-    "auto_j": {"response 2": ""},
-    "best_of_16": {"candidates": ["a", " ", "c"]},
-    "evalbiasbench": {"response1": ""},
-    "ifbench": {"text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}]},
-    "judgebench": {"response_B": ""},
-    "llmbar": {"output_1": " \n "},
-    "pandalm": {"response1": ""},
-    "rewardbench": {"rejected": " "},
-    "rewardbench2": {"rejected": ["b", ""]},
-    "rm_bench": {"chosen": ["a", "", "c"]},
-    "rmb": {"reject": {"answer": ""}},
-    "xstest": {"completion": " "},
-}
+    "auto_j": {"response 2": ""}, "best_of_16": {"candidates": ["a", " ", "c"]}, "evalbiasbench": {"response1": ""},
+    "ifbench": {"text_rejected": turns("p", " ")}, "judgebench": {"response_B": ""}, "llmbar": {"output_1": " \n "},
+    "pandalm": {"response1": ""}, "rewardbench": {"rejected": " "}, "rewardbench2": {"rejected": ["b", ""]},
+    "rm_bench": {"chosen": ["a", "", "c"]}, "rmb": {"reject": {"answer": ""}}, "xstest": {"completion": " "},
+}  # fmt: skip
 
 
 def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(tmp_path):
     for name in BLANK:
-        more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+        more = [GOOD[name] | BESIDE[name]] if name in BESIDE else []
         cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
         assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers), name
         assert not any("dropped" in note for note in notes), name

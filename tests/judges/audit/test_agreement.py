@@ -16,9 +16,6 @@ def rated(*cells: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(first, float), np.array(second, float)
 
 
-# ---- kappas ----
-
-
 def test_cohens_kappa_on_paper_without_abstentions():
     # 50 proposals, 20 yes/yes and 15 no/no: p_o = 35/50 = 0.7, p_e = (25 · 30 + 25 · 20) / 50² = 0.5
     first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
@@ -28,9 +25,6 @@ def test_cohens_kappa_on_paper_without_abstentions():
     assert cohen_kappa(*more) == cohen_kappa(first, second)
     assert np.isnan(cohen_kappa(np.ones(5), np.ones(5)))
     assert np.isnan(cohen_kappa(np.array([NAN]), np.array([1.0])))
-
-
-# ---- alpha ----
 
 
 def test_krippendorffs_alpha_on_paper_and_in_his_own_example():
@@ -64,9 +58,6 @@ def test_pandalms_annotators_agree_as_published(shared_data):
     marks = np.array([[row[f"annotator{rater}"] for row in rows] for rater in (1, 2, 3)], float)
     found = sorted(cohen_kappa(marks[a], marks[b]) for a, b in combinations(range(3), 2))
     assert np.round(found, 2).tolist() == [0.85, 0.86, 0.88]  # Wang et al. 2023, arXiv:2306.05087
-
-
-# ---- intervals ----
 
 
 def test_the_interval_of_a_mean_is_wilsons_where_all_agree_and_wide_for_one_of_many():

@@ -61,9 +61,6 @@ def judge_of(verdicts, met=(True,)):
     return scripted(reply)
 
 
-# ---- synthesise ----
-
-
 def pair(chosen: str, rejected: str, prompt=PROMPT) -> PreferencePair:
     return PreferencePair("p", prompt, chosen, rejected)
 
@@ -105,9 +102,6 @@ def test_a_rubric_that_names_side_or_winner_or_has_no_rules_is_rejected():
     whole = rubric_json(RUBRIC)
     assert read_rubric(Reply(whole, "length")) == Rejected("cut off", whole[-60:])
     assert read_rubric(Reply("I cannot.", "declined")) == Rejected("declined to decide", "I cannot.")
-
-
-# ---- filter ----
 
 
 def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
@@ -168,9 +162,6 @@ def test_a_rule_without_an_answer_leaves_the_whole_check_unread():
         assert isinstance(found, Rejected), marks
 
 
-# ---- rulings ----
-
-
 def test_winners_are_mapped_back_from_the_slots():
     first, second = rule(
         scripted(["Winner: A", "Winner: B", "Winner: A", "Winner: A"]), [Question(PROMPT, ("x", "y"))] * 2
@@ -183,8 +174,6 @@ def test_winners_are_mapped_back_from_the_slots():
     assert "Count the words." in text and "MUST" in text
     assert read_part(text, "answer_a") == LONG
 
-
-# ---- generator ----
 
 KEPT = FilteredRubric(
     SHOWN, RUBRIC, True, (as_profile(findings(), LONG), as_profile(findings(status="pass", evidence=""), BRIEF))
@@ -244,9 +233,6 @@ def test_a_rubric_judge_abstains_on_verdicts_that_contradict_or_cannot_be_read_a
     assert found.cost == found.tokens[0] + 10 * found.tokens[1] > 0
     (found,) = RubricJudge(scripted([]), scripted([]))([Case("c", PROMPT, ("a", "b", "c"))])
     assert "3 answers" in found.abstained
-
-
-# ---- training ----
 
 
 @pytest.mark.parametrize("lora_rank", [pytest.param(0, marks=pytest.mark.slow), 4])

@@ -12,13 +12,9 @@ from rewardlab.rm.types import Example, user_turn
 PROMPT = user_turn("Name a river. Be brief.")
 BRIEF, LONG = "The Seine.", "The Seine, which flows through Paris and on to the sea."
 FINDING = {
-    "criterion": "The answer is brief.",
-    "status": "fail",
-    "severity": 2,
-    "claim": "It adds a remark.",
-    "evidence": "which flows through Paris",
-    "anchor": "Be brief.",
-}
+    "criterion": "The answer is brief.", "status": "fail", "severity": 2, "claim": "It adds a remark.",
+    "evidence": "which flows through Paris", "anchor": "Be brief.",
+}  # fmt: skip
 
 
 def text_of(asked) -> str:
@@ -27,9 +23,6 @@ def text_of(asked) -> str:
 
 def findings(**changes) -> dict:
     return {"findings": [FINDING | changes]}
-
-
-# ---- requests ----
 
 
 def test_an_answer_cannot_end_its_own_part_or_begin_another():
@@ -64,9 +57,6 @@ def test_one_json_object_is_read_and_any_other_reply_is_rejected_for_a_reason():
         '<think>{"a": 2}</think>{"a": 1}',
     ):
         assert json_object(Reply(text, "stop")) == {"a": 1}
-
-
-# ---- profile ----
 
 
 def test_a_diagnosis_sees_one_answer_and_no_label_and_equal_answers_are_asked_once():

@@ -15,8 +15,6 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
-# ---- the formula ----
-
 
 def test_loss_and_gradient_by_hand():
     """(0, 0) / 2 + (0, ln 9) / 2 = (0, ln 3): 1/4 for token 0, so a loss of ln 4 and (1/4 - 1, 3/4) / 2 as gradient."""
@@ -65,9 +63,6 @@ def test_the_reduction_is_over_learnt_tokens_of_the_step():
     assert mixed_loss(outputs, labels, weak, 0.5).item() == pytest.approx(math.log(4))
     assert mixed_loss(outputs, labels, weak, 0.5, torch.tensor(12)).item() == pytest.approx(math.log(4) / 4)
     assert mixed_loss(outputs, torch.full((2, 3), IGNORED), weak, 0.5).item() == 0
-
-
-# ---- training ----
 
 
 @pytest.fixture(scope="module")

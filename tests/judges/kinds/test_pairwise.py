@@ -140,12 +140,9 @@ def test_a_contract_changes_with_every_setting():
     rules = Rubric((), (Principle("p", "Short."),))
     chat = scripted(longer)
     made = [
-        pairwise(chat),
-        pairwise(chat, flip="abstain"),
-        pairwise(chat, rubric=rules),
-        pairwise(chat, sampling=Sampling(temperature=0.5)),
-        pairwise(scripted(longer, name="other")),
-    ]
+        pairwise(chat), pairwise(chat, flip="abstain"), pairwise(chat, rubric=rules),
+        pairwise(chat, sampling=Sampling(temperature=0.5)), pairwise(scripted(longer, name="other")),
+    ]  # fmt: skip
     assert len({one.contract for one in made}) == 5 and made[0].contract == pairwise(chat).contract
     with pytest.raises(UsageError, match="flip is tie or abstain, got 'guess'"):
         pairwise(chat, flip="guess")  # type: ignore[arg-type]

@@ -29,8 +29,6 @@ def value(found) -> str | float | None:
     return None if isinstance(found, NoVerdict) else found[0]
 
 
-# ---- in number ----
-
 SIZES = pytest.mark.parametrize(("number", "seed"), [(1000, 0), pytest.param(10_000, 1, marks=pytest.mark.slow)])
 
 
@@ -54,9 +52,6 @@ def test_points_are_read_right_and_never_out_of_nothing(number, seed):
     assert len(RATED) >= 10 and len(wrong) <= 0.01 * number, Counter(one.form for one in wrong)
     scored = [(one, found) for one in no_ratings(number, seed) if not isinstance(found := rated(one), NoVerdict)]
     assert scored == []
-
-
-# ---- one by one: which of two ----
 
 
 def test_a_reply_is_read_as_a_person_reads_it():
@@ -180,9 +175,6 @@ def test_other_labels_may_be_asked_for():
     assert isinstance(pair_verdict("Winner: A", labels=("1", "2")), NoVerdict)
 
 
-# ---- points ----
-
-
 def test_points_have_a_scale_and_stay_in_it():
     assert value(points("Score: 7/10", 1, 10)) == 7.0
     assert points("Score: 7/5", 1, 10).reason == Reason.MALFORMED  # type: ignore[union-attr]
@@ -191,9 +183,6 @@ def test_points_have_a_scale_and_stay_in_it():
     assert points("Score: 3\nScore: 4", 1, 10).reason == Reason.CONTRADICTION  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="got low 5 and high 5"):
         points("5", 5, 5)
-
-
-# ---- criteria ----
 
 
 def marks(text: str, names=("r1", "r2"), **options) -> dict[str, float] | Reason:
@@ -238,9 +227,6 @@ def test_a_mark_may_be_partial_or_not_apply():
     found = marks('{"r1": "partial", "r2": "not applicable"}')
     assert isinstance(found, dict) and found["r1"] == 0.5 and math.isnan(found["r2"])
     assert mark_value(3) is None and mark_value(None) is None
-
-
-# ---- stored replies: a quarter and an eighth of them; all of them in `make test-all` ----
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])

@@ -44,9 +44,6 @@ def test_hits_are_the_best_first_of_those_allowed_and_ties_keep_their_order():
     assert search(index, ["x"], 3, np.zeros((1, 4), bool)) == [[]]
 
 
-# ---- lexical ----
-
-
 def test_bm25_by_hand():
     """4 texts of 4, 3, 3 and 2 words, 3 in the mean; 'bees' is in two of them, once and twice."""
     found = Bm25Index(IDS, TEXTS, k1=1.2, b=0.75).scores(["bees", "Bees pond bees", "none"])
@@ -78,9 +75,6 @@ def test_the_contract_of_a_collection_changes_with_its_texts():
     for kind in [TfidfIndex, Bm25Index]:
         contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
         assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
-
-
-# ---- vectors ----
 
 
 def test_a_text_is_most_similar_to_itself(encoder):
@@ -144,9 +138,6 @@ def test_a_damaged_index_is_refused(encoder, tmp_path, damage):
     (tmp_path / "texts.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="not those that were saved|no index of texts"):
         load_index(tmp_path, encoder)
-
-
-# ---- metrics ----
 
 
 def test_metrics_by_hand():

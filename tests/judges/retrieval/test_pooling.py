@@ -29,9 +29,6 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
     return made
 
 
-# ---- sentences ----
-
-
 def test_where_sentences_start_and_which_tokens_they_have():
     for text, starts in [
         ("", [0]),
@@ -48,9 +45,6 @@ def test_where_sentences_start_and_which_tokens_they_have():
     assert sentences_of_tokens(text, [(0, 2), (2, 4), (4, 5), (5, 7)]) == [0, 1, 1, 2]
     assert sentences_of_tokens(text, [(0, 2), (5, 7)]) == [0, 1]  # the tokenizer has no token in the second one
     assert sentences_of_tokens("", []) == []
-
-
-# ---- formulas by hand ----
 
 
 def test_a_facet_reads_the_tokens_of_a_unit_by_their_softmax():
@@ -118,9 +112,6 @@ def test_similarity_and_diversity_by_hand():
     # orthogonal, equal, and a cosine of -0.8: the mean of 0, 1 and 0.64
     assert diversity(torch.cat([first, second])).item() == pytest.approx(1.64 / 3)
     assert diversity(first[:, :1]).item() == 0.0
-
-
-# ---- properties ----
 
 
 def test_padding_and_the_other_texts_of_a_batch_change_nothing():

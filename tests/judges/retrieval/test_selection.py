@@ -45,9 +45,6 @@ def selection(how: str = RETRIEVED, k: int = 1, labelled=LABELLED, **more) -> Se
     return Selection(collection, how, k, index=index, **more)
 
 
-# ---- near-duplicates ----
-
-
 def test_near_duplicates_by_hand():
     """10 words have 8 shingles: 7 remain if the last word is replaced, and all are 8 of 9 of a longer text."""
     replaced, longer_text = LONG.replace("ten", "x"), f"{LONG} eleven"
@@ -73,9 +70,6 @@ def test_what_may_be_shown_with_a_case():
     for asked, entry in ((long, part), (part, long)):
         collection = Collection(["e"], [f"user: {entry}"])
         assert without_duplicates([case("c", asked)], collection).tolist() == [[False]]
-
-
-# ---- selections ----
 
 
 def test_the_nearest_are_chosen_without_the_case_itself_whatever_the_others():
@@ -116,9 +110,6 @@ def test_selections_that_do_not_exist_are_refused():
     ]:
         with pytest.raises(UsageError, match=message):
             wrong()
-
-
-# ---- sources ----
 
 
 def test_an_example_shows_the_best_answer_and_its_place_does_not_tell_the_label():

@@ -34,18 +34,11 @@ def encoder(seed: int = 0):
 
 def trainer(folder, *, rows=None, made=None, **changes) -> RetrieverTrainer:
     options = {
-        "per_device_train_batch_size": 4,
-        "max_steps": 4,
-        "save_steps": 2,
-        "learning_rate": 1e-2,
-        "use_cpu": True,
-    }
+        "per_device_train_batch_size": 4, "max_steps": 4, "save_steps": 2, "learning_rate": 1e-2, "use_cpu": True,
+    }  # fmt: skip
     arguments = RetrieverArguments(output_dir=str(folder), disable_tqdm=True, **options | changes)
     rows = joint_rows(QUESTIONS, CASES, arguments.case_weight, 0) if rows is None else rows
     return RetrieverTrainer(made or encoder(), arguments, rows)
-
-
-# ---- losses by hand ----
 
 
 def test_info_nce_by_hand_where_pairs_of_one_group_are_no_negatives():
@@ -86,9 +79,6 @@ def test_the_joint_loss_weighs_both_kinds_and_the_diversity(tmp_path):
     torch.testing.assert_close(loss, expected)
 
 
-# ---- pairs ----
-
-
 def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_again():
     texts, groups = ["a", "b", "c", "d", "e"], ["x", "x", "x", "y", ""]
     pairs = pairs_within(texts, groups, per_text=2, seed=3)
@@ -116,18 +106,11 @@ def test_pairs_that_are_missing_weights_out_of_range_and_divided_batches_are_ref
 
 def test_texts_that_two_pairs_share_are_no_negatives(tmp_path):
     pairs = [
-        TextPair("a", "x"),
-        TextPair("b", "x"),
-        TextPair("a", "y"),
-        TextPair("c", "z", "g"),
-        TextPair("d", "w", "g"),
-    ]
+        TextPair("a", "x"), TextPair("b", "x"), TextPair("a", "y"), TextPair("c", "z", "g"), TextPair("d", "w", "g"),
+    ]  # fmt: skip
     made = trainer(tmp_path, rows=[JointRow(pair, None) for pair in pairs], case_weight=0.0)
     same = made.collate([JointRow(pair, None) for pair in pairs])["question"].int().tolist()
     assert same == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
-
-
-# ---- training ----
 
 
 def test_training_finds_the_rubric_of_a_question(tmp_path):

@@ -23,8 +23,6 @@ RUBRIC = Rubric(
     "by hand",
 )
 
-# ---- reading and writing ----
-
 
 def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
     odd = Rubric((Rule("r", "must", 'A "quote", a \\ and\na line', "Tab\t, ü, \x7f."),))
@@ -62,9 +60,6 @@ def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
         from_toml("[[rules]\nid=")
 
 
-# ---- doubts ----
-
-
 def issues(rubric: Rubric, answers=()) -> str:
     return " | ".join(lint(rubric, answers))
 
@@ -82,9 +77,6 @@ def test_doubtful_rubrics_are_told_why():
     assert len(HAND_WRITTEN) >= 2
     for path in HAND_WRITTEN:
         assert lint(from_toml(path.read_text("utf-8"))) == [], path
-
-
-# ---- scores by hand ----
 
 
 def test_hard_rules_are_gates_and_principles_count_only_behind_them():
@@ -121,8 +113,6 @@ def test_signed_saturated_and_anchored_scores_by_hand():
     with pytest.raises(ValueError, match="positive weights"):
         anchored()(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
-
-# ---- HealthBench ----
 
 HEALTH = healthbench(
     {
@@ -170,9 +160,6 @@ def test_every_stored_rubric_of_healthbench_and_biggen_is_read(shared_data):
     with gzip.open(shared_data / "prometheus" / "biggen_bench_instances.jsonl.gz", "rt", encoding="utf-8") as file:
         levels = [biggen(json.loads(line)) for line in file]
     assert len(levels) == 765 and {(one.low, one.high) for one in levels} == {(1, 5)}
-
-
-# ---- BiGGen ----
 
 
 def test_biggen_has_five_described_levels():

@@ -27,9 +27,6 @@ from tests.judges.kinds.asking import Chooser, case, longer
 NONE = NoVerdict(Reason.NO_VERDICT)
 
 
-# ---- where the verdict is ----
-
-
 def test_the_label_that_states_the_verdict_is_found_by_the_parser():
     for text, before in [
         ("Winner: A", "Winner: "),
@@ -43,9 +40,6 @@ def test_the_label_that_states_the_verdict_is_found_by_the_parser():
         assert before_verdict(text, pair_verdict) is None
 
 
-# ---- by hand ----
-
-
 def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert first_probability([math.log(0.03), math.log(0.01)]) == pytest.approx(0.75)
     assert first_probability([-5000.0, 0.0]) == 0.0 and first_probability([0.0, -5000.0]) == 1.0
@@ -54,9 +48,6 @@ def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert preference({(0, 1): [0.9, 0.9, NONE], (1, 0): [0.5, 0.5, 0.5]}).value == pytest.approx(0.7)
     assert preference({(0, 1): [0.9, NONE], (1, 0): [0.5, 0.5]}) == NONE
     assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
-
-
-# ---- the kind ----
 
 
 def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others():
@@ -116,9 +107,6 @@ def test_an_endpoint_is_refused_before_it_is_asked_and_a_dry_run_is_not():
         generative(Endpoint())  # type: ignore[arg-type]
     chat = dry_run_chat()
     assert generative(chat)([case()])[0].abstained and len(chat.asked) == 2
-
-
-# ---- a small language model ----
 
 
 @pytest.fixture(scope="module")

@@ -105,9 +105,6 @@ def test_a_rule_that_reads_rewards_needs_a_reward_model():
     assert route(judge, judge, rule=rule, threshold=0.5, reward_model=Members())
 
 
-# ---- the guideline ----
-
-
 def features_of(*names):
     return case_features([case(name) for name in names])
 
