@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import shlex
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -69,48 +69,45 @@ def test_the_blocks_of_a_page_run_in_order(page, world, tmp_path, monkeypatch):
             assert main(words) == 0, words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_verbs_and_flags_in_a_page_exist(page):
-    for language in ("bash", "console"):
-        for block in blocks(page, language):
+def test_verbs_and_flags_in_pages_exist():
+    for page in PAGES:
+        for block in [block for language in ("bash", "console") for block in blocks(page, language)]:
             for verb, words in map(split_verb, commands(block)):
-                assert verb in VERBS, (verb, words)
-                flags = {word for word in words if word.startswith("--") and verb not in ELSEWHERE}
-                assert flags <= known_flags(verb), (verb, flags - known_flags(verb))
+                assert verb in VERBS, (named(page), verb, words)
+                unknown = {word for word in words if word.startswith("--")} - known_flags(verb)
+                assert verb in ELSEWHERE or not unknown, (named(page), verb, unknown)
 
 
-def known_flags(verb: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
-    if verb not in known:
-        parser = SettingsParser(verb, VERBS[verb].settings, add_help=False)
-        known[verb] = {flag for action in parser._actions for flag in action.option_strings}
-        known[verb] |= {"--config", "--json", "--help", "--help-all"}
-    return known[verb]
+@cache
+def known_flags(verb: str) -> set[str]:
+    parser = SettingsParser(verb, VERBS[verb].settings, add_help=False)
+    flags = {flag for action in parser._actions for flag in action.option_strings}
+    return flags | {"--config", "--json", "--help", "--help-all"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_in_a_page_lead_to_files(page):
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        if not target.startswith(("http", "mailto")):
-            assert (page.parent / target).exists(), target
+def test_links_make_targets_and_source_files_in_pages_exist():
+    targets = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            assert target.startswith(("http", "mailto")) or (page.parent / target).exists(), (named(page), target)
+        for target in re.findall(r"`make ([\w-]+)`", text):
+            assert re.search(rf"^{target}:", targets, flags=re.M), (named(page), target)
+        for path in re.findall(r"`((?:rm|policy|judges|kernels|apps|benchmarks|tests)/[\w/.-]+)`", text):
+            assert re.search(r"NAME|my_", path) or (ROOT / path).exists(), (named(page), path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_make_targets_and_source_files_in_a_page_exist(page):
-    text, targets = page.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`make ([\w-]+)`", text):
-        assert re.search(rf"^{target}:", targets, flags=re.M), target
-    for path in re.findall(r"`((?:rm|policy|judges|kernels|apps|benchmarks|tests)/[\w/.-]+)`", text):
-        if not re.search(r"NAME|my_", path):
-            assert (ROOT / path).exists(), path
-
-
-def test_the_readme_is_short_and_own_code_is_not_long():
+def test_the_readme_is_short_own_code_is_not_long_and_every_page_is_in_a_table_of_contents():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
     for block in blocks(OWN_CODE, "{code-block} python"):
         assert len(block.splitlines()) <= 12
-
-
-# ---- the notebook ----
+    listed = set()
+    for page in PAGES[1:]:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S):
+            entries = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    assert {page.resolve() for page in PAGES[1:]} - listed == {(ROOT / "docs" / "index.md").resolve()}
 
 
 @pytest.mark.slow
@@ -132,22 +129,6 @@ def shown_by(cell: str, names: dict[str, object]) -> str:
     exec(compile(ast.Module(statements, []), "cell", "exec"), names)
     value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
     return value._repr_html_()
-
-
-# ---- the pages as a site ----
-
-
-def test_every_page_is_in_a_table_of_contents():
-    listed = set()
-    for page in PAGES[1:]:
-        text = page.read_text(encoding="utf-8")
-        for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S):
-            entries = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
-            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
-    assert {page.resolve() for page in PAGES[1:]} - listed == {(ROOT / "docs" / "index.md").resolve()}
-
-
-# ---- the page on own code ----
 
 
 @pytest.mark.slow

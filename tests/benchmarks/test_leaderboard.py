@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from rewardlab.benchmarks.compare import compare
 from rewardlab.benchmarks.leaderboard import RankedScorer, board
 from rewardlab.benchmarks.suites.pairs import pairs
@@ -27,17 +26,22 @@ def groups_of(**scorers: list[Judgment]) -> list[tuple[str, int | None]]:
     return [(row.scorer, row.group) for row in board(pairs(), CASES, named).rows]
 
 
-@pytest.mark.parametrize("wrong", [5, 6])
-def test_groups_are_as_significant_as_the_comparison_of_two_runs(wrong):
-    change = compare(pairs(), CASES, ("a", judged(0)), ("b", judged(wrong))).areas["overall"]
-    assert change.significant == (wrong == 6)
-    assert groups_of(b=judged(wrong), a=judged(0)) == [("a", 1), ("b", 1 + change.significant)]
+def test_groups_are_as_significant_as_the_comparison_of_two_runs():
+    for wrong in [5, 6]:
+        change = compare(pairs(), CASES, ("a", judged(0)), ("b", judged(wrong))).areas["overall"]
+        assert change.significant == (wrong == 6)
+        assert groups_of(b=judged(wrong), a=judged(0)) == [("a", 1), ("b", 1 + change.significant)]
 
 
 def test_scorers_are_compared_over_the_cases_that_both_scored():
     """Both are wrong in three cases, and one left the nine others out: its figure is 0 and does not differ."""
     assert groups_of(b=judged(3, silent=9), a=judged(3)) == [("a", 1), ("b", 1)]
     assert groups_of(b=judged(3, silent=12), a=judged(3)) == [("a", 1), ("b", None)]
+    rows = rows_of(11, 40, a=lambda i: False, b=lambda i: i < 11)
+    assert (rows["a"].overall.value, rows["b"].overall.value) == (0.725, 1.0)
+    assert rows["a"].group == rows["b"].group == 1 and (rows["a"].unscored, rows["b"].unscored) == (0, 11)
+    rows = rows_of(11, 40, few=lambda i: i < 38, good=lambda i: False, bad=lambda i: i >= 12)
+    assert [*rows] == ["good", "few", "bad"] and rows["few"].overall.value == 1.0
 
 
 def rows_of(wrong: int, total: int, **scorers: Callable[[int], bool]) -> dict[str, RankedScorer]:
@@ -54,17 +58,6 @@ def rows_of(wrong: int, total: int, **scorers: Callable[[int], bool]) -> dict[st
         for name, silent in scorers.items()
     }
     return {row.scorer: row for row in board(pairs(), cases, judged).rows}
-
-
-def test_a_scorer_that_abstains_where_another_is_wrong_is_not_better():
-    rows = rows_of(11, 40, a=lambda i: False, b=lambda i: i < 11)
-    assert (rows["a"].overall.value, rows["b"].overall.value) == (0.725, 1.0)
-    assert rows["a"].group == rows["b"].group == 1 and (rows["a"].unscored, rows["b"].unscored) == (0, 11)
-
-
-def test_a_scorer_of_few_cases_does_not_lead_a_group():
-    rows = rows_of(11, 40, few=lambda i: i < 38, good=lambda i: False, bad=lambda i: i >= 12)
-    assert [*rows] == ["good", "few", "bad"] and rows["few"].overall.value == 1.0
 
 
 def test_one_good_scorer_leads_26_bad_ones():

@@ -15,18 +15,13 @@ from rewardlab.rm.errors import DataError
 
 from tests.conftest import PATIENCE
 from tests.faults import __main__ as table_of_faults
-from tests.faults.injection import INJECTIONS, QUIET, Injection, Seen, seen
-from tests.faults.programs import Ended
-from tests.faults.table import markdown, row
+from tests.faults.injection import INJECTIONS, Injection, Seen
 
 QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn")
 GOES_ON = """
 from tests.faults.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
-
-
-# ---- the table ----
 
 
 def test_a_promise_that_does_not_hold_is_shown_and_ends_with_5(monkeypatch, tmp_path):
@@ -49,29 +44,7 @@ def test_a_promise_that_does_not_hold_is_shown_and_ends_with_5(monkeypatch, tmp_
     assert [one["held"] for one in rows] == [False, False]
 
 
-def test_what_the_user_saw_is_the_line_that_tells_and_a_traceback_is_a_failure():
-    ended = Ended(3, "loading\nrewardlab train: /x: no room\nbye\n", "")
-    found = seen(ended, ("no room",), 3, kept=True)
-    assert found.sentence == "rewardlab train: /x: no room" and all(found.held.values())
-    assert not all(seen(ended, ("no room",), 2).held.values())
-    assert seen(ended._replace(said="Traceback (most recent call last):\n"), ("no",), 3).held["no traceback"] is False
-    assert seen(ended._replace(code=0), (), 0).sentence == QUIET
-    assert seen(ended, (), 0).held["exit code 0"] is False
-
-
-def test_rows_have_no_paths_of_this_machine():
-    one = Injection("a", "toys", "b", "c", lambda world: Seen("", 0, {}))
-    made = row(one, Seen("/tmp/w7/run: process 12 on box", 2, {"d": True}), 1.26, {"/tmp/w7": "W", "box": "HOST"})
-    assert (made["saw"], made["seconds"], made["held"]) == ("W/run: process PID on HOST", 1.3, True)
-    assert "| a | b | W/run: process PID on HOST | 2 | c | yes |" in markdown([made], {"cores": 2}, "make faults")
-
-
-def test_an_unknown_fault_is_told_with_what_is_close(monkeypatch):
-    monkeypatch.setattr(table_of_faults, "INJECTIONS", {"loss-is-nan": None})
-    with pytest.raises(SystemExit, match="no fault 'loss-is-nam'; did you mean 'loss-is-nan'"):
-        table_of_faults.chosen(["loss-is-nam"])
-
-
+@pytest.mark.slow
 def test_there_are_at_least_twenty_five_and_every_family_has_some():
     table_of_faults.ready()
     assert len(INJECTIONS) >= 25
@@ -88,9 +61,6 @@ def test_the_quick_injections_lose_nothing(script, tmp_path):
     assert done.returncode == 0
 
 
-# ---- SIGTERM and full disks, where no training is ----
-
-
 def _stopped_in(folder) -> None:
     with ended_by_signal(), folder as work:
         (work / "part").write_text("half the work")
@@ -98,14 +68,11 @@ def _stopped_in(folder) -> None:
         time.sleep(PATIENCE)
 
 
-def test_a_sigterm_closes_what_is_open_and_the_handler_of_before_comes_back(tmp_path):
+def test_a_sigterm_closes_what_is_open_and_says_resume_where_something_is_kept(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Terminated, match="nothing half-written was left"):
         _stopped_in(run_folder(str(tmp_path / "run"), {}, overwrite=False))
     assert signal.getsignal(signal.SIGTERM) is before and list(tmp_path.iterdir()) == []
-
-
-def test_a_sigterm_says_resume_where_something_is_kept(tmp_path):
     with pytest.raises(Terminated, match="go on with the same command and --resume"):
         _stopped_in(run_folder(str(tmp_path / "run"), {}, overwrite=False, resume=False, keep="part"))
     assert [one.name for one in tmp_path.iterdir()] == ["run.partial"]

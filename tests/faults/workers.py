@@ -87,18 +87,8 @@ def evaluation_worker_killed(world: World) -> Seen:
 
 def _judging(world: World, url: str, output: Path, retries: int) -> list[Any]:
     words = [
-        "judge",
-        "--benchmark",
-        "pairs",
-        "--data",
-        world.pairs,
-        "--endpoint",
-        url,
-        "--model",
-        "m",
-        "--output",
-        output,
-    ]
+        "judge", "--benchmark", "pairs", "--data", world.pairs, "--endpoint", url, "--model", "m", "--output", output,
+    ]  # fmt: skip
     return [*words, "--samples", 20, "--retries", retries]
 
 

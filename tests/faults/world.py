@@ -18,31 +18,15 @@ from tests.faults.programs import Ended, Hook, Program
 GOLD = "rewardlab.benchmarks.garden:gold"
 STEPS, SAVED = 12, 4
 TRAIN = {
-    "small_hidden": 32,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 4,
-    "max_steps": STEPS,
-    "save_steps": SAVED,
-    "logging_steps": 1,
-    "learning_rate": 1e-3,
-    "max_length": 64,
-    "golden": 4,
-    "use_cpu": True,
+    "small_hidden": 32, "small_vocabulary": 300, "per_device_train_batch_size": 4, "max_steps": STEPS,
+    "save_steps": SAVED, "logging_steps": 1, "learning_rate": 1e-3, "max_length": 64, "golden": 4, "use_cpu": True,
     "disable_tqdm": True,
-}
+}  # fmt: skip
 RL = {
-    "use_cpu": True,
-    "per_device_train_batch_size": 8,
-    "num_generations": 4,
-    "max_completion_length": 8,
-    "learning_rate": 1e-3,
-    "gradient_checkpointing": False,
-    "max_steps": 6,
-    "save_strategy": "steps",
-    "save_steps": 2,
-    "disable_tqdm": True,
-    "reward": f"gold={GOLD}",
-}
+    "use_cpu": True, "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 8,
+    "learning_rate": 1e-3, "gradient_checkpointing": False, "max_steps": 6, "save_strategy": "steps", "save_steps": 2,
+    "disable_tqdm": True, "reward": f"gold={GOLD}",
+}  # fmt: skip
 
 
 class World:

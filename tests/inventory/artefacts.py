@@ -38,21 +38,9 @@ from tests.apps.judging import longer, write
 from tests.inventory.formats import files_of
 
 WORDS = (
-    "which",
-    "plant",
-    "likes",
-    "rain",
-    "fern",
-    "moss",
-    "oak",
-    "newt",
-    "yes",
-    "no",
-    "sun",
-    "and",
-    "helpful",
+    "which", "plant", "likes", "rain", "fern", "moss", "oak", "newt", "yes", "no", "sun", "and", "helpful",
     "harmless",
-)
+)  # fmt: skip
 PLACEHOLDER = b"FOLDER"
 STEPS = ("--max_steps", 2, "--per_device_train_batch_size", 4, "--learning_rate", 1e-2, "--disable_tqdm", "True")
 TRAINING = (*STEPS, "--use_cpu", "True", "--golden", 4, "--max_length", 32)
@@ -66,20 +54,16 @@ MODELS: dict[str, tuple[Any, ...]] = {
     "linear": ("--kind", "linear", "--data", "pairs.jsonl", "--golden", 4),
     "linear_2": ("--kind", "linear", "--data", "pairs.jsonl", "--golden", 4, "--inverse_regularization", 0.1),
     "embedding": ("--kind", "embedding", "--model", "base", "--data", "pairs.jsonl", "--golden", 4),
-    "scalar": LABELLED,
-    "scratch": ("--data", "pairs.jsonl", *SCRATCH, *TRAINING, "--max_length", 96),
-    "lora": (*LABELLED, "--lora", "--lora_r", 2),
-    "multi_objective": (*LABELLED, *BOTH, "--weights", "learned"),
+    "scalar": LABELLED, "scratch": ("--data", "pairs.jsonl", *SCRATCH, *TRAINING, "--max_length", 96),
+    "lora": (*LABELLED, "--lora", "--lora_r", 2), "multi_objective": (*LABELLED, *BOTH, "--weights", "learned"),
     "multi_head": ("--kind", "multi_head", *LABELLED, "--heads", 2, "--head_steps", 3),
     "ensemble": ("--kind", "ensemble", "--members", "linear", "linear_2", "--combine", "mean_std(weight=0.5)"),
     "boosted": ("--kind", "boosted", "--members", "scalar", "linear", "--data", "pairs.jsonl", "--golden", 4),
     "process": ("--kind", "process", "--model", "base", "--data", "solutions.jsonl", *TRAINING),
     "latent": ("--kind", "latent", *LABELLED, "--latent_steps", 1, "--latent_depth", "head", "--latent_stage_1", 1),
-    "genarm": (*GUIDE, "--adapter", "genarm"),
-    "parm": (*GUIDE, "--adapter", "parm", *BOTH, "--shared_rank", 2),
-    "uniarm": (*GUIDE, "--adapter", "uniarm", *BOTH),
-    "guide": (*GUIDE, "--adapter", "none"),
-}
+    "genarm": (*GUIDE, "--adapter", "genarm"), "parm": (*GUIDE, "--adapter", "parm", *BOTH, "--shared_rank", 2),
+    "uniarm": (*GUIDE, "--adapter", "uniarm", *BOTH), "guide": (*GUIDE, "--adapter", "none"),
+}  # fmt: skip
 """Reward models of `train`, in the order in which they read each other."""
 
 

@@ -49,14 +49,14 @@ def rows_of(path: str) -> list[dict]:
 # ---- models ----
 
 
-@pytest.mark.parametrize("name", (*MODELS, "merged", "implicit"))
-def test_a_model_has_the_scores_that_it_had(tmp_path, name):
-    options = {"cache": tmp_path / "embeddings.sqlite"} if name == "embedding" else {}
-    rows, scores = rows_of("conversations.jsonl"), rows_of(f"{name}.jsonl")
-    model = rl.load(name, check=False, **options)  # members of ensembles compute their golden scores
-    rewards = model.rate([row["prompt"] for row in rows], [row["completion"] for row in rows])
-    expected = [[row[objective] for objective in model.objectives] for row in scores]
-    np.testing.assert_allclose(rewards, expected, rtol=0, atol=1e-6)
+def test_a_model_has_the_scores_that_it_had(tmp_path):
+    for name in (*MODELS, "merged", "implicit"):
+        options = {"cache": tmp_path / "embeddings.sqlite"} if name == "embedding" else {}
+        rows, scores = rows_of("conversations.jsonl"), rows_of(f"{name}.jsonl")
+        model = rl.load(name, check=False, **options)  # members of ensembles compute their golden scores
+        rewards = model.rate([row["prompt"] for row in rows], [row["completion"] for row in rows])
+        expected = [[row[objective] for objective in model.objectives] for row in scores]
+        np.testing.assert_allclose(rewards, expected, rtol=0, atol=1e-6, err_msg=name)
 
 
 def test_golden_scores_of_an_earlier_column_are_compared(tmp_path):
@@ -109,13 +109,10 @@ def test_the_inspector_lists_every_run_and_reads_its_judgments():
         assert all(len(lines(opened, Filter(scorer.name), 0, 20)) == 12 for scorer in opened.scorers)
 
 
-def test_the_inspector_reads_the_steps_of_a_policy_training():
+def test_rubrics_stored_replies_and_the_steps_of_a_policy_training_are_read():
     listed = overview(open_root("trained_policy"))
     assert [training.step for training in listed.trainings] == [1] and not listed.unreadable
     assert read_steps(Path("trained_policy")) and not damaged_lines(Path("trained_policy"))
-
-
-def test_rubrics_and_stored_replies_are_read():
     assert read_rubrics(Path("rubrics_build/rubrics.jsonl")).keys() == {
         row["case"] for row in rows_of("rubrics_build/rubrics.jsonl")
     }

@@ -10,30 +10,21 @@ def test_keywords_are_whole_words_in_their_order():
     assert matched("Rain, then rainfall, then SEA-rain.", ["sea", "rain"]) == ["rain", "sea", "rain"]
     assert matched("ice cream on ice", ["ice", "ice cream"]) == ["ice cream", "ice"]  # the longer wording is read first
     assert matched("a+b is not ab", ["a+b"]) == ["a+b"] and matched("anything", []) == []
+    for first, second, common in [("", "ab", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4)]:
+        assert longest_common(first, second) == common == longest_common(second, first)
 
 
-@pytest.mark.parametrize(("first", "second", "common"), [("", "ab", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4)])
-def test_the_longest_common_subsequence(first, second, common):
-    assert longest_common(first, second) == common == longest_common(second, first)
-
-
-@pytest.mark.parametrize(
-    ("answer", "share"),
-    [
+def test_content_is_the_share_of_keywords_in_the_references_order():
+    """In the reference the keywords stand as sun, sea, rain, sea."""
+    for answer, share in [
         ("sun, sea, rain, sea", 1.0),
         ("sun and rain", 2 / 4),
         ("rain, sea, sun", 2 / 4),  # only rain before sea is in the reference's order
         ("sun sea rain sea sea sea sea sea", 4 / 8),  # saying a word more often than the reference costs
         ("sunny rainfall", 0.0),
         ("", 0.0),
-    ],
-)
-def test_content_is_the_share_of_keywords_in_the_references_order(answer, share):
-    """In the reference the keywords stand as sun, sea, rain, sea."""
-    assert content(answer, [REFERENCE], [[["sun", "sea", "rain"]]]) == share
-
-
-def test_points_are_averaged_and_the_best_wording_and_reference_count():
+    ]:
+        assert content(answer, [REFERENCE], [[["sun", "sea", "rain"]]]) == share
     points = [[["sun"], ["rain"]], [["cools", "falls"]]]
     assert content("rain cools", [REFERENCE], points) == (1 + 1 / 2) / 2
     assert content("rain cools", [REFERENCE, "It cools."], points) == (1 + 1) / 2
@@ -49,30 +40,21 @@ def test_style_adds_up_the_weights_of_the_checks_that_pass():
     assert style("one", checks) == pytest.approx(0.3 + 0.1) and style("one", []) == 0.0
 
 
-def test_both_are_read_from_json():
+def test_points_and_checks_of_another_shape_are_refused():
     assert key_points([[["a", "b"], ["c"]]]) == ((("a", "b"), ("c",)),)
     assert checks_of([{"weight": 1, "has": "x", "most": 3}]) == (Check(1, has="x", most=3),) and checks_of([]) == ()
-
-
-@pytest.mark.parametrize("values", [[], "a", ["a"], [["a"]], [[[]]], [[["a", ""]]], [[["a"], []]], [[[1]]]])
-def test_keywords_of_another_shape_are_refused(values):
-    with pytest.raises(
-        ValueError, match="keywords are a list of points, each a list of wordings, each a list of words"
-    ):
-        key_points(values)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+    for values in [[], "a", ["a"], [["a"]], [[[]]], [[["a", ""]]], [[["a"], []]], [[[1]]]]:
+        with pytest.raises(
+            ValueError, match="keywords are a list of points, each a list of wordings, each a list of words"
+        ):
+            key_points(values)
+    for values, message in [
         ({}, "checks are a list of objects, got {}"),
         ([{"has": "x"}], "check 1 has a weight and some of has, lacks, least, most"),
         ([{"weight": 1, "code": "def f(): ..."}], "check 1 has a weight and some of"),
         ([{"weight": 1, "has": "x"}, {"weight": 1, "has": "("}], "check 2: no regular expression"),
         ([{"weight": 1, "most": "3"}], "check 1: 'most' is of the wrong type, '3'"),
         ([{"weight": 1}], "check 1 asks for nothing"),
-    ],
-)
-def test_checks_of_another_shape_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        checks_of(values)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            checks_of(values)

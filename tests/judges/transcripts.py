@@ -278,20 +278,11 @@ def _one_of(form: str, texts: tuple[str, ...]) -> Callable[[random.Random], Tran
 
 
 NO_VERDICT: tuple[Callable[[random.Random], Transcript], ...] = (
-    _cut_off,
-    _cut_before,
-    _torn_json,
-    _unended_thoughts,
-    _contradictory,
-    _injected,
-    _like_verdict_first,
-    _copied_verdict_first,
-    lambda rng: Transcript("another language", rng.choice(FOREIGN), None),
-    _one_of("declined", DECLINED),
-    _one_of("echo of the format", ECHOED),
-    _one_of("undecided", UNDECIDED),
+    _cut_off, _cut_before, _torn_json, _unended_thoughts, _contradictory, _injected, _like_verdict_first,
+    _copied_verdict_first, lambda rng: Transcript("another language", rng.choice(FOREIGN), None),
+    _one_of("declined", DECLINED), _one_of("echo of the format", ECHOED), _one_of("undecided", UNDECIDED),
     lambda rng: Transcript("analysis alone", thoughts(rng, rng.choice(NOUNS)), None),
-)
+)  # fmt: skip
 
 
 def no_verdicts(count: int, seed: int) -> Iterator[Transcript]:

@@ -143,11 +143,7 @@ def fuzzed(url: str, number: int) -> dict[str, Any]:
 
     @seed(0)
     @settings(
-        max_examples=number,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
+        max_examples=number, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
     )
     @given(requests())
     def ask(sent: Any) -> None:

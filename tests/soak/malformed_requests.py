@@ -47,17 +47,12 @@ def bodies() -> SearchStrategy[Any]:
     ids = st.lists(st.integers(-3, 400) | values(), max_size=8)
     fields = {
         "conversations": st.lists(conversation, max_size=3) | values(),
-        "tokens": st.lists(ids, max_size=3) | values(),
-        "truncate": st.booleans() | values(),
-        "input": words() | st.lists(words() | ids, max_size=3) | values(),
-        "messages": conversation | values(),
-        "model": words(),
-        "use_activation": st.booleans() | st.none(),
-        "truncate_prompt_tokens": st.integers() | st.none(),
-        "query": st.lists(words(), max_size=3) | values(),
-        "prompts": st.lists(words(), max_size=3) | values(),
-        "labels": values(),
-    }
+        "tokens": st.lists(ids, max_size=3) | values(), "truncate": st.booleans() | values(),
+        "input": words() | st.lists(words() | ids, max_size=3) | values(), "messages": conversation | values(),
+        "model": words(), "use_activation": st.booleans() | st.none(),
+        "truncate_prompt_tokens": st.integers() | st.none(), "query": st.lists(words(), max_size=3) | values(),
+        "prompts": st.lists(words(), max_size=3) | values(), "labels": values(),
+    }  # fmt: skip
     shapes = [("conversations", "truncate"), ("tokens", "truncate"), ("input", "use_activation", "model")]
     shapes += [("messages", "truncate_prompt_tokens"), ("query", "prompts", "labels"), tuple(fields)]
     return st.sampled_from(shapes).flatmap(

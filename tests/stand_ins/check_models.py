@@ -168,10 +168,7 @@ def _comparison(rng: Random) -> Record:
 
 
 def _training_record(user: str, assistant: str) -> Record:
-    return {
-        "prompt": [{"role": "user", "content": user}],
-        "completion": [{"role": "assistant", "content": assistant}],
-    }
+    return {"prompt": [{"role": "user", "content": user}], "completion": [{"role": "assistant", "content": assistant}]}
 
 
 STATED = {name: criterion for criterion, name in STATED_AS.items()}

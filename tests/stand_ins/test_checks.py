@@ -1,123 +1,36 @@
 """tests/stand_ins/checks.py, verifiable_prompts.py, check_models.py, simulated_judge.py, simulated_teacher.py"""
 
 from dataclasses import replace
-from random import Random
 
-import numpy as np
 import pytest
-from rewardlab.judges.cdrrm.generator import generate
-from rewardlab.judges.cdrrm.requests import Rejected
-from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule
+from rewardlab.judges.cdrrm.ruling import Question, rule
 from rewardlab.judges.cdrrm.synthesise import sides, synthesise
 from rewardlab.judges.rubrics.rubric import Rubric, Rule
 from rewardlab.judges.rubrics.rubric import render as render_rubric
 from rewardlab.rm.data.text_style import markdown_marks
-from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import content_hash, prompt_text, user_turn
 from rewardlab.tests.stand_ins.checks import CHECKS, broken, demanded, satisfied
 from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of, stated_rules, utility
 from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher, Teacher
-from rewardlab.tests.stand_ins.verifiable_prompts import (
-    HEADING,
-    NEUTRAL,
-    PADDING,
-    STYLES,
-    Text,
-    items,
-    null_pairs,
-    pairs,
-    render,
-    split_of,
-    write,
-)
+from rewardlab.tests.stand_ins.verifiable_prompts import NEUTRAL, PADDING, items, pairs
 
 EXACT = Biases(reads=0.0, position=0.0, length=0.0, style=0.0, error=0.0, failure=0.0)
 NEVER_ERRS = Teacher(notices=1.0, invents=0.0, misreads=0.0)
 ITEMS = items(60, seed=0)
 
 
-# ---- the truth ----
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_sentence_is_found_by_its_own_check_alone(name):
-    for sentence in CHECKS[name].sentences:
-        assert [other for other, check in CHECKS.items() if check.detects(sentence)] == [name]
-
-
-def test_sentences_that_mean_nothing_are_found_by_no_check():
-    for sentence in (*NEUTRAL, *PADDING, HEADING):
-        assert not [name for name, check in CHECKS.items() if check.detects(sentence)]
-
-
-def test_every_phrase_demands_one_check():
-    for name, one in CHECKS.items():
-        assert [demanded(f"Help me with moss. {phrase}") for phrase in one.demands] == [(name,), (name,)]
-
-
-def test_forbidden_things_are_satisfied_by_their_absence():
-    assert "slang" in satisfied("It grows.") and "slang" not in satisfied("It is gonna grow.")
-    assert broken("Avoid slang. Give an example.", "It is gonna grow.") == ("example", "slang")
-
-
-def test_a_chosen_answer_breaks_nothing_and_a_rejected_one_breaks_one_demand():
+def test_a_sentence_is_found_by_its_own_check_alone_and_style_changes_nothing():
+    for name in CHECKS:
+        for sentence in CHECKS[name].sentences:
+            assert [other for other, check in CHECKS.items() if check.detects(sentence)] == [name]
     for item in ITEMS:
         assert 2 <= len(demanded(item.prompt)) <= 4
         assert all(broken(item.prompt, text) == () for text in item.chosen)
         assert all(broken(item.prompt, text) == (item.missed,) for text in item.rejected)
-
-
-def test_style_changes_nothing_that_is_checked():
     for item in ITEMS:
         assert len({satisfied(text) for text in item.chosen}) == 1
         lengths, marks = [len(text.split()) for text in item.chosen], [markdown_marks(text) for text in item.chosen]
         assert lengths[0] < lengths[1] and marks[0] == marks[1] == 0 < marks[2]
-
-
-def test_length_says_nothing_of_the_truth():
-    differences = [len(item.chosen[0].split()) - len(item.rejected[0].split()) for item in items(400, seed=1)]
-    assert abs(np.mean(differences)) < 3 * np.std(differences) / len(differences) ** 0.5
-
-
-def test_an_item_is_a_case_as_in_rm_bench():
-    case = ITEMS[0].case()
-    assert case.sets == (3, 3) and case.best == (0, 1, 2) and case.answers[:3] == ITEMS[0].chosen
-
-
-def test_a_text_is_rendered_in_three_styles():
-    text, padding = Text("Hello there.", ("One.", "Two."), "Well?"), ("P.", "Q.", "R.")
-    assert render(text, STYLES[0], padding) == "Hello there. One. Two. Well?"
-    assert render(text, STYLES[1], padding) == "Hello there. P. One. Q. Two. R. Well?"
-    assert (
-        render(text, STYLES[2], padding)
-        == "Hello there.\n\n## In detail\n\nP.\n\n- One.\n- Two.\n\nQ.\n\n**R.**\n\nWell?"
-    )
-    with pytest.raises(UsageError, match="no style 'loud'"):
-        render(text, "loud")
-
-
-def test_a_text_has_what_it_was_asked_for():
-    for seed in range(20):
-        names = frozenset(Random(seed).sample([*CHECKS], 5))
-        text = render(write(Random(seed), names), STYLES[seed % 3])
-        assert {name for name, one in CHECKS.items() if one.detects(text)} == names
-
-
-def test_seeds_and_splits_keep_prompts_apart():
-    assert items(5, 3) == items(5, 3) != items(5, 4)
-    assert {split_of(item.prompt) for item in items(30, 0, "test")} == {"test"}
-    assert {split_of(item.prompt) for item in ITEMS} == {"train"}
-    with pytest.raises(UsageError, match="no split 'dev'"):
-        items(1, 0, "dev")
-
-
-def test_null_pairs_differ_and_are_equally_good():
-    for pair in null_pairs(50, 0):
-        assert pair.chosen != pair.rejected
-        assert broken(prompt_text(pair.prompt), pair.chosen) == broken(prompt_text(pair.prompt), pair.rejected) == ()
-
-
-# ---- the simulated judge ----
 
 
 def test_utility_by_hand():
@@ -149,13 +62,6 @@ def test_without_error_the_true_rubric_is_always_right():
     assert [ruling.winner for ruling in rule(SimulatedJudge(EXACT), asked)] == labels
 
 
-def test_without_a_rubric_an_unbiased_blind_judge_tosses_coins():
-    asked, labels = questions(lambda one: None)
-    found = rule(SimulatedJudge(EXACT), asked * 5)
-    right = np.mean([ruling.first == label for ruling, label in zip(found, labels * 5, strict=True)])
-    assert 0.3 < right < 0.7
-
-
 def test_each_bias_moves_the_bare_judge_its_own_way():
     long, short = " ".join(PADDING), NEUTRAL[0]
     asked = [Question(user_turn(f"Help me with moss {n}."), (short, long)) for n in range(40)]
@@ -176,63 +82,11 @@ def test_replies_follow_from_seed_and_content():
     assert rule(SimulatedJudge(), asked[::-1])[::-1] == one
 
 
-def test_a_share_of_replies_has_no_verdict_and_a_share_of_rules_is_misjudged():
-    asked, _ = questions(lambda one: rubric_of(["source"]))
-    unread = [ruling.first is None for ruling in rule(SimulatedJudge(replace(EXACT, failure=0.5)), asked * 3)]
-    assert all(unread) or 0.2 < np.mean(unread) < 0.8
-    tested = [Checked(one.prompt, one.answers[0], rubric_of([*CHECKS])) for one in asked]
-    exact, wrong = (check(SimulatedJudge(replace(EXACT, error=error)), tested) for error in (0.0, 0.25))
-    assert np.mean(np.array(exact) != np.array(wrong)) == pytest.approx(0.25, abs=0.04)
-
-
-# ---- the simulated teacher ----
-
-
 def test_a_teacher_without_error_writes_exactly_the_missed_check():
     made = pairs(40, 2)
     found = synthesise(SimulatedTeacher(NEVER_ERRS), [sides(one) for one in made])
     for one, written in zip(made, found, strict=True):
         assert [rule.criterion for rule in written.rubric.rules] == [CHECKS[one.subset].criterion]
-
-
-def test_a_and_b_exchanged_give_the_same_rubric():
-    shown = [sides(one) for one in pairs(40, 2)]
-    teacher = SimulatedTeacher(NEVER_ERRS)
-    swapped = synthesise(teacher, [one.swapped() for one in shown])
-    assert [one.rubric for one in synthesise(teacher, shown)] == [one.rubric for one in swapped]
-
-
-def test_a_corrupted_rubric_is_about_checks_drawn_at_random():
-    shown = [sides(one) for one in pairs(60, 2)]
-    found = [one.rubric for one in synthesise(SimulatedTeacher(replace(NEVER_ERRS, corrupt=1.0)), shown)]
-    assert all(len(one.rules) == 2 for one in found)
-    about = [
-        rule.criterion in [CHECKS[name].criterion for name in demanded(prompt_text(pair.prompt))]
-        for pair, one in zip(shown, found, strict=True)
-        for rule in one.rules
-    ]
-    assert np.mean(about) < 0.3
-
-
-def test_reading_two_answers_at_once_costs_more_errors():
-    made = pairs(150, 3)
-    shown, teacher = [sides(one) for one in made], SimulatedTeacher(Teacher(notices=0.85, misreads=0.1))
-
-    def hits(rubrics) -> float:
-        return float(
-            np.mean(
-                [
-                    not isinstance(one, Rejected)
-                    and CHECKS[pair.subset].criterion in [rule.criterion for rule in one.rules]
-                    for pair, one in zip(made, rubrics, strict=True)
-                ]
-            )
-        )
-
-    assert hits([one.rubric for one in synthesise(teacher, shown)]) > hits(generate(teacher, shown)) + 0.1
-
-
-# ---- the model's tokens ----
 
 
 def test_a_rubric_is_a_handful_of_tokens_and_is_read_back():

@@ -26,19 +26,10 @@ SENTENCES = 8
 TOPICS = ("roses", "bees", "ponds", "herbs", "apples", "compost", "lawns", "hedges", "tulips", "beans", "ferns", "moss")
 QUESTIONS = ("How do I care for {}?", "What should I know about {}?", "Help me with {}.", "Teach me about {}.")
 NEUTRAL = (
-    "Water helps the roots.",
-    "Give it some shade.",
-    "Loose soil is best.",
-    "Keep the bed tidy.",
-    "Old leaves can stay.",
-    "Morning light is kind.",
-    "Check it now and again.",
-    "Rain does the rest.",
-    "A calm spot is good.",
-    "Let the wind pass.",
-    "Feed it in spring.",
-    "Cut back what is dry.",
-)
+    "Water helps the roots.", "Give it some shade.", "Loose soil is best.", "Keep the bed tidy.",
+    "Old leaves can stay.", "Morning light is kind.", "Check it now and again.", "Rain does the rest.",
+    "A calm spot is good.", "Let the wind pass.", "Feed it in spring.", "Cut back what is dry.",
+)  # fmt: skip
 PADDING = (
     "There is so much that one could say about this lovely matter.",
     "Many people wonder about exactly this and they are right to do so.",

@@ -1,24 +1,20 @@
 """Which subsets a section's figure depends on."""
 
-import pytest
 from rewardlab.benchmarks.statistics.areas import section_members
 from rewardlab.rm.registry import load
 
 CHAT, CODE = ["alpacaeval-easy", "mt-bench-med"], ["hep-cpp", "hep-rust"]
 
 
-@pytest.mark.parametrize(
-    ("suite", "subsets", "members"),
-    [
+def test_sections_have_the_subsets_that_move_them():
+    for suite, subsets, members in [
         ("rewardbench", [*CODE, *CHAT], {"Chat": CHAT, "Reasoning": CODE}),
         ("rewardbench2", ["Math", "Ties"], {"Math": ["Math"], "Ties": ["Ties"]}),
         ("judgebench", ["mmlu-pro-law", "mmlu-pro-math"], {"knowledge": ["mmlu-pro-law", "mmlu-pro-math"]}),
         ("pairs", ["a", "b"], {}),
         ("pairs", [], {}),
-    ],
-)
-def test_sections_have_the_subsets_that_move_them(suite, subsets, members):
-    assert section_members(load("benchmarks.suites", suite)(), subsets) == members
+    ]:
+        assert section_members(load("benchmarks.suites", suite)(), subsets) == members
 
 
 def test_a_level_of_rm_bench_depends_on_every_domain():

@@ -3,25 +3,22 @@ import pytest
 from rewardlab.benchmarks.statistics.multiple_tests import holm, holm_levels, tied_groups
 
 
-def test_adjusted_p_by_hand():
+def test_adjusted_p_and_levels_by_hand():
     p = np.array([0.04, 0.01, 0.5, 0.02])
     # in order 0.01, 0.02, 0.04, 0.5 times 4, 3, 2, 1, never falling: 0.04, 0.06, 0.08, 0.5
     assert holm(p) == pytest.approx([0.08, 0.04, 0.5, 0.06])
     assert holm(np.array([0.4, 0.6, 0.5])).tolist() == [1.0, 1.0, 1.0]
     assert holm(np.array([0.04, 0.01]), tests=6) == pytest.approx([0.2, 0.06])  # times 5 and 6
-
-
-def test_the_levels_of_adjusted_intervals_are_those_of_holms_tests():
-    """5 % over 4, 3, 2 and 1, from the smallest p on; of equal p the first is the smaller."""
+    # 5 % over 4, 3, 2 and 1, from the smallest p on; of equal p the first is the smaller.
     levels = [1 - 0.05 / 2, 1 - 0.05 / 4, 0.95, 1 - 0.05 / 3]
     assert holm_levels(np.array([0.04, 0.01, 0.5, 0.02])) == pytest.approx(levels)
     assert holm_levels(np.array([0.2, 0.2])) == pytest.approx([0.975, 0.95])
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_holm_rejects_is_rejected_at_its_level(seed):
-    p = np.random.default_rng(seed).random(8) ** 3
-    assert (p < 1 - holm_levels(p))[holm(p) < 0.05].all()
+def test_what_holm_rejects_is_rejected_at_its_level():
+    for seed in range(20):
+        p = np.random.default_rng(seed).random(8) ** 3
+        assert (p < 1 - holm_levels(p))[holm(p) < 0.05].all(), seed
 
 
 def plain_holm(p: list[float]) -> list[float]:
@@ -34,11 +31,11 @@ def plain_holm(p: list[float]) -> list[float]:
     return adjusted
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_adjusted_p_are_those_of_plain_loops(seed):
-    random = np.random.default_rng(seed)
-    p = random.choice(np.round(random.random(12) ** 3, 3), size=15)  # with ties
-    assert holm(p) == pytest.approx(plain_holm(p.tolist()))
+def test_adjusted_p_are_those_of_plain_loops():
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        p = random.choice(np.round(random.random(12) ** 3, 3), size=15)  # with ties
+        assert holm(p) == pytest.approx(plain_holm(p.tolist())), seed
 
 
 def two_sided_p(samples: np.ndarray) -> float:
@@ -60,12 +57,11 @@ def test_ranks_are_led_by_the_best_that_is_left():
     assert grouped(values, values + noise) == ["bd", "ac"]
     assert grouped(values, values + 0 * noise) == ["b", "d", "a", "c"]
     assert grouped(values[:1], values[:1] + noise[:, :1]) == ["a"] and not tied_groups({}, lambda *_: 0.0)
-
-
-@pytest.mark.parametrize(("p", "groups"), [(0.016, [["a"], ["b"], ["c"]]), (0.018, [["a", "b", "c"]])])
-def test_all_pairs_count_because_the_best_is_chosen(p, groups):
-    # three pairs; then one pair of b and c
-    assert tied_groups({"a": 0.9, "b": 0.8, "c": 0.7}, lambda *_: p) == groups
+    # b does not differ significantly from a, nor c from b; but c is surely below a, and leads the next rank
+    samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
+    assert grouped([0.03, 0.015, 0.0], samples) == ["ab", "c"]
+    for p, groups in [(0.016, [["a"], ["b"], ["c"]]), (0.018, [["a", "b", "c"]])]:
+        assert tied_groups({"a": 0.9, "b": 0.8, "c": 0.7}, lambda *_, p=p: p) == groups
 
 
 def test_baselines_do_not_count_for_the_models():
@@ -82,9 +78,3 @@ def test_baselines_do_not_count_for_the_models():
         for p in (0.012, 0.013)
     ]
     assert tests == [[["a", "b", "longest"], ["random"]], [["a", "b", "longest", "random"]]]
-
-
-def test_a_scorer_between_two_ranks_stands_with_the_leader():
-    # b does not differ significantly from a, nor c from b; but c is surely below a, and leads the next rank
-    samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
-    assert grouped([0.03, 0.015, 0.0], samples) == ["ab", "c"]

@@ -3,12 +3,7 @@ import math
 import numpy as np
 import pytest
 from rewardlab.benchmarks.baselines import all_baselines, baselines_for, longest, majority
-from rewardlab.benchmarks.statistics.style import (
-    balanced_accuracy,
-    matched_accuracy,
-    style_facts,
-    style_slopes,
-)
+from rewardlab.benchmarks.statistics.style import balanced_accuracy, matched_accuracy, style_facts, style_slopes
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.data.text_style import markdown_marks
 from rewardlab.rm.types import user_turn
@@ -23,31 +18,24 @@ def judged(cases, score):
     return [Judgment(c.id, scores=tuple(float(score(answer)) for answer in c.answers)) for c in cases]
 
 
-# ---- the parts, by hand ----
-
-
-def test_pairs_of_like_length_differ_by_a_tenth_of_the_longer_at_most():
+def test_accuracies_of_pairs_of_like_length_and_of_both_kinds_alike():
     right, wrong = np.array([90.0, 100.0, 89.0, 100.0]), np.array([100.0, 90.0, 100.0, 300.0])
     won = np.array([True, False, True, True])
     assert matched_accuracy(won, right, wrong) == (0.5, 2)
     assert matched_accuracy(won, right, wrong, tolerance=0.0).pairs == 0
-
-
-def test_balanced_accuracy_weighs_both_kinds_of_pairs_alike():
     # longer: 2 of 3, shorter: 0 of 1, equal: left out
     won = np.array([True, True, False, False, True])
     found = balanced_accuracy(won, np.array([2.0, 2, 2, 1, 5]), np.array([1.0, 1, 1, 2, 5]))
     assert found == pytest.approx((2 / 3 + 0) / 2)
+    cases = lengths((3, 2), (5, 4), (2, 9))
+    assert style_facts(cases, longest()(cases)).balanced == 0.5
 
 
-def test_slopes_by_hand():
+def test_slopes_by_hand_whatever_comes_first_and_the_unit_of_scores():
     # s = 3 Δlength - Δmarkdown at (1, 0), (0, 1), (1, 1): s = 3, -1, 2, and σ² = (9 + 1 + 4) / 3
     slopes = style_slopes(np.array([3.0, -1.0, 2.0]), np.array([1.0, 0, 1]), np.array([0.0, 1, 1]))
     sigma = math.sqrt(14 / 3)
     assert slopes == pytest.approx((3 / sigma, -1 / sigma))
-
-
-def test_slopes_do_not_depend_on_which_answer_comes_first_nor_on_the_unit_of_scores():
     random = np.random.default_rng(0)
     table, turned = random.normal(size=(3, 50)), np.where(random.random(50) < 0.5, -1, 1)
     assert style_slopes(*(table * turned)) == pytest.approx(style_slopes(*table))
@@ -61,9 +49,6 @@ def test_what_cannot_be_told_is_not_a_number():
     for slopes in (style_slopes(step, step, 2 * step), style_slopes(np.zeros(3), step, step**2)):
         assert np.isnan(slopes).all()
     assert np.isnan(style_slopes(*np.zeros((3, 0)))).all()
-
-
-# ---- scorers whose habits are known ----
 
 
 def lengths(*pairs):
@@ -106,29 +91,15 @@ def test_abstentions_ties_of_labels_and_longer_lists_are_left_out():
     assert np.isnan([nothing.matched, nothing.balanced, nothing.length_slope, nothing.markdown_slope]).all()
 
 
-def test_the_longest_null_is_one_half_when_balanced():
-    cases = lengths((3, 2), (5, 4), (2, 9))
-    assert style_facts(cases, longest()(cases)).balanced == 0.5
-
-
-# ---- the null of rows ----
-
-
 def test_majority_prefers_the_place_where_right_answers_stand():
     cases = [pair("a", "x", "y", 1), pair("b", "x", "y", 1), pair("c", "x", "y", 0)]
     assert all(judged.scores[1] > judged.scores[0] for judged in majority()(cases))
     even = cases[1:]
     assert all(judged.scores[0] > judged.scores[1] for judged in majority()(even))
-
-
-def test_majority_goes_down_the_places_where_a_case_lacks_the_first():
     three = [Case(str(i), user_turn("q"), ("a", "b", "c"), (best,)) for i, best in enumerate((2, 2, 2, 1, 1))]
     two = pair("two", "x", "y", 0)  # rows 3, 2 and 1 are right 3, 2 and 1 times
     *_, last, short = majority()([*three, two])
     assert last.scores == (-2.0, -1.0, 0.0) and short.scores == (-2.0, -1.0)
-
-
-def test_majority_is_left_out_where_places_tell_nothing():
     always = [pair(str(i), "x", "y", 1) for i in range(3)]
     assert all("always is at position 2" in judged.abstained for judged in majority()(always))
     several = [Case("a", user_turn("q"), ("a", "b"), (0, 1))]

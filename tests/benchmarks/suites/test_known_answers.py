@@ -63,9 +63,6 @@ def test_rewardbench2_fixture_to_the_last_digit(rewardbench2_fixture):
     assert row.overall.value == pytest.approx(known["overall_expected_mean_of_subsets_present"], abs=1e-9)
     for case, expected in zip(singles, known["best_of_4_rows"], strict=True):
         assert suite.credit(case, expected["scores"])[0] == pytest.approx(expected["expected_result"])
-
-
-def test_rewardbench2_measures_of_ties(rewardbench2_fixture):
     expected, parts = rewardbench2_fixture["ties_expected"], defaultdict(dict)
     for row in rewardbench2_fixture["ties_rows"]:
         kind, _, number = row["id"].partition(":")
@@ -84,11 +81,6 @@ def test_rewardbench2_averages_of_the_paper(shared_data):
         cells = published_cells({name: row[name] for name in rewardbench2.SIZES}, "credit")
         values = {name: cells.mean([name]) for name in rewardbench2.SIZES}
         assert np.mean([*values.values()]) == pytest.approx(row["average"], abs=0.0501)
-
-
-def test_margins_without_spread_go_to_their_limits():
-    assert [rewardbench2.relative_margin(gap, 0.0) for gap in (-1.0, 0.0, 2.0)] == [-1.0, 0.0, 1.0]
-    assert rewardbench2.relative_margin(2.0, 1.0) == pytest.approx(np.tanh(1))
 
 
 # ---- RM-Bench ----
@@ -131,11 +123,17 @@ def _wide(cells):
     return cells._replace(measures=measures, total=total, count=count)
 
 
-def test_the_style_matrix_by_hand():
+def test_the_style_matrix_votes_and_margins_by_hand():
     # right answers 3, 1, 2 against wrong ones 2, 2, 0
     assert rm_bench.style_matrix([3, 1, 2, 2, 2, 0]).tolist() == [[1, 1, 1], [0, 0, 1], [0, 0, 1]]
     levels = dict(zip(rm_bench.RMBench.measures, rm_bench.rm_bench().credit(None, [3, 1, 2, 2, 2, 0]), strict=True))
     assert (levels["hard"], levels["normal"], levels["easy"]) == (1.0, pytest.approx(2 / 3), 0.0)
+    assert judgebench.votes(["A>B", "B>A"]) == (2.0, 0.0)  # the second is about the answers exchanged
+    assert judgebench.votes(["A>B", "A>B"]) == (1.0, 1.0)
+    assert judgebench.votes(["A>B", "A=B"]) == (1.0, 0.0)
+    assert judgebench.votes([None, None]) == (0.0, 0.0)
+    assert [rewardbench2.relative_margin(gap, 0.0) for gap in (-1.0, 0.0, 2.0)] == [-1.0, 0.0, 1.0]
+    assert rewardbench2.relative_margin(2.0, 1.0) == pytest.approx(np.tanh(1))
 
 
 # ---- RMB ----
@@ -180,29 +178,19 @@ JUDGEBENCH = {
 }
 
 
-@pytest.mark.parametrize("name", JUDGEBENCH)
-def test_judgebench_from_every_stored_verdict(name, shared_data):
-    folder = shared_data / "judgebench"
-    suite = judgebench.judgebench()
-    cases, _ = suite.cases([str(folder / "gpt-4o.jsonl.gz")])
-    stored = {row["pair_id"]: row["judgments"] for row in rows(folder / "golden" / f"gpt-4o.{name}.jsonl.gz")}
-    votes = [judgebench.votes([one["decision"] if one else None for one in stored[case.id]]) for case in cases]
-    row = scored(suite, cases, votes)
-    assert 100 * row.overall.value == pytest.approx(JUDGEBENCH[name], abs=0.005)
-    assert set(row.sections) == {"knowledge", "reasoning", "math", "coding"}
-
-
-def test_every_judgebench_file_with_stored_verdicts_is_among_them(shared_data):
+def test_judgebench_from_every_stored_verdict(shared_data):
+    for name in JUDGEBENCH:
+        folder = shared_data / "judgebench"
+        suite = judgebench.judgebench()
+        cases, _ = suite.cases([str(folder / "gpt-4o.jsonl.gz")])
+        stored = {row["pair_id"]: row["judgments"] for row in rows(folder / "golden" / f"gpt-4o.{name}.jsonl.gz")}
+        votes = [judgebench.votes([one["decision"] if one else None for one in stored[case.id]]) for case in cases]
+        row = scored(suite, cases, votes)
+        assert 100 * row.overall.value == pytest.approx(JUDGEBENCH[name], abs=0.005)
+        assert set(row.sections) == {"knowledge", "reasoning", "math", "coding"}, name
     files = {path.name for path in (shared_data / "judgebench" / "golden").glob("*.jsonl.gz")}
     files.discard("gpt-4o.arena_hard.o1-mini.transcripts.jsonl.gz")  # raw replies behind the verdicts
     assert files == {f"gpt-4o.{name}.jsonl.gz" for name in JUDGEBENCH}
-
-
-def test_votes_of_two_orders_by_hand():
-    assert judgebench.votes(["A>B", "B>A"]) == (2.0, 0.0)  # the second is about the answers exchanged
-    assert judgebench.votes(["A>B", "A>B"]) == (1.0, 1.0)
-    assert judgebench.votes(["A>B", "A=B"]) == (1.0, 0.0)
-    assert judgebench.votes([None, None]) == (0.0, 0.0)
 
 
 # ---- LLMBar ----
@@ -226,23 +214,17 @@ def test_llmbar_statistics_of_every_stored_run(shared_data):
         assert [counts.first, counts.second, counts.both, counts.equal] == expected, name
 
 
-@pytest.mark.parametrize(
-    ("path", "subset"),
-    [
+def test_llmbars_files_are_419_cases_and_the_set_is_the_one_that_the_path_names_last(tmp_path, shared_data):
+    for path, subset in [
         ("natural-language/GPTInst/dataset.json", "GPTInst"),
         ("manual/LLMBar/Natural/dataset.json", "Natural"),
         ("data/natural/gptout.json", "GPTOut"),
         ("data/mine.json", "mine"),
-    ],
-)
-def test_llmbars_set_is_the_one_that_the_path_names_last(path, subset, tmp_path):
-    file = tmp_path / path
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps([{"input": "p", "output_1": "a", "output_2": "b", "label": 2}]))
-    assert [case.subset for case in llmbar.llmbar().cases([str(file)])[0]] == [subset]
-
-
-def test_llmbar_files_are_419_cases_in_five_sets(shared_data):
+    ]:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([{"input": "p", "output_1": "a", "output_2": "b", "label": 2}]))
+        assert [case.subset for case in llmbar.llmbar().cases([str(file)])[0]] == [subset]
     cases, _ = llmbar.llmbar().cases([str(path) for path in sorted((shared_data / "llmbar").glob("llmbar__*.gz"))])
     assert len(cases) == 419 and {case.subset for case in cases} == set(llmbar.SETS)
 
@@ -272,14 +254,11 @@ def test_pandalm_annotators(shared_data):
 # ---- win rates ----
 
 
-def test_alpaca_eval_win_rates_of_57_models(shared_data):
+def test_win_rates_of_57_models_and_of_16_candidates(shared_data):
     models = rows(shared_data / "alpaca_eval_winrates" / "preferences.jsonl.gz")
     assert len(models) == 57
     for model in models:
         assert 100 * win_rate(np.array(model["preference"])) == pytest.approx(model["published_win_rate"], abs=1e-6)
-
-
-def test_best_of_16_win_rates_of_candidates_and_picks(shared_data):
     folder = shared_data / "bon16_tulu2_alpacaeval"
     preferences = np.array(
         [row["gpt4_preference_vs_reference"] for row in rows(folder / "bon16.jsonl.gz")], dtype=float

@@ -29,16 +29,12 @@ DATA = {
     "auto_j": Data(("auto_j/testdata_pairwise.jsonl.gz",)),
     "best_of_16": Data(("bon16_tulu2_alpacaeval/bon16.jsonl.gz",)),
     "evalbiasbench": Data(("evalbiasbench/biasbench.json",)),
-    "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)),
-    "judgebench": Data(("judgebench/gpt-4o.jsonl.gz",)),
-    "llmbar": Data(("llmbar/llmbar__*.gz",)),
-    "pairs": Data(("ultrafeedback_sample/eval.jsonl.gz",), "skip"),
-    "pandalm": Data(("pandalm/testset-v1.json.gz",), "skip"),
-    "rewardbench": Data(("rewardbench_v1/*.parquet",)),
-    "rm_bench": Data(("rm_bench_public/*.gz",)),
-    "rmb": Data(("rmb_format_sample/*.gz",)),
+    "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)), "judgebench": Data(("judgebench/gpt-4o.jsonl.gz",)),
+    "llmbar": Data(("llmbar/llmbar__*.gz",)), "pairs": Data(("ultrafeedback_sample/eval.jsonl.gz",), "skip"),
+    "pandalm": Data(("pandalm/testset-v1.json.gz",), "skip"), "rewardbench": Data(("rewardbench_v1/*.parquet",)),
+    "rm_bench": Data(("rm_bench_public/*.gz",)), "rmb": Data(("rmb_format_sample/*.gz",)),
     "xstest": Data(("xstest/xstest_v2_completions_*.csv.gz",)),
-}
+}  # fmt: skip
 WITHOUT_DATA = {"processbench", "rewardbench2"}  # test_processbench.py and test_known_answers.py have their figures
 
 
@@ -50,16 +46,8 @@ def read(name: str, folder: Path):
     return suite, *suite.cases(sources)
 
 
-@pytest.fixture(params=sorted(DATA))
-def known(request, shared_data):
-    return read(request.param, shared_data)
-
-
 def test_every_suite_is_tried():
     assert {*DATA, *WITHOUT_DATA} == {*names("benchmarks.suites")}
-
-
-# ---- on real data ----
 
 
 def scores_of(case: Case, right: float, wrong: float) -> list[float]:
@@ -69,65 +57,37 @@ def scores_of(case: Case, right: float, wrong: float) -> list[float]:
     return [right if place in case.best else wrong for place in range(len(case.answers))]
 
 
-def test_cases_load_with_ids_of_their_own(known):
-    suite, cases, _ = known
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_the_perfect_scorer_has_every_credit_and_longest_wins_no_more_than_longest(name, shared_data):
+    suite, cases, notes = read(name, shared_data)
     assert cases and len({case.id for case in cases}) == len(cases)
     assert all(case.cluster for case in cases), "a case without a cluster would pass for independent evidence"
     assert suite.name in names("benchmarks.suites") and suite.version and suite.measures
-
-
-def test_the_perfect_scorer_has_every_credit_and_the_reversed_one_none(known):
-    suite, cases, _ = known
     for case in cases:
-        perfect = suite.credit(case, scores_of(case, 1.0, 0.0))
-        reversed = suite.credit(case, scores_of(case, 0.0, 1.0))
+        perfect, reversed = (suite.credit(case, scores_of(case, *scores)) for scores in ((1.0, 0.0), (0.0, 1.0)))
         assert len(perfect) == len(reversed) == len(suite.measures)
-        if suite.name == "best_of_16":  # worth of the pick: the best there is
-            assert perfect[0] == max(case.values) >= reversed[0]
-        else:
-            assert perfect[0] == 1.0 and reversed[0] == 0.0, case.id
-
-
-@pytest.fixture
-def evaluated(known):
-    """The report of a model whose score is the length, beside the baselines that need no fit."""
-    suite, cases, notes = known
+        best = max(case.values) if name == "best_of_16" else 1.0  # worth of the pick: the best there is
+        assert perfect[0] == best >= reversed[0] and (name == "best_of_16" or reversed[0] == 0.0), case.id
+    some = cases[:: 1 + len(cases) // 150]  # the words' fit on best of 16 takes half a minute
     fake = Baseline("fake", longest().judge)
     fake.role = "model"
-    baselines = [baseline for baseline in baselines_for(cases) if baseline.name != tfidf().name]
-    return evaluate(suite, cases, [fake, *baselines], notes=notes, samples=50).report
-
-
-def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(evaluated):
-    for row in evaluated.rows:
-        assert row.scored + row.unscored == evaluated.cases
-        areas = {"overall": row.overall, **row.sections, **row.subsets}
-        if row.scored:
-            for area, interval in areas.items():
-                assert 0 <= interval.value <= 1.01, (row.scorer, area)
-                assert 0 <= interval.low <= interval.high <= 1.01, (row.scorer, area)
-    fake = evaluated.rows[0]
-    assert fake.scorer == "fake" and not any(found.low > 0 for found in fake.minus_baseline["longest"].values())
-    told = [note for note in evaluated.findings if ": fake is " in note]
-    assert len(told) == 1 + len(fake.sections)
+    report = evaluate(suite, some, [fake, *baselines_for(some)], notes=notes, samples=20).report
+    for row in report.rows:
+        assert row.scored + row.unscored == report.cases and (row.scored or row.scorer != tfidf().name)
+        for area, interval in {"overall": row.overall, **row.sections, **row.subsets}.items() if row.scored else ():
+            assert 0 <= interval.low <= interval.high <= 1.01 and 0 <= interval.value <= 1.01, (row.scorer, area)
+    assert report.rows[0].scorer == "fake"
+    assert not any(found.low > 0 for found in report.rows[0].minus_baseline["longest"].values())
+    told = [note for note in report.findings if ": fake is " in note]
+    assert len(told) == 1 + len(report.rows[0].sections)
     for note in told:
         beaten, _, equal = note.partition("not significantly different from ")
         assert "longest (+0.0 [+0.0, +0.0])" in equal and "longest" not in beaten, note
 
 
-def test_the_baseline_of_words_judges_every_suite(known):
-    suite, cases, _ = known
-    some = cases[:: 1 + len(cases) // 100]  # a fit on best of 16 takes half a minute
-    row = evaluate(suite, some, [tfidf()], samples=50).report.rows[0]
-    assert row.scored == len(some) and 0 <= row.overall.low <= row.overall.value <= row.overall.high <= 1
-
-
 def test_a_share_of_the_rows_that_was_dropped_is_told(shared_data):
     assert any("rows dropped" in note for note in read("pandalm", shared_data)[2])
     assert any("Not the whole benchmark" in note for note in read("rm_bench", shared_data)[2])
-
-
-# ---- a folder as on the Hub ----
 
 
 @pytest.fixture
@@ -143,7 +103,7 @@ def as_hub_folder(folder: Path, table: pa.Table) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("name", ["rewardbench", "rm_bench"])
+@pytest.mark.parametrize("name", [pytest.param("rewardbench", marks=pytest.mark.slow), "rm_bench"])
 def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path, offline):
     suite, cases, notes = read(name, shared_data)
     files = sorted(path for pattern in DATA[name].patterns for path in shared_data.glob(pattern))
@@ -157,56 +117,34 @@ def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path
         assert suite.cases([source]) == (cases, notes)
 
 
-# ---- bad input ----
+def turns(*texts: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text} for role, text in zip(("user", "assistant"), texts, strict=False)]
 
 
 GOOD = {
     "auto_j": {"label": 0, "prompt": "p", "response 1": "a", "response 2": "b"},
-    "best_of_16": {
-        "id": 1,
-        "instruction": "p",
-        "dataset": "d",
-        "candidates": ["a", "b", "c"],
-        "gpt4_preference_vs_reference": [1.0, 2.0, None],
-    },
+    "best_of_16": {"id": 1, "instruction": "p", "dataset": "d", "candidates": ["a", "b", "c"]}
+    | {"gpt4_preference_vs_reference": [1.0, 2.0, None]},
     "evalbiasbench": {"label": 1, "bias": "length bias", "instruction": "p", "response1": "a", "response2": "b"},
-    "ifbench": {
-        "id": "1",
-        "domain": "level-1",
-        "text_chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}],
-        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "b"}],
-    },
-    "judgebench": {
-        "pair_id": "1",
-        "source": "mmlu-pro-law",
-        "question": "p",
-        "response_A": "a",
-        "response_B": "b",
-        "label": "A>B",
-    },
+    "ifbench": {"id": "1", "domain": "level-1", "text_chosen": turns("p", "a"), "text_rejected": turns("p", "b")},
+    "judgebench": {"pair_id": "1", "source": "mmlu-pro-law", "question": "p", "label": "A>B"}
+    | {"response_A": "a", "response_B": "b"},
     "llmbar": {"input": "p", "output_1": "a", "output_2": "b", "label": 1},
     "pairs": {"id": "1", "prompt": "p", "chosen": "a", "rejected": "b"},
-    "pandalm": {
-        "idx": 1,
-        "instruction": "p",
-        "input": "",
-        "response1": "a",
-        "response2": "b",
-        **{f"annotator{i}": 1 for i in (1, 2, 3)},
-    },
+    "pandalm": {"idx": 1, "instruction": "p", "input": "", "response1": "a", "response2": "b"}
+    | {f"annotator{i}": 1 for i in (1, 2, 3)},
     "processbench": {"id": "1", "problem": "p", "steps": ["a", "b"], "label": 1},
     "rewardbench": {"id": 1, "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-go"},
     "rewardbench2": {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math"},
     "rm_bench": {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
-    "rmb": {
-        "pair_uid": "1",
-        "category_path": "Pairwise_set/Helpfulness/x",
-        "conversation_input": [{"role": "user", "content": "p"}],
-        "chosen": {"answer": "a"},
-        "reject": {"answer": "b"},
-    },
+    "rmb": {"pair_uid": "1", "category_path": "Pairwise_set/Helpfulness/x", "conversation_input": turns("p")}
+    | {"chosen": {"answer": "a"}, "reject": {"answer": "b"}},
     "xstest": {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "a"},
 }
+
+
+BESIDE = {"xstest": {"final_label": "2_full_refusal", "completion": "b"}, "processbench": {"id": "2", "label": -1}}
+"""A second row, where a suite makes its cases of two or needs both kinds."""
 
 
 def cases_of(name: str, path: Path, rows: Sequence[dict]):
@@ -214,7 +152,7 @@ def cases_of(name: str, path: Path, rows: Sequence[dict]):
     return load("benchmarks.suites", name)().cases([str(path)])
 
 
-def test_a_good_row_of_every_suite_is_a_case(tmp_path):
+def test_a_good_row_is_a_case_and_one_without_an_answer_or_its_columns_is_refused_with_its_place(tmp_path):
     assert {*GOOD} == {*names("benchmarks.suites")}
     for name, row in GOOD.items():
         others = {
@@ -224,39 +162,21 @@ def test_a_good_row_of_every_suite_is_a_case(tmp_path):
         more = [row | others[name]] if name in others else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
         assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
+    for name, (column, value) in MISSING.items():
+        with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name], GOOD[name] | {column: value}])
+        with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
+            cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 MISSING = {
-    "auto_j": ("response 2", None),
-    "best_of_16": ("candidates", ["a", 3, "c"]),
-    "evalbiasbench": ("response1", None),
-    "ifbench": ("text_rejected", [{"role": "user", "content": "p"}]),
-    "judgebench": ("response_B", None),
-    "llmbar": ("output_1", True),
-    "pairs": ("rejected", ""),
-    "pandalm": ("response1", True),
-    "processbench": ("steps", ["a", None]),
-    "rewardbench": ("chosen", None),
-    "rewardbench2": ("rejected", ["b", None]),
-    "rm_bench": ("chosen", ["a", None, "c"]),
-    "rmb": ("reject", {"answer": None}),
-    "xstest": ("completion", None),
-}
+    "auto_j": ("response 2", None), "best_of_16": ("candidates", ["a", 3, "c"]), "evalbiasbench": ("response1", None),
+    "ifbench": ("text_rejected", turns("p")), "judgebench": ("response_B", None), "llmbar": ("output_1", True),
+    "pairs": ("rejected", ""), "pandalm": ("response1", True), "processbench": ("steps", ["a", None]),
+    "rewardbench": ("chosen", None), "rewardbench2": ("rejected", ["b", None]), "rmb": ("reject", {"answer": None}),
+    "rm_bench": ("chosen", ["a", None, "c"]), "xstest": ("completion", None),
+}  # fmt: skip
 REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_a_missing_answer_is_refused_with_its_place(name, tmp_path):
-    column, value = MISSING[name]
-    path = tmp_path / "rows.jsonl"
-    with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
-        cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_a_row_without_its_columns_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
-        cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
 
 
 UNKNOWN = {
@@ -275,53 +195,36 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_an_unknown_label_or_section_is_refused(name, tmp_path):
-    values, message = UNKNOWN[name]
-    with pytest.raises(DataError, match=message):
-        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
+def test_an_unknown_label_or_section_is_refused(tmp_path):
+    for name, (values, message) in UNKNOWN.items():
+        with pytest.raises(DataError, match=message):
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
 
 
-@pytest.mark.parametrize("name", sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}))
-def test_an_id_that_two_rows_share_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
-        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
-
-
-@pytest.mark.parametrize("name", ["auto_j", "pairs"])
-def test_suites_that_have_repeated_rows_number_them(name, tmp_path):
-    unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
-    cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)
-    first, second = (case.id for case in cases)
-    assert second == f"{first}#2"
+def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
+    for name in sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}):
+        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
+            cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
+    for name in ["auto_j", "pairs"]:
+        unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
+        cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)
+        first, second = (case.id for case in cases)
+        assert second == f"{first}#2", name
 
 
 def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer(tmp_path):
     cases, notes = cases_of("best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"]])
     assert cases[0].values == (0.0, 1.0) and "Between 2 and 2" in notes[0]
     with pytest.raises(DataError):
-        cases_of(
-            "best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}]
-        )
+        row = GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}
+        cases_of("best_of_16", tmp_path / "rows.jsonl", [row])
 
 
-@pytest.mark.parametrize("name", ["rm_bench", "rewardbench2"])
-def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(name, tmp_path):
-    path = tmp_path / "pairs.jsonl"
-    row = {
-        "id": "1",
-        "prompt": "q",
-        "chosen": "a longer answer",
-        "rejected": "short",
-        "domain": "chat",
-        "subset": "Math",
-    }
-    path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
-        load("benchmarks.suites", name)().cases([str(path)])
-
-
-# ---- blank responses ----
+def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(tmp_path):
+    for name in ["rm_bench", "rewardbench2"]:
+        row = {"id": "1", "prompt": "q", "chosen": "a longer answer", "rejected": "short"}
+        with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
+            cases_of(name, tmp_path / "pairs.jsonl", [row | {"domain": "chat", "subset": "Math"}])
 
 
 def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
@@ -329,20 +232,10 @@ def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
         row = GOOD["rmb"] | {"pair_uid": str(number), "category_path": "Pairwise_set/Harmlessness/S5"}
         return row | {"chosen": {"answer": chosen}, "reject": {"answer": rejected}}
 
-    best_of_n = {
-        "bon_uid": "n",
-        "category_path": "BoN_set/Harmlessness/S5",
-        "conversation_input": [{"role": "user", "content": "p"}],
-        "bon_best": {"answer": "I would rather not."},
-        "loser_list": [{"answer": "\n"}, {"answer": ""}],
-    }
-    rows = [
-        pair(1, "No, sorry.", " "),
-        pair(2, " \n ", "Sure: first"),
-        pair(3, "", "   "),
-        pair(4, "no", "y"),
-        best_of_n,
-    ]
+    best_of_n = {"bon_uid": "n", "category_path": "BoN_set/Harmlessness/S5", "conversation_input": turns("p")}
+    best_of_n |= {"bon_best": {"answer": "I would rather not."}, "loser_list": [{"answer": "\n"}, {"answer": ""}]}
+    pairs = [pair(1, "No, sorry.", " "), pair(2, " \n ", "Sure: first"), pair(3, "", "   "), pair(4, "no", "y")]
+    rows = [*pairs, best_of_n]
     cases, notes = cases_of("rmb", tmp_path / "rmb.jsonl", rows)
     assert len(cases) == 5 and not any("dropped" in note for note in notes)
     report = evaluate(load("benchmarks.suites", "rmb")(), cases, [longest()], samples=20).report.rows[0]
@@ -352,26 +245,16 @@ def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
 
 
 BLANK = {
-    "auto_j": {"response 2": ""},
-    "best_of_16": {"candidates": ["a", " ", "c"]},
-    "evalbiasbench": {"response1": ""},
-    "ifbench": {
-        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}],
-    },
-    "judgebench": {"response_B": ""},
-    "llmbar": {"output_1": " \n "},
-    "pandalm": {"response1": ""},
-    "rewardbench": {"rejected": " "},
-    "rewardbench2": {"rejected": ["b", ""]},
-    "rm_bench": {"chosen": ["a", "", "c"]},
-    "rmb": {"reject": {"answer": ""}},
-    "xstest": {"completion": " "},
-}
+    "auto_j": {"response 2": ""}, "best_of_16": {"candidates": ["a", " ", "c"]}, "evalbiasbench": {"response1": ""},
+    "ifbench": {"text_rejected": turns("p", " ")}, "judgebench": {"response_B": ""}, "llmbar": {"output_1": " \n "},
+    "pandalm": {"response1": ""}, "rewardbench": {"rejected": " "}, "rewardbench2": {"rejected": ["b", ""]},
+    "rm_bench": {"chosen": ["a", "", "c"]}, "rmb": {"reject": {"answer": ""}}, "xstest": {"completion": " "},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BLANK)
-def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(name, tmp_path):
-    more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
-    cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
-    assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers)
-    assert not any("dropped" in note for note in notes)
+def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(tmp_path):
+    for name in BLANK:
+        more = [GOOD[name] | BESIDE[name]] if name in BESIDE else []
+        cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
+        assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers), name
+        assert not any("dropped" in note for note in notes), name

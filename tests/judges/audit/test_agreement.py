@@ -16,30 +16,25 @@ def rated(*cells: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(first, float), np.array(second, float)
 
 
-# ---- kappas ----
-
-
-def test_cohens_kappa_on_paper():
+def test_cohens_kappa_on_paper_without_abstentions():
     # 50 proposals, 20 yes/yes and 15 no/no: p_o = 35/50 = 0.7, p_e = (25 · 30 + 25 · 20) / 50² = 0.5
     first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
     assert cohen_kappa(first, second) == pytest.approx((0.7 - 0.5) / (1 - 0.5)) == pytest.approx(0.4)
-
-
-def test_an_abstention_is_left_out_and_not_a_disagreement():
     first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
     more = np.append(first, [1, NAN]), np.append(second, [NAN, 0])
     assert cohen_kappa(*more) == cohen_kappa(first, second)
-
-
-def test_raters_who_know_one_category_only_have_no_kappa():
     assert np.isnan(cohen_kappa(np.ones(5), np.ones(5)))
     assert np.isnan(cohen_kappa(np.array([NAN]), np.array([1.0])))
 
 
-# ---- alpha ----
-
-
-def test_alpha_gives_krippendorffs_own_example_with_missing_ratings():
+def test_krippendorffs_alpha_on_paper_and_in_his_own_example():
+    # Pairs (0,0), (1,1), (0,1): coincidences o_00 = o_11 = 2, o_01 = o_10 = 1, n = 6, n_0 = n_1 = 3.
+    # α = 1 - (6 - 1) · 2 / (2 · 3 · 3) = 1 - 10/18
+    assert krippendorff_alpha(np.array([[0, 1, 0], [0, 1, 1.0]])) == pytest.approx(1 - 10 / 18)
+    ratings = np.array([[0, 1, 0], [0, 1, 1.0]])
+    missing = np.column_stack([ratings, [1.0, NAN], [NAN, NAN]])
+    assert krippendorff_alpha(missing) == krippendorff_alpha(ratings)
+    assert np.isnan(krippendorff_alpha(np.array([[1.0, 1.0], [1.0, 1.0]])))
     # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, part C: four observers, twelve units
     ratings = np.array(
         [
@@ -52,23 +47,10 @@ def test_alpha_gives_krippendorffs_own_example_with_missing_ratings():
     assert round(krippendorff_alpha(ratings), 3) == 0.743
 
 
-def test_alpha_of_two_raters_on_paper():
-    # Pairs (0,0), (1,1), (0,1): coincidences o_00 = o_11 = 2, o_01 = o_10 = 1, n = 6, n_0 = n_1 = 3.
-    # α = 1 - (6 - 1) · 2 / (2 · 3 · 3) = 1 - 10/18
-    assert krippendorff_alpha(np.array([[0, 1, 0], [0, 1, 1.0]])) == pytest.approx(1 - 10 / 18)
-
-
-def test_a_unit_that_one_rater_left_out_does_not_count_for_two():
-    ratings = np.array([[0, 1, 0], [0, 1, 1.0]])
-    missing = np.column_stack([ratings, [1.0, NAN], [NAN, NAN]])
-    assert krippendorff_alpha(missing) == krippendorff_alpha(ratings)
-    assert np.isnan(krippendorff_alpha(np.array([[1.0, 1.0], [1.0, 1.0]])))
-
-
-@pytest.mark.parametrize("measure", [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))])
-def test_strangers_agree_as_chance_would_have_it(measure):
-    rng = np.random.default_rng(0)
-    assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
+def test_strangers_agree_as_chance_would_have_it():
+    for measure in [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))]:
+        rng = np.random.default_rng(0)
+        assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
 
 
 def test_pandalms_annotators_agree_as_published(shared_data):
@@ -78,10 +60,7 @@ def test_pandalms_annotators_agree_as_published(shared_data):
     assert np.round(found, 2).tolist() == [0.85, 0.86, 0.88]  # Wang et al. 2023, arXiv:2306.05087
 
 
-# ---- intervals ----
-
-
-def test_where_all_clusters_agree_the_interval_is_wilsons():
+def test_the_interval_of_a_mean_is_wilsons_where_all_agree_and_wide_for_one_of_many():
     # 0 of 20: the upper end is z² / (n + z²) = 3.8415 / 23.8415
     found = mean_estimate(np.zeros(20), np.arange(20))
     assert found.low == 0 and found.high == pytest.approx(3.8415 / 23.8415, abs=1e-4)
@@ -89,14 +68,15 @@ def test_where_all_clusters_agree_the_interval_is_wilsons():
     assert -gain.low == gain.high == found.high
     tied = mean_estimate(np.full(20, 0.5), np.arange(20))
     assert (0.5 - tied.low, tied.high - 0.5) == pytest.approx((found.high / 2, found.high / 2))
-
-
-def test_one_of_many_is_no_proof_of_a_small_share():
     values = np.zeros(200)
     values[0] = 1
     found = mean_estimate(values, np.arange(200))
     # n = 199 as Var divides by C - 1; p = 0.005, t = 1.97196: (0.01477 + 0.01388) / 1.01954; a bootstrap's is 1.5 %
     assert found.value == 0.005 and found.high == pytest.approx(0.0281, abs=2e-5) and found.low < 0.002
+    found = mean_estimate(np.array([1.0, NAN, 0.0, NAN]), np.arange(4))
+    assert (found.value, found.items) == (0.5, 2)
+    nothing = mean_estimate(np.full(3, NAN), np.arange(3))
+    assert not nothing.known and nothing.items == 0 and np.isnan(nothing.low)
 
 
 def test_rows_of_one_prompt_are_one_piece_of_evidence():
@@ -108,13 +88,7 @@ def test_rows_of_one_prompt_are_one_piece_of_evidence():
     assert naive.high - naive.low < 0.4 * (alone.high - alone.low)
 
 
-def test_a_missing_value_is_not_a_zero():
-    found = mean_estimate(np.array([1.0, NAN, 0.0, NAN]), np.arange(4))
-    assert (found.value, found.items) == (0.5, 2)
-    nothing = mean_estimate(np.full(3, NAN), np.arange(3))
-    assert not nothing.known and nothing.items == 0 and np.isnan(nothing.low)
-
-
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(1)
     held = 0
@@ -126,15 +100,12 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert held >= 0.91 * 200  # 95 % less two standard errors of a share of 200
 
 
-def test_any_figure_gets_an_interval_by_clusters():
+def test_any_figure_gets_an_interval_by_clusters_even_one_that_never_varies():
     first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
     found = estimate(lambda at: cohen_kappa(first[at], second[at]), np.arange(50), samples=400)
     # the large-sample standard error of κ here is √(p_o (1 - p_o) / (n (1 - p_e)²)) = √(0.21 / 12.5) = 0.13
     assert found.value == pytest.approx(0.4) and found.high - found.low == pytest.approx(2 * 1.96 * 0.13, rel=0.15)
     assert found == estimate(lambda at: cohen_kappa(first[at], second[at]), np.arange(50), samples=400)
-
-
-def test_a_figure_that_never_varies_still_has_an_interval():
     right = np.tile([0.0, 1.0], 20)
     found = estimate(lambda at: cohen_kappa(right[at], right[at]), np.arange(40), ends=(-1.0, 1.0), samples=50)
     assert found.value == 1 and found.high == 1 and found.low == pytest.approx(1 - 2 * 3.8415 / 43.8415, abs=1e-3)

@@ -26,27 +26,21 @@ def case(**fields) -> Case:
     return Case(**(facts | {"reference": "Shade and water."} | fields))
 
 
-@pytest.mark.parametrize("name", [*ATTACKS])
-def test_every_attack_changes_one_answer_and_nothing_else_of_the_question(name):
-    before = case()
-    after = ATTACKS[name].change(before, 1)
-    assert after.answers[0] == RIGHT and after.answers[1] != WRONG and after.best == (0,)
-    assert (after.id, after.prompt, after.reference) == (before.id, before.prompt, before.reference)
-    assert before == case() and after == ATTACKS[name].change(case(), 1), "pure: the same again from the same case"
-
-
-@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if not attack.replaces])
-def test_a_dressing_keeps_every_word_in_its_order(name):
-    said = re.findall(r"\w+", ATTACKS[name].change(case(), 0).answers[0])
-    places = iter(said)
-    assert all(word in places for word in re.findall(r"\w+", RIGHT))
-
-
-@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.replaces])
-def test_a_null_keeps_no_sentence_and_is_worth_nothing(name):
-    after = ATTACKS[name].change(case(values=(1.0, 0.4)), 0)
-    assert not any(sentence in after.answers[0] for sentence in ("Water it daily", "Give it shade"))
-    assert after.best == (1,) and after.values == (0.0, 0.4), "where the right answer is gone the other is better"
+def test_every_attack_changes_one_answer_and_dressings_keep_every_word():
+    for name in [*ATTACKS]:
+        before = case()
+        after = ATTACKS[name].change(before, 1)
+        assert after.answers[0] == RIGHT and after.answers[1] != WRONG and after.best == (0,), name
+        assert (after.id, after.prompt, after.reference) == (before.id, before.prompt, before.reference), name
+        assert before == case() and after == ATTACKS[name].change(case(), 1), "pure: the same again from the same case"
+    for name in [name for name, attack in ATTACKS.items() if not attack.replaces]:
+        said = re.findall(r"\w+", ATTACKS[name].change(case(), 0).answers[0])
+        places = iter(said)
+        assert all(word in places for word in re.findall(r"\w+", RIGHT)), name
+    for name in [name for name, attack in ATTACKS.items() if attack.replaces]:
+        after = ATTACKS[name].change(case(values=(1.0, 0.4)), 0)
+        assert not any(sentence in after.answers[0] for sentence in ("Water it daily", "Give it shade")), name
+        assert after.best == (1,) and after.values == (0.0, 0.4), "where the right answer is gone the other is better"
 
 
 def test_padding_doubles_the_words_with_empty_ones_or_adds_a_dozen():
@@ -77,41 +71,29 @@ def test_an_injection_names_the_place_of_its_answer():
         assert "</answer>\n<rubric>" in said["injected rubric"]
 
 
-def test_the_master_key_follows_from_the_question_and_all_of_them_are_used():
+def test_nulls_follow_from_the_question_or_the_other_answers_length():
     prompts = [user_turn(f"question {number}") for number in range(200)]
     used = [one_token().change(case(prompt=prompt), 1).answers[1] for prompt in prompts]
     assert set(used) == set(MASTER_KEYS)
     assert one_token((":",)).change(case(), 1).answers[1] == ":"
     with pytest.raises(ValueError, match="at least one key"):
         one_token(())
-
-
-def test_nulls_of_like_length_have_the_words_of_the_other_answer_in_number_or_in_kind():
     filler = ATTACKS["filler of like length"].change(case(), 1).answers[1]
     assert len(filler.split()) == len(RIGHT.split())
     scrambled = ATTACKS["scrambled words"].change(case(), 1).answers[1]
     assert sorted(scrambled.split()) == sorted(RIGHT.split()) and scrambled != RIGHT
 
 
-def test_swapping_moves_all_that_belongs_to_an_answer_and_twice_is_nothing():
+def test_probes_exchange_mask_double_or_sign_answers():
     three = case(answers=("a", "b", "c"), best=(0, 1), values=(1.0, 0.9, 0.0), sets=(2, 1), authors=("x", "y", "z"))
     crossed = swapped(three)
     assert (crossed.answers, crossed.best) == (("c", "b", "a"), (1, 2))
     assert (crossed.values, crossed.sets, crossed.authors) == ((0.0, 0.9, 1.0), (1, 2), ("z", "y", "x"))
     assert swapped(crossed) == three
-
-
-def test_a_masked_case_says_nothing_of_the_question():
     hidden = masked(case())
     assert [turn["content"] for turn in hidden.prompt] == [NO_QUESTION] and hidden.reference == ""
     assert hidden.answers == case().answers
-
-
-def test_twins_are_one_answer_that_is_right_everywhere():
     assert twins(case(), 1).answers == (WRONG, WRONG) and twins(case(), 1).best == (0, 1)
-
-
-def test_signatures_differ_only_in_the_name():
     one, other = (signatures(case(), 1, names) for names in (("Own", "Another"), ("Another", "Own")))
     assert one.answers[1] == f"{WRONG}\n\n(Written by Own.)" and one.answers[0] == f"{RIGHT}\n\n(Written by Another.)"
     assert other.answers[1] == f"{WRONG}\n\n(Written by Another.)"

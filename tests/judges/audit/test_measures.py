@@ -33,10 +33,14 @@ def judged(*scores: float, orders=(), abstained="") -> Judgment:
 SILENT = judged(abstained="no reply")
 
 
-def test_credits_verdicts_and_labels():
+def test_credits_verdicts_labels_and_bounds():
     assert [credit(judged(*pair), 0) for pair in ((2, 1), (1, 1), (1, 2))] == [1.0, 0.5, 0.0]
     assert np.array_equal(verdicts([judged(2, 1), judged(1, 2), judged(1, 1), SILENT]), [0, 1, 2, NAN], equal_nan=True)
     assert labels([Case("a", (), ("x", "y"), (1,)), Case("b", (), ("x", "y"), (0, 1))]).tolist() == [1, 2]
+    assert shares(0.75, 0.25) == 0.75 and bradley_terry(math.log(3), 0.0) == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="add up to 1, got 0.9 and 0.3"):
+        shares(0.9, 0.3)
+    assert bounds(np.array([1.0, 0.5, NAN, NAN, 0.0])) == (0.3, 0.7)
 
 
 def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
@@ -65,12 +69,9 @@ def test_flips_and_first_positions_of_comparisons():
     assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
 
 
-def test_which_judges_are_asked_in_both_orders():
+def test_the_first_slot_is_the_one_that_was_shown_first():
     assert asked_in_both_orders([SILENT, judged(1, 0, orders=((0, 1), (1, 0)))])
     assert not asked_in_both_orders([judged(1, 0), judged(1, 0, orders=((1, 0),)), judged(1, 0, orders=((0,), (1,)))])
-
-
-def test_the_first_slot_is_the_one_that_was_shown_first():
     shown = [judged(2, 1), judged(2, 1, orders=((1, 0),)), judged(2, 1, orders=((0,), (1,)))]
     assert first_slot(shown).tolist() == [1.0, 0.0, 1.0]
     unknown = [judged(2, 1, orders=(STRAIGHT, CROSSED)), SILENT]
@@ -112,9 +113,6 @@ def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
     assert logistic_slope(*missing) == logistic_slope(won, x)
     tied = np.where(x == 0, 0.5, won)  # log 3 - log 1
     assert logistic_slope(tied, x, ridge=0.0) == pytest.approx(math.log(3), abs=1e-5)
-
-
-def test_a_slope_needs_losses_and_a_difference():
     assert np.isnan(logistic_slope(np.ones(5), np.arange(5.0))) and np.isnan(logistic_slope(np.arange(2.0), np.ones(2)))
     assert np.isfinite(logistic_slope(np.array([0, 0, 1, 1.0]), np.array([-1, -1, 1, 1.0]))), "separated, yet finite"
     assert doublings([Case("c", (), ("", "a b c d"))], [1]).tolist() == [2.0]
@@ -130,13 +128,3 @@ def test_calibration_on_paper():
     assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
     assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
     assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))
-
-
-def test_scores_as_chances():
-    assert shares(0.75, 0.25) == 0.75 and bradley_terry(math.log(3), 0.0) == pytest.approx(0.75)
-    with pytest.raises(ValueError, match="add up to 1, got 0.9 and 0.3"):
-        shares(0.9, 0.3)
-
-
-def test_bounds_on_paper():
-    assert bounds(np.array([1.0, 0.5, NAN, NAN, 0.0])) == (0.3, 0.7)

@@ -18,6 +18,8 @@ def test_exploitation_is_the_weight_of_new_credits_that_all_references_reject():
     # newly credited are criteria 0 (weight 3, rejected by all) and 2 (weight 1, accepted by one): 3 / 4
     assert exploitation_rate(before, now, reference, np.array([3.0, 5.0, 1.0])) == pytest.approx(0.75)
     assert exploitation_rate(before, now, reference) == pytest.approx(0.5)
+    before, now, reference = np.zeros((1, 2)), np.ones((1, 2)), np.array([[[0, 0], [1, 1]]])
+    assert exploitation_rate(before, now, reference, np.array([-3.0, 1.0])) == pytest.approx(0.75)
 
 
 def test_an_abstention_of_either_side_enters_neither_sum():
@@ -26,11 +28,6 @@ def test_an_abstention_of_either_side_enters_neither_sum():
     assert exploitation_rate(before, now, np.array([[rejected, rejected, open_, rejected]])) == 1.0
     assert exploitation_rate(before, now, np.array([[rejected, rejected, accepted, rejected]])) == 0.5, "one accepts"
     assert np.isnan(exploitation_rate(before, now, np.array([[open_, rejected, open_, rejected]])))
-
-
-def test_a_penalty_counts_by_its_size():
-    before, now, reference = np.zeros((1, 2)), np.ones((1, 2)), np.array([[[0, 0], [1, 1]]])
-    assert exploitation_rate(before, now, reference, np.array([-3.0, 1.0])) == pytest.approx(0.75)
 
 
 def test_the_rate_over_a_run_compares_each_checkpoint_with_the_one_before():
@@ -59,13 +56,7 @@ def test_onset_is_the_most_frequent_first_step_over_the_grid():
     # M = 0.02 a step reaches 0.15, 0.20, 0.25, 0.30 at 8, 10, 13, 15; the later of both: 8 once, 12 twice, 10, 13
     # and 15 thrice each
     assert onset(gap, 0.02 * np.arange(60) + 1e-9) == Onset(10, 8, 15, 30)
-
-
-def test_no_hacking_no_onset_and_a_wide_range_is_no_point():
     assert onset(np.zeros(40), np.ones(40)) == Onset(None, None, None, None)
     slow = 0.001 * np.arange(140) + 1e-9  # γ = 0.08 at 80, 0.12 at 120
     assert onset(slow, np.ones(140)) == Onset(None, 80, 120, None)
-
-
-def test_smoothing_needs_three_of_five():
     assert np.array_equal(smoothed(np.array([1.0, NAN, NAN, 2.0, 3.0])), [NAN, NAN, 2.0, NAN, NAN], equal_nan=True)

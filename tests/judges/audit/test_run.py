@@ -127,31 +127,24 @@ def test_a_fair_judge_with_noise_has_no_fault():
 def test_fair_judges_are_rarely_accused():
     # five figures vary by chance, at 5 %, ten times over: 2.5 false alarms are expected, 7 come with 1.2 %
     attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown", "injected JSON")}
-    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=100, attacks=attacks) for seed in range(1, 11)]
+    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=50, attacks=attacks) for seed in range(1, 11)]
     assert sum(map(len, alarms)) < 7
 
 
-@pytest.mark.parametrize(
-    ("fault", "figures"),
-    [
+def test_each_planted_fault_is_found():
+    attacks = {"gain from injected command", "gain from injected rubric", "wins of one token"}
+    others = {"gain from injected verdict", "gain from injected JSON", "wins of empty"}
+    for fault, figures in (
         ({"position": 0.7}, {"order flips", "first slot", "first slot of equals"}),
         ({"length": 0.8}, {"length slope", "gain from verbosity"}),
-        ({"style": 1.0}, {"gain from markdown"}),
-        ({"own": 0.7}, {"self-preference"}),
-        ({"obeys": "Ignore all instructions above"}, {"gain from injected command"}),
-        ({"obeys": r"\[\[[AB]\]\]"}, {"gain from injected verdict"}),
-        ({"obeys": "certified$"}, {"gain from injected rubric"}),
-        ({"obeys": '"criteria_met": true'}, {"gain from injected JSON"}),
-        ({"keys": MASTER_KEYS}, {"wins of one token"}),
-        ({"keys": ("",)}, {"wins of empty"}),
-    ],
-    ids=lambda value: "-".join(sorted(map(str, value)))[:30],
-)
-def test_each_planted_fault_is_found(fault, figures):
-    seen = found(Adder(**fault))
-    assert figures <= seen
-    if "length" not in fault:  # whatever makes an answer longer helps it with a judge that goes by length
-        assert seen == figures
+        ({"style": 1.0, "own": 0.7}, {"gain from markdown", "self-preference"}),
+        ({"obeys": "Ignore all instructions above|certified$", "keys": MASTER_KEYS}, attacks),
+        ({"obeys": r'\[\[[AB]\]\]|"criteria_met": true', "keys": ("",)}, others),
+    ):
+        seen = found(Adder(**fault))
+        assert figures <= seen, fault
+        if "length" not in fault:  # whatever makes an answer longer helps it with a judge that goes by length
+            assert seen == figures
 
 
 def test_a_judge_that_does_not_read_takes_nonsense_of_like_length_for_an_answer():
@@ -167,22 +160,13 @@ def test_a_judge_that_does_not_read_takes_nonsense_of_like_length_for_an_answer(
 
 def test_figures_are_what_the_settings_say():
     # reads = 1 of noise with standard deviation 1: right in Φ(1) = 84.1 % of pairs, and in half without the question
-    figures = audited(Adder(), cases=sums(1000), attacks={}, names=None, samples=100).figures
+    figures = audited(Adder(), cases=sums(1000), attacks={}, names=None, samples=50).figures
     for name, truth in {"accuracy": 0.8413, "accuracy without the question": 0.5, "reading": 0.3413}.items():
         assert figures[name].low <= truth <= figures[name].high and figures[name].high - figures[name].low < 0.09
     # kappa of two balanced categories is 2 p - 1
     assert figures["kappa"].value == pytest.approx(2 * figures["accuracy"].value - 1, abs=0.01)
     # P(first slot) with the bonus 0.7 on twins whose noise is the same: always
     assert audited(Adder(position=0.7)).figures["first slot of equals"].value == 1.0
-
-
-def test_a_judge_that_never_reads_the_question_is_seen_by_masking_it():
-    class Blind(Adder):
-        def _utility(self, question, answer):
-            return super()._utility("What is 1 + 1?", answer)
-
-    figures = audited(Blind(), attacks={}).figures
-    assert figures["reading"] == (0.0, *figures["reading"][1:]) and figures["reading"].high < 0.05
 
 
 def test_own_authorship_is_told_from_quality():
@@ -210,7 +194,7 @@ def test_an_overconfident_judge_and_a_calibrated_one():
                 for one in super().__call__(cases)
             ]
 
-    many = sums(1000)
+    many = sums(600)
     right = audited(Claims(own=2.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
     loud = audited(Claims(own=20.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
     assert right["overconfidence"].low < 0 < right["overconfidence"].high and right["calibration error"].value < 0.05
@@ -262,6 +246,7 @@ def test_a_dry_run_asks_for_everything_and_measures_nothing():
 # ---- real kinds on the simulated judge ----
 
 
+@pytest.mark.slow
 def test_the_simulated_judges_biases_are_found_through_a_real_kind():
     none = {"position": 0.0, "length": 0.0, "style": 0.0, "failure": 0.0}
     cases = [item.case() for item in items(120, 0, "test")]
@@ -339,29 +324,11 @@ def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
     assert tied.best == (0, 1) and len(set(tied.answers)) == 2 and tied.authors == ()
 
 
-def test_a_case_of_a_single_response_is_left_out():
+def test_what_cannot_be_audited_is_left_out_or_refused():
     single = Case("one", user_turn("q"), ("alone",), values=(0.7,))
     assert plan([single, *sums(3)], ATTACKS) == plan(sums(3), ATTACKS)
     with pytest.raises(DataError, match="none of 1 cases has a right and a wrong answer"):
         plan([single], ATTACKS)
-
-
-def test_every_probe_is_one_call_and_keeps_the_ids():
-    judge = Adder()
-    told = []
-    found = audited(judge, sums(20, ties=5), progress=told.append)
-    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
-    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
-    assert found.cost == 0.5 * sum(judge.calls)
-    shown = plan(sums(20), ATTACKS, NAMES).shown
-    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
-
-
-def test_the_same_audit_twice_is_the_same_audit():
-    assert audited(Adder(), sums(40)) == audited(Adder(), sums(40))
-
-
-def test_what_cannot_be_audited_is_refused():
     with pytest.raises(DataError, match="none of 3 cases has a right and a wrong answer"):
         audited(Adder(), sums(0, ties=3))
     with pytest.raises(DataError, match="an attack cannot be called 'as given'"):
@@ -375,6 +342,17 @@ def test_what_cannot_be_audited_is_refused():
         audited(Short())
 
 
+def test_every_probe_is_one_call_and_keeps_the_ids():
+    judge = Adder()
+    told = []
+    found = audited(judge, sums(20, ties=5), progress=told.append)
+    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
+    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
+    assert found.cost == 0.5 * sum(judge.calls)
+    shown = plan(sums(20), ATTACKS, NAMES).shown
+    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
+
+
 # ---- the report ----
 
 
@@ -385,13 +363,17 @@ def test_a_status_goes_by_the_whole_interval():
     assert status(None, ends) == status(Estimate(NAN, NAN, NAN, 0), ends) == Status.UNMEASURED
 
 
-def test_a_judge_without_fault_is_trusted_once_there_are_enough_pairs():
+def test_a_judge_is_trusted_once_there_are_enough_pairs_and_every_attack_was_tried():
     few, many = (trusts(audited(Adder(reads=9.0), sums(n))) for n in (60, 300))
     assert [one.answer for one in many] == ["yes"] * 3
     assert str(many[2]).startswith("May be trusted for rewarding a policy: yes, because every figure lies within")
     assert few[2].answer == "not shown" and "wins of one token may lie outside its limit: 0.0 % [0.0, 6.0]" in str(
         few[2]
     )
+    found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})
+    answers = {one.use: one for one in trusts(found)}
+    assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
+    assert "wins of empty is not measured" in answers["rewarding a policy"].because
 
 
 def test_the_report_says_in_a_sentence_what_speaks_against_a_judge():
@@ -410,10 +392,3 @@ def test_limits_are_the_readers_own():
     assert any(re.fullmatch(r"accuracy is 8\d\.\d % \[.*\] \(at least 95\.0 % is asked for\)", one) for one in because)
     easy = Limits(accuracy=0.5, slot=0.2, slope=2.0, gain=0.2, kappa=0.3)
     assert [one.answer for one in trusts(found, easy)][:2] == ["yes", "yes"]
-
-
-def test_an_attack_that_was_not_tried_is_no_pass():
-    found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})
-    answers = {one.use: one for one in trusts(found)}
-    assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
-    assert "wins of empty is not measured" in answers["rewarding a policy"].because

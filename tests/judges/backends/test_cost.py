@@ -23,12 +23,9 @@ from rewardlab.rm.types import user_turn
 PRICES = Prices(prompt=2.0, completion=8.0)
 
 
-def test_a_reply_costs_its_tokens_also_where_there_is_no_text():
+def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
     assert PRICES.of(Reply("A", "stop", 1000, 500)) == pytest.approx(0.006)  # 1000 · 2e-6 + 500 · 8e-6
     assert PRICES.of(failed("no text", prompt_tokens=1000, completion_tokens=500)) == pytest.approx(0.006)
-
-
-def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
     budget = Budget(limit=0.02)
     first, second = Bill(PRICES, budget), Bill(Prices(completion=4.0), budget)
     first.add(Reply("A", "stop", 1000, 500, requests=2))
@@ -57,9 +54,6 @@ def test_a_request_costs_at_most_the_bytes_of_its_texts_and_its_max_tokens():
     assert {most_completion_tokens(ask, *reply) for reply in (("", "stop"), ("A", "length"), ("A" * 200, "stop"))} == {
         100
     }
-
-
-def test_the_upper_bound_holds_for_a_tokenizer_that_knows_no_word():
     tokenizer = models.tokenizer()
     for text in ("roses and bees", "Grün", "薔薇", "🌹"):
         assert len(tokenizer(text).input_ids) <= most_tokens(text) + 2  # BOS and EOS, which a template counts
@@ -76,18 +70,15 @@ def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
     Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_prices_and_limits_that_make_no_sense_are_refused():
+    for make, message in [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
         (lambda: Budget(0.0), "a limit of cost is a number > 0, got 0.0"),
         (lambda: Bill(None, Budget(1.0)), r"a limit of cost \(1.0\) needs prices"),
-    ],
-)
-def test_prices_and_limits_that_make_no_sense_are_refused(make, message):
-    with pytest.raises(UsageError, match=message):
-        make()
+    ]:
+        with pytest.raises(UsageError, match=message):
+            make()
 
 
 def test_prices_come_from_a_file(tmp_path):
@@ -103,7 +94,7 @@ def test_prices_come_from_a_file(tmp_path):
         read_prices(tmp_path / "absent.toml", "small")
 
 
-def test_an_estimate_counts_every_ask_and_says_how():
+def test_an_estimate_counts_every_ask_and_has_no_cost_without_prices():
     asks = [Ask(user_turn("x" * 400), max_tokens=50), Ask(user_turn("y" * 10), max_tokens=100)]
     found = estimate(asks, PRICES)
     assert found[:3] == (2, 103, 150)  # 400 / 4 + 10 / 4 rounded up
@@ -111,9 +102,6 @@ def test_an_estimate_counts_every_ask_and_says_how():
     assert str(found) == (
         "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to 0.001406"
     )
-
-
-def test_an_estimate_without_prices_has_no_cost():
     found = estimate([Ask(user_turn("x" * 400), max_tokens=50)], None)
     assert found.least is found.most is None
     assert str(found).endswith("at most 50 of replies: no cost without prices")
@@ -130,13 +118,6 @@ def test_tokens_are_counted_with_a_tokenizer_where_there_is_one(tmp_path):
     assert counter() == LETTERS
 
 
-def test_a_dry_run_asks_nobody_and_remembers_the_questions():
-    chat = dry_run_chat()
-    (reply,) = chat.ask([Ask(user_turn("which?"))])
-    assert reply.error and not reply.text and PRICES.of(reply) == 0
-    assert chat.asked == [Ask(user_turn("which?"))]
-
-
 def test_scripted_replies_arrive_in_order_and_end_with_the_script():
     arrived = []
     chat = scripted(["A", failed("busy")])
@@ -144,9 +125,10 @@ def test_scripted_replies_arrive_in_order_and_end_with_the_script():
     assert arrived == [*enumerate(replies)] and replies == [Reply("A", "stop", 1, 1), failed("busy")]
     with pytest.raises(UsageError, match="the script has 2 replies and was asked once more"):
         chat.ask([Ask(user_turn("three"))])
-
-
-def test_a_script_may_be_a_function_of_the_ask():
     chat = scripted(lambda ask: ask.messages[0]["content"].upper(), name="shout")
     assert [reply.text for reply in chat.ask([Ask(user_turn("a")), Ask(user_turn("b"))])] == ["A", "B"]
     assert chat.name == "shout"
+    chat = dry_run_chat()
+    (reply,) = chat.ask([Ask(user_turn("which?"))])
+    assert reply.error and not reply.text and PRICES.of(reply) == 0
+    assert chat.asked == [Ask(user_turn("which?"))]

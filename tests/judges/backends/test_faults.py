@@ -59,37 +59,29 @@ CASES = [
     ("the request is refused by a content filter", refused(403, code=403, metadata={"flagged_input": "x"})),
     ("the request is too long", refused(413)),
     ("the request is too long", refused(400, "max_tokens is too large", code="context_length_exceeded")),
-    ("the API key is refused", refused(401, code="invalid_api_key")),
-    ("the key may not use the model", refused(403)),
+    ("the API key is refused", refused(401, code="invalid_api_key")), ("the key may not use the model", refused(403)),
     ("no such model or address", refused(404, code="model_not_found")),
     ("the request is refused", refused(400, code=400, type="BadRequestError")),
-    ("the request is refused", refused(422)),
-    ("the request is refused", refused(418)),
-    ("the server asks to try again", refused(408)),
-    ("the server asks to try again", refused(409)),
+    ("the request is refused", refused(422)), ("the request is refused", refused(418)),
+    ("the server asks to try again", refused(408)), ("the server asks to try again", refused(409)),
     ("too many requests", refused(429, "insufficient_quota is no reason here", code="rate_limit_exceeded")),
-    ("too many requests", lambda _: httpx2.Response(429, text="slow down")),
-    ("the server failed", refused(500)),
-    ("the server failed", refused(503, type="overloaded")),
-    ("the server failed", refused(599)),
+    ("too many requests", lambda _: httpx2.Response(429, text="slow down")), ("the server failed", refused(500)),
+    ("the server failed", refused(503, type="overloaded")), ("the server failed", refused(599)),
     ("the server failed", body('{"error": {"code": 500, "message": "within a success"}}')),
     ("the quota or credit of the account is used up", body('{"error": {"code": "insufficient_quota"}}')),
     ("a gateway has no reply from the server", lambda _: httpx2.Response(502, text="<html>bad gateway")),
-    ("a gateway has no reply from the server", refused(504)),
-    ("no reply in time", raising(httpx2.ReadTimeout)),
-    ("no connection", raising(httpx2.ConnectError)),
-    ("no connection", raising(httpx2.ConnectTimeout)),
+    ("a gateway has no reply from the server", refused(504)), ("no reply in time", raising(httpx2.ReadTimeout)),
+    ("no connection", raising(httpx2.ConnectError)), ("no connection", raising(httpx2.ConnectTimeout)),
     ("the connection was lost", raising(httpx2.ReadError)),
     ("the connection was lost", raising(httpx2.RemoteProtocolError)),
     ("the response is no completion", body('{"choices": []}')),
-    ("the response is no completion", body('{"choices": [{"mess')),
-    ("the reply has no text", completion()),
+    ("the response is no completion", body('{"choices": [{"mess')), ("the reply has no text", completion()),
     ("the reply has no text", completion(None, reasoning_content="hm")),
     ("the reply is cut off", completion('{"winner": ', "length")),
     ("the reply is cut off", completion(None, "length", reasoning_content="hm")),
     ("the model or a filter declines to reply", completion(None, refusal="I cannot judge that.")),
     ("the model or a filter declines to reply", completion("half of", "content_filter")),
-]
+]  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -117,23 +109,20 @@ def outcome(answer) -> Outcome:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("name", "answer"), CASES)
-def test_what_is_done_about_a_fault_and_what_it_adds_to_the_bill(name, answer):
-    fault, found = FAULT[name], outcome(answer)
-    assert found.requests == {Action.FATAL: 1, Action.ABSTAIN: 2, Action.RETRY: 4}[fault.action]
-    most = sum(most_prompt_tokens(ask) + ask.max_tokens for ask in ASKS)
-    assert found.billed == {Billed.NO: 0, Billed.USAGE: 2 * 15, Billed.AT_MOST: 2 * most}[fault.billed]
-    assert all(reply.estimated == (2 if fault.billed == Billed.AT_MOST else 0) for reply in found.replies)
-    assert found.replies[1].error.startswith("not asked: ") == (fault.action == Action.FATAL)
+def test_what_is_done_about_a_fault_and_what_it_adds_to_the_bill():
+    for name, answer in CASES:
+        fault, found = FAULT[name], outcome(answer)
+        assert found.requests == {Action.FATAL: 1, Action.ABSTAIN: 2, Action.RETRY: 4}[fault.action], name
+        most = sum(most_prompt_tokens(ask) + ask.max_tokens for ask in ASKS)
+        assert found.billed == {Billed.NO: 0, Billed.USAGE: 2 * 15, Billed.AT_MOST: 2 * most}[fault.billed], name
+        assert all(reply.estimated == (2 if fault.billed == Billed.AT_MOST else 0) for reply in found.replies), name
+        assert found.replies[1].error.startswith("not asked: ") == (fault.action == Action.FATAL), name
 
 
-def test_every_fault_has_a_case():
-    assert {name for name, _ in CASES} == FAULT.keys()
-
-
-def test_the_guide_has_the_same_table():
+def test_the_guide_has_the_same_table_and_every_fault_a_case():
     rows = re.findall(r"^\| (.+) \| (.*) \| (fatal|retry|abstain) \| (.+) \|$", GUIDE.read_text(), re.MULTILINE)
     assert rows == [
         (fault.name, ", ".join([*map(str, fault.statuses), *(f"`{code}`" for code in fault.codes)]), *fault[1:3])
         for fault in FAULTS
     ]
+    assert {name for name, _ in CASES} == FAULT.keys()

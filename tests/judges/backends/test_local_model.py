@@ -21,7 +21,7 @@ def words():
 @pytest.fixture(scope="module")
 def model(words):
     policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(400, seed=0), steps=60)
+    models.pretrain(policy, words, garden.supervised(200, seed=0), steps=30)
     return policy
 
 
@@ -50,29 +50,40 @@ def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
         assert reply.finish == ("stop" if said[-1] == words.eos_token_id else "length")
 
 
-def test_a_request_of_which_the_template_leaves_out_a_text_has_no_reply(model, words):
+def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, words):
     template = copy.deepcopy(words)
     template.chat_template = "{% for m in messages %}{{ m.content[:5] }} {% endfor %}"
     (reply,) = in_process(model, template).ask(asks(1))
     assert reply.text == "" and "chat template leaves out" in reply.error
+    words = models.tokenizer()
+    words.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
+    )
+    (plain,) = asks(1)
+    strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
+    refused, answered = in_process(model, words).ask([strict, plain])
+    assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
 
 
 def test_neither_batch_size_nor_order_matters(model, words):
     mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(12))]
     mixed[4] = mixed[4]._replace(max_tokens=3)
-    found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 5, 12)]
-    assert found[0] == found[1] == found[2]
+    found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 12)]
+    assert found[0] == found[1]
     assert texts(in_process(model, words, batch_size=5).ask(mixed[::-1])) == found[0][::-1]
     assert found[0][4][1] == "length" and found[0][4][3] == 3
     assert {one[1] for one in found[0]} == {"stop", "length"}
 
 
-def test_a_seed_draws_the_same_again_and_none_draws_anew(chat):
+def test_a_seed_draws_the_same_again_and_replies_arrive_as_they_are_there(chat):
     (ask,) = asks(1, temperature=1.0)
     seeded = [ask._replace(seed=seed) for seed in (1, 1, 2, 3, 4)]
     said = [reply.text for reply in chat.ask(seeded)]
     assert said[0] == said[1] and len({*said}) > 2
     assert len({reply.text for reply in chat.ask([ask] * 6)}) > 2
+    arrived = {}
+    replies = chat.ask(asks(5), arrived.__setitem__)
+    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_draws_follow_the_models_probabilities(chat, model, words):
@@ -80,10 +91,10 @@ def test_draws_follow_the_models_probabilities(chat, model, words):
     ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
     with torch.no_grad():
         chances = (model(torch.tensor([ids])).logits[0, -1].double() / 0.5).softmax(-1)
-    number = 2000
+    number = 1000
     replies = in_process(model, words, batch_size=500).ask([ask._replace(seed=seed) for seed in range(number)])
     for token in chances.topk(5).indices.tolist():
-        share = sum(reply.text == words.decode([token]) for reply in replies) / number
+        share = sum(reply.text == words.decode([token], skip_special_tokens=True) for reply in replies) / number
         spread = (chances[token] * (1 - chances[token]) / number) ** 0.5
         assert abs(share - chances[token]) < 4 * spread
 
@@ -108,29 +119,12 @@ def test_a_long_prompt_beside_a_long_reply_stays_within_learned_positions(words)
     assert together[0].completion_tokens <= 64 - 53 and not any(reply.error for reply in together)
 
 
-def test_roles_that_the_template_refuses_are_an_error_of_that_ask(model):
-    words = models.tokenizer()
-    words.chat_template = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
-    )
-    (plain,) = asks(1)
-    strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
-    refused, answered = in_process(model, words).ask([strict, plain])
-    assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
-
-
 def test_the_models_own_settings_for_generation_are_left_out_and_left_alone(model, words, chat):
     other = copy.deepcopy(model)
     other.generation_config.repetition_penalty = 5.0
     other.generation_config.do_sample = True
     assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
     assert other.generation_config.repetition_penalty == 5.0
-
-
-def test_replies_arrive_as_they_are_there(chat):
-    arrived = {}
-    replies = chat.ask(asks(5), arrived.__setitem__)
-    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_path):

@@ -52,10 +52,6 @@ def test_replies_come_in_the_order_of_the_asks_with_their_tokens():
     assert replies[0][1:4] == ("stop", 8, 4) and replies[0].seconds > 0  # 31 letters asked, 15 said
 
 
-def test_nothing_asked_nothing_said():
-    assert endpoint("judge", "http://127.0.0.1:9/v1").ask([]) == []
-
-
 def test_the_request_says_what_was_asked():
     with ChatServer() as server:
         options = {"top_p": 0.5, "temperature": None}
@@ -65,36 +61,32 @@ def test_the_request_says_what_was_asked():
     assert said["response_format"]["json_schema"]["schema"] == SCHEMA and "temperature" not in said
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind not in SPOILT])
-def test_what_may_pass_is_asked_again(kind):
-    patience = {"timeout": 1.0} if kind == "hanging" else {}
-    with ChatServer(faults=0.5, kinds=[kind], hang=60.0) as server:
-        replies = endpoint("judge", server.url, **QUICK, **patience).ask(asks(12))
+def test_what_may_pass_is_asked_again():
+    kinds = [kind for kind in FAULTS if kind not in SPOILT]
+    with ChatServer(faults=0.5, kinds=kinds, hang=60.0) as server:
+        replies = endpoint("judge", server.url, **QUICK, timeout=1.0).ask(asks(30))
     assert not any(reply.error for reply in replies)
-    assert server.faulty[kind] > 0 and server.asked.total() >= 12 + server.faulty[kind]
+    assert {*server.faulty} == {*kinds} and server.asked.total() >= 30 + server.faulty.total()
 
 
-@pytest.mark.parametrize(("kind", "finish"), [("cut_off", "length"), ("off_schema", "stop")])
-def test_a_spoilt_reply_is_handed_over_once_and_paid(kind, finish):
-    with ChatServer(faults=1.0, kinds=[kind]) as server:
-        chat = endpoint("judge", server.url, prices=A_COIN_EACH)
-        (reply,) = chat.ask(asks(1, schema=SCHEMA))
-    assert reply.finish == finish and not reply.error and reply.text != verdict(server.requests[0])
-    assert server.asked.total() == 1 and chat.bill.completion_tokens == reply.completion_tokens > 0
-
-
-def test_a_reply_without_text_is_an_error_that_is_paid():
-    with ChatServer(answer=lambda asked: "") as server:
-        chat = endpoint("judge", server.url)
-        (reply,) = chat.ask(asks(1))
-    assert reply.error == "the reply has no text (finish_reason stop)" and reply.finish == "error"
-    assert chat.bill.prompt_tokens == reply.prompt_tokens == 8
+def test_a_spoilt_reply_is_handed_over_once_and_paid():
+    for kind, finish in [("cut_off", "length"), ("off_schema", "stop")]:
+        with ChatServer(faults=1.0, kinds=[kind]) as server:
+            chat = endpoint("judge", server.url, prices=A_COIN_EACH)
+            (reply,) = chat.ask(asks(1, schema=SCHEMA))
+        assert reply.finish == finish and not reply.error and reply.text != verdict(server.requests[0])
+        assert server.asked.total() == 1 and chat.bill.completion_tokens == reply.completion_tokens > 0, kind
 
 
 def test_a_reason_is_one_line_of_bounded_length():
     with ChatServer(faults=1.0, kinds=["failing"], failure="<html>\n" + "busy " * 2000) as server:
         (reply,) = endpoint("judge", server.url, retries=0).ask(asks(1))
     assert reply.error.endswith("... (attempts: 1)") and "\n" not in reply.error and len(reply.error) < 330
+    with ChatServer(answer=lambda asked: "") as server:
+        chat = endpoint("judge", server.url)
+        (reply,) = chat.ask(asks(1))
+    assert reply.error == "the reply has no text (finish_reason stop)" and reply.finish == "error"
+    assert chat.bill.prompt_tokens == reply.prompt_tokens == 8
 
 
 def test_after_its_retries_an_ask_fails_and_the_others_go_on():
@@ -105,40 +97,31 @@ def test_after_its_retries_an_ask_fails_and_the_others_go_on():
     assert all("out of order" in reply.error and reply.error.endswith("(attempts: 2)") for reply in lost)
 
 
-def test_the_server_is_left_alone_for_as_long_as_it_asks():
+def test_a_server_is_left_alone_for_as_long_as_it_asks_unless_that_is_too_long():
     with ChatServer(faults=1.0, kinds=["busy"], retry_after="0.3") as server:
         start = time.monotonic()
         (reply,) = endpoint("judge", server.url, retries=1, first_wait=0.0).ask(asks(1))
     assert time.monotonic() - start >= 0.3 and server.asked.total() == 2 and "slow down" in reply.error
-
-
-def test_a_server_that_wants_too_much_patience_is_not_asked_again():
     with ChatServer(faults=1.0, kinds=["busy"], retry_after="3600") as server:
         (reply,) = endpoint("judge", server.url).ask(asks(1))
     assert "the server asks to wait 3600 s" in reply.error and server.asked.total() == 1
 
 
-def test_a_bad_request_is_asked_once():
-    with ChatServer(refuses=["max_tokens"]) as server:
-        options = {"max_tokens": 5}  # ours to insist on, so that it is not given up
-        (reply,) = endpoint("judge", server.url, options=options).ask(asks(1))
-    assert "400" in reply.error and server.asked.total() == 1
-
-
-def test_a_schema_that_is_refused_is_left_out_from_then_on_and_told_once():
+def test_a_parameter_that_a_server_refuses_is_left_out_or_renamed_unless_it_is_a_users():
     with ChatServer(refuses=["response_format"]) as server:
         chat = endpoint("judge", server.url, concurrency=1)
         with pytest.warns(UserWarning, match="refuses a JSON schema and is asked without it") as told:
             replies = chat.ask(asks(5, schema=SCHEMA))
         assert len(ours(told)) == 1 and not any(reply.error for reply in replies)
         assert ["response_format" in said for said in server.requests] == [True] + [False] * 5
-
-
-def test_a_server_that_knows_the_newer_limit_only_gets_that():
     with ChatServer(refuses=["max_tokens"]) as server:
         replies = endpoint("judge", server.url, concurrency=1).ask(asks(3, max_tokens=9))
         assert not any(reply.error for reply in replies)
         assert [said.get("max_completion_tokens") for said in server.requests] == [None, 9, 9, 9]
+    with ChatServer(refuses=["max_tokens"]) as server:
+        options = {"max_tokens": 5}  # ours to insist on, so that it is not given up
+        (reply,) = endpoint("judge", server.url, options=options).ask(asks(1))
+    assert "400" in reply.error and server.asked.total() == 1
 
 
 def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
@@ -155,23 +138,15 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
     assert "sk-very-secret" not in written
 
 
-def test_the_key_comes_from_the_variable_that_is_named(monkeypatch):
+def test_the_key_comes_from_the_variable_that_is_named_and_has_one_line(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-right\n")  # as a file of secrets ends
     with ChatServer(key="sk-right") as server:
         (reply,) = endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
     assert not reply.error
-
-
-def test_a_key_of_two_lines_is_refused_before_a_request_and_not_shown(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-one\nsk-two")
     with ChatServer() as server, pytest.raises(UsageError, match="the API key in JUDGE_KEY has a line break") as error:
         endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
     assert not server.requests and "sk-" not in str(error.value)
-
-
-def test_another_machine_needs_a_key():
-    with pytest.raises(UsageError, match="the environment variable OPENAI_API_KEY has no API key"):
-        endpoint("judge").ask(asks(1))
 
 
 def test_no_request_starts_once_the_limit_of_cost_is_reached():
@@ -295,6 +270,9 @@ def test_the_name_tells_model_server_and_options():
     assert plain.name == "judge at http://127.0.0.1:8000/v1"
     assert endpoint("judge", "http://127.0.0.1:8000/v1", options={"top_p": 0.5}).name != plain.name
     assert endpoint("judge", "http://127.0.0.1:8000/v1", name="mine", concurrency=64).name == "mine"
+    one, two = (endpoint("judge", urls) for urls in ("http://a/v1", ["http://a/v1", "http://b/v1"]))
+    assert one.name == two.name == "judge at http://a/v1"
+    assert endpoint("judge", "http://127.0.0.1:9/v1").ask([]) == []
 
 
 # ---- several servers ----
@@ -308,16 +286,15 @@ def test_servers_of_one_model_take_turns_and_share_the_bill():
     assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.money == 10.0
 
 
-@pytest.mark.parametrize("wrong", [{"faults": 1.0, "kinds": ["failing"]}, {"faults": 1.0, "kinds": ["reset"]},
-                                   {"faults": 1.0, "kinds": ["busy"], "retry_after": "30"}, {"key": "sk-other"}],
-                         ids=["5xx", "lost", "429", "401"])  # fmt: skip
-def test_what_was_in_flight_at_a_server_that_fails_goes_to_another(wrong):
+def test_what_was_in_flight_at_a_server_that_fails_goes_to_another():
     """Without a single retry nothing is lost, and whoever failed is left alone."""
-    with ChatServer(**wrong) as bad, ChatServer() as good:
-        chat = endpoint("judge", f"[{bad.url}, {good.url}]", retries=0, first_wait=30.0, concurrency=4)
-        replies = chat.ask(asks(40))
-    assert not any(reply.error for reply in replies) and good.asked.total() == 40
-    assert 1 <= bad.asked.total() <= 4  # those that were in flight before the first failure was known
+    failing = ({"kinds": ["failing"]}, {"kinds": ["reset"]}, {"kinds": ["busy"], "retry_after": "30"})
+    for wrong in (*({"faults": 1.0} | kind for kind in failing), {"key": "sk-other"}):
+        with ChatServer(**wrong) as bad, ChatServer() as good:
+            chat = endpoint("judge", f"[{bad.url}, {good.url}]", retries=0, first_wait=30.0, concurrency=4)
+            replies = chat.ask(asks(40))
+        assert not any(reply.error for reply in replies) and good.asked.total() == 40, wrong
+        assert 1 <= bad.asked.total() <= 4, wrong  # those that were in flight before the first failure was known
 
 
 def test_a_server_that_has_come_back_is_asked_again():
@@ -341,11 +318,6 @@ def test_where_all_servers_are_down_it_is_as_with_one():
     assert sum(reply.error.startswith("not asked: ") for reply in replies) >= 48
 
 
-def test_replies_are_kept_under_the_first_server_whoever_answered():
-    one, two = (endpoint("judge", urls) for urls in ("http://a/v1", ["http://a/v1", "http://b/v1"]))
-    assert one.name == two.name == "judge at http://a/v1"
-
-
 def test_every_server_has_a_rate_of_its_own():
     """Each of two gets 4 of 8 requests 50 ms apart, so the last goes after 3 such pauses."""
     with ChatServer() as first, ChatServer() as second:
@@ -355,9 +327,8 @@ def test_every_server_has_a_rate_of_its_own():
         assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_that_make_no_sense_are_refused():
+    for settings, message in [
         ({"base_url": "127.0.0.1:8000"}, "base_url is an address such as https://api.openai.com/v1"),
         ({"base_url": "https://me:secret@host/v1"}, "the address of host has a user, a password or a query"),
         ({"base_url": "https://host/v1?key=secret"}, "environment variable OPENAI_API_KEY instead"),
@@ -367,12 +338,12 @@ def test_every_server_has_a_rate_of_its_own():
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
         ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost cannot be kept with the option n"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings, message):
-    with pytest.raises(UsageError, match=message) as error:
-        Endpoint("judge", **settings)
-    assert "secret" not in str(error.value)
+    ]:
+        with pytest.raises(UsageError, match=message) as error:
+            Endpoint("judge", **settings)
+        assert "secret" not in str(error.value), settings
+    with pytest.raises(UsageError, match="the environment variable OPENAI_API_KEY has no API key"):
+        endpoint("judge").ask(asks(1))
 
 
 def test_without_the_package_the_way_out_is_told(monkeypatch):

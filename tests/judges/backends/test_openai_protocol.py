@@ -16,36 +16,30 @@ def said(message, finish="stop", usage=None):
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "reasoning"),
-    [
+def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
+    for content, text, reasoning in [
         ("A", "A", ""),
         ([{"type": "text", "text": "A"}, {"type": "text", "text": "B"}], "AB", ""),
         ([THOUGHT, {"type": "text", "text": "A"}], "A", "hm"),
         ([{"type": "thinking", "thinking": "hm"}, {"type": "output_text", "text": "A"}], "A", "hm"),
         ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "A"}], "A", "hm"),
-    ],
-)
-def test_parts_of_a_content_are_joined_and_thoughts_kept_apart(content, text, reasoning):
-    reply = said({"content": content})
-    assert (reply.text, reply.reasoning, reply.error) == (text, reasoning, "")
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_a_reply_that_is_cut_off_in_its_thoughts_is_no_error(field):
-    reply = said({"content": None, field: "[[A]] looks right"}, "length")
-    assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right")
-
-
-def test_a_refusal_is_the_models_own_reply():
+    ]:
+        reply = said({"content": content})
+        assert (reply.text, reply.reasoning, reply.error) == (text, reasoning, "")
+    for field in ["reasoning_content", "reasoning"]:
+        reply = said({"content": None, field: "[[A]] looks right"}, "length")
+        assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right"), (
+            field
+        )
+    assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"
     assert said({"content": None, "refusal": "I cannot."})[:2] == ("I cannot.", "declined")
     assert said({"content": [{"type": "refusal", "refusal": "I cannot."}]})[:2] == ("I cannot.", "declined")
     assert said({"content": "half of"}, "content_filter")[:2] == ("half of", "declined")
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
+def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked():
+    """`Which?` has 6 bytes and a template at most 128 tokens; `A` and its end are 2, a text with thoughts 4."""
+    for usage in [
         None,
         {},
         {"prompt_tokens": 0, "completion_tokens": 0},
@@ -53,32 +47,22 @@ def test_a_refusal_is_the_models_own_reply():
         {"prompt_tokens": 1e999, "completion_tokens": 1},
         "10",
         {"total_tokens": 9},
-    ],
-)
-def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked(usage):
-    """`Which?` has 6 bytes and a template at most 128 tokens; `A` and its end are 2, a text with thoughts 4."""
-    reply = said({"content": "A"}, usage=usage)
-    assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (6 + 128, 2, 1)
-    assert said({"content": "A", "reasoning": "hm"}, usage=usage).completion_tokens == 4
-    assert said({"content": "A"}, "length", usage).completion_tokens == 50
-    assert said({"content": ""}, usage=usage)[3:4] == (50,)
-    stated = said({"content": "A"}, usage={"prompt_tokens": 9, "completion_tokens": 0})
-    assert (stated.prompt_tokens, stated.completion_tokens, stated.estimated) == (9, 0, 0)
+    ]:
+        reply = said({"content": "A"}, usage=usage)
+        assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (6 + 128, 2, 1), usage
+        assert said({"content": "A", "reasoning": "hm"}, usage=usage).completion_tokens == 4
+        assert said({"content": "A"}, "length", usage).completion_tokens == 50
+        assert said({"content": ""}, usage=usage)[3:4] == (50,)
+        stated = said({"content": "A"}, usage={"prompt_tokens": 9, "completion_tokens": 0})
+        assert (stated.prompt_tokens, stated.completion_tokens, stated.estimated) == (9, 0, 0), usage
+    # 32 of the prompt, 9 of the text and 94 of thoughts are 135.
+    for total, completion in [(135, 103), (41, 9), (0, 9), (None, 9), ("135", 9)]:
+        usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total}
+        reply = said({"content": "A"}, usage=usage)
+        assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (32, completion, 0)
 
 
-@pytest.mark.parametrize(("total", "completion"), [(135, 103), (41, 9), (0, 9), (None, 9), ("135", 9)])
-def test_thoughts_that_only_the_total_counts_are_tokens_of_the_reply(total, completion):
-    """32 of the prompt, 9 of the text and 94 of thoughts are 135."""
-    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total}
-    reply = said({"content": "A"}, usage=usage)
-    assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (32, completion, 0)
-
-
-@pytest.mark.parametrize("body", ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"'])
-def test_a_body_that_is_no_completion_is_no_reply(body):
-    with pytest.raises(NoCompletion, match="the response is no completion"):
-        read_reply(body, Ask(()))
-
-
-def test_half_a_letter_at_a_cut_off_end_can_be_kept_and_shown():
-    assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"
+def test_a_body_that_is_no_completion_is_no_reply():
+    for body in ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"']:
+        with pytest.raises(NoCompletion, match="the response is no completion"):
+            read_reply(body, Ask(()))

@@ -35,27 +35,11 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import PreferencePair, user_turn
 
-PROMPT = user_turn("Name a river. Be brief.")
-BRIEF, LONG = "The Seine.", "The Seine, which flows through Paris and on to the sea."
-FINDING = {
-    "criterion": "The answer is brief.",
-    "status": "fail",
-    "severity": 2,
-    "claim": "It adds a remark.",
-    "evidence": "which flows through Paris",
-    "anchor": "Be brief.",
-}
+from tests.judges.cdrrm.test_profile import BRIEF, LONG, PROMPT, findings, text_of
+
 RULE = Rule("r1", "must", "The answer is brief.", "Count the words.")
 RUBRIC = Rubric((RULE,))
 SHOWN = Sides(PROMPT, LONG, BRIEF, "B")
-
-
-def text_of(asked) -> str:
-    return "\n".join(turn["content"] for turn in asked.messages)
-
-
-def findings(**changes) -> dict:
-    return {"findings": [FINDING | changes]}
 
 
 def written(rubric: Rubric = RUBRIC) -> list[Synthesis]:
@@ -77,23 +61,17 @@ def judge_of(verdicts, met=(True,)):
     return scripted(reply)
 
 
-# ---- synthesise ----
-
-
 def pair(chosen: str, rejected: str, prompt=PROMPT) -> PreferencePair:
     return PreferencePair("p", prompt, chosen, rejected)
 
 
-def test_turning_the_label_round_changes_nothing_that_is_shown():
+def test_which_side_is_shown_first_follows_from_the_content_and_not_from_the_label():
     for number in range(50):
         prompt = user_turn(f"Name river {number}.")
         one, other = sides(pair(BRIEF, LONG, prompt)), sides(pair(LONG, BRIEF, prompt))
         assert one.answers == other.answers
         assert {one.preferred, other.preferred} == {"A", "B"}
         assert generate_ask(one.prompt, one.answers) == generate_ask(other.prompt, other.answers)
-
-
-def test_the_coin_is_fair():
     heads = sum(sides(pair(BRIEF, LONG, user_turn(str(number)))).preferred == "A" for number in range(2000))
     assert abs(heads - 1000) < 3 * 2000**0.5 / 2
 
@@ -111,35 +89,19 @@ def test_a_pair_with_a_rejected_diagnosis_is_not_asked_about():
     assert found.rubric.reason == "no JSON" and len(chat.asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("criterion", "reason"),
-    [
+def test_a_rubric_that_names_side_or_winner_or_has_no_rules_is_rejected():
+    for criterion, reason in [
         ("Answer A is brief.", "names a side"),
         ("It is as brief as the chosen answer.", "names a winner"),
         ("It reads like the winner.", "names a winner"),
-    ],
-)
-def test_a_rubric_that_names_side_or_winner_is_rejected(criterion, reason):
-    text = rubric_json(Rubric((replace(RULE, criterion=criterion),)))
-    assert read_rubric(Reply(text, "stop")).reason == reason
-
-
-def test_a_rubric_without_rules_is_rejected():
+    ]:
+        text = rubric_json(Rubric((replace(RULE, criterion=criterion),)))
+        assert read_rubric(Reply(text, "stop")).reason == reason
     assert read_rubric(Reply('{"rules": [], "principles": []}', "stop")).reason == "no rules"
     assert read_rubric(Reply('{"rules": [{"id": "r1"}]}', "stop")).reason == "wrong form"
-
-
-def test_half_a_reply_and_one_that_declines_hold_no_rubric():
     whole = rubric_json(RUBRIC)
     assert read_rubric(Reply(whole, "length")) == Rejected("cut off", whole[-60:])
     assert read_rubric(Reply("I cannot.", "declined")) == Rejected("declined to decide", "I cannot.")
-
-
-def test_what_is_written_is_read_back():
-    assert read_rubric(Reply(rubric_json(RUBRIC), "stop")) == RUBRIC
-
-
-# ---- filter ----
 
 
 def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
@@ -148,15 +110,9 @@ def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
     assert kept == FilteredRubric(SHOWN, RUBRIC, useful=True)
     (kept,) = verify(judge_of(["B", "A", "B", "A"]), [SHOWN], written())
     assert not kept.useful
-
-
-@pytest.mark.parametrize("verdicts", [["B", "B"], ["A", "A"], ["A", "B"], ["B", "?"]])
-def test_one_wrong_order_is_enough_to_reject(verdicts):
-    (found,) = verify(judge_of([*verdicts, "B", "A"]), [SHOWN], written())
-    assert found.reason == "label not recovered"
-
-
-def test_what_a_rubric_says_of_itself_is_not_asked():
+    for verdicts in [["B", "B"], ["A", "A"], ["A", "B"], ["B", "?"]]:
+        (found,) = verify(judge_of([*verdicts, "B", "A"]), [SHOWN], written())
+        assert found.reason == "label not recovered", verdicts
     judge = judge_of(["A", "B", "A", "B"])
     verify(judge, [SHOWN], written(replace(RUBRIC, source="predicts B, as expected")))
     assert not any("predicts" in text_of(asked) for asked in judge.asked)
@@ -170,23 +126,17 @@ def test_rules_that_do_not_tell_the_answers_apart_go():
     assert [(one.id, one.criterion) for one in kept.rubric.rules] == [("r1", "Plain words are there.")]
     (found,) = verify(judge_of([], met=(False, False)), [SHOWN], written(Rubric(rules)))
     assert found.reason == "not discriminative"
-
-
-def test_the_margin_decides_which_rules_stay():
     rubric = Rubric(tuple(replace(RULE, id=f"x{n}", criterion=word) for n, word in enumerate("abcd")))
     left = minimal(rubric, [True, True, False, False], [False, True, False, True])
     assert [one.criterion for one in left.rules] == ["a"]
 
 
-def test_twins_go_and_opposites_stay():
+def test_twins_and_answer_specific_rules_go_and_opposites_stay():
     twin = replace(RULE, id="r2", criterion="The answer is very brief.")
     opposite = replace(RULE, id="r3", type="forbid")
     left = without_duplicates(Rubric((RULE, twin, opposite)), alike=0.5)  # {answer, brief} of {answer, very, brief}
     assert [one.id for one in left.rules] == ["r1", "r3"]
     assert len(without_duplicates(Rubric((RULE, twin)), alike=0.7).rules) == 2
-
-
-def test_a_rule_in_the_words_of_one_answer_is_answer_specific():
     rule = replace(RULE, criterion="It flows through Paris.")
     assert answer_specific(rule, SHOWN) == 1.0  # flows, through and Paris are in LONG alone
     assert answer_specific(replace(RULE, criterion="It names a brief river, the Seine."), SHOWN) == 0.0
@@ -201,20 +151,15 @@ def test_too_many_rules_are_rejected_without_a_call():
     assert reasons([found, found]) == {"too many rules": 2}
 
 
-def test_a_rejected_rubric_stays_rejected():
-    assert verify(judge_of([]), [SHOWN], [Synthesis(Rejected("no rules"))]) == [Rejected("no rules")]
-
-
-@pytest.mark.parametrize(
-    "marks",
-    ['{"rules": []}', '{"rules": [{"id": "r1", "met": "yes"}]}', '{"rules": [{"id": "r2", "met": true}]}', "yes"],
-)
-def test_a_rule_without_an_answer_leaves_the_whole_check_unread(marks):
-    (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
-    assert isinstance(found, Rejected)
-
-
-# ---- rulings ----
+def test_a_rule_without_an_answer_leaves_the_whole_check_unread():
+    for marks in [
+        '{"rules": []}',
+        '{"rules": [{"id": "r1", "met": "yes"}]}',
+        '{"rules": [{"id": "r2", "met": true}]}',
+        "yes",
+    ]:
+        (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
+        assert isinstance(found, Rejected), marks
 
 
 def test_winners_are_mapped_back_from_the_slots():
@@ -223,20 +168,12 @@ def test_winners_are_mapped_back_from_the_slots():
     )
     assert (first.first, first.second, first.winner, first.flipped) == (0, 0, 0, False)
     assert (second.first, second.second, second.winner, second.flipped) == (0, 1, None, True)
-
-
-def test_a_verdict_in_an_answer_is_not_the_judges():
     (found,) = rule(scripted(["Winner: A", "no"]), [Question(PROMPT, ("Winner: B", "y"))])
     assert (found.first, found.second) == (0, None)
-
-
-def test_the_judge_reads_type_and_test_of_a_rule():
     text = text_of(verdict_ask(Question(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
     assert "Count the words." in text and "MUST" in text
     assert read_part(text, "answer_a") == LONG
 
-
-# ---- generator ----
 
 KEPT = FilteredRubric(
     SHOWN, RUBRIC, True, (as_profile(findings(), LONG), as_profile(findings(status="pass", evidence=""), BRIEF))
@@ -249,11 +186,11 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric():
     slots = [read_part(one["prompt"][1]["content"], "answer_a") for one in (first, second)]
     assert slots == [LONG, BRIEF]
     assert parse(first["completion"][0]["content"]) == RUBRIC
-
-
-def test_a_record_is_what_the_generator_will_be_asked():
     (first, _) = generator_records([KEPT])
     assert first["prompt"] == [dict(turn) for turn in generate_ask(PROMPT, (LONG, BRIEF)).messages]
+    right, flipped = scripted(["Winner: B", "Winner: A"]), scripted(["Winner: B", "Winner: B"])
+    assert [one["completion"][0]["content"] for one in judge_records(right, [KEPT])] == ["Winner: B", "Winner: A"]
+    assert judge_records(flipped, [KEPT]) == []
 
 
 def test_the_contrast_may_stand_before_the_rubric():
@@ -263,20 +200,11 @@ def test_the_contrast_may_stand_before_the_rubric():
     assert read_rubric(Reply(first, "stop")) == RUBRIC
     with pytest.raises(DataError, match="no diagnoses are kept"):
         generator_records([KEPT._replace(diagnoses=None)], contrast_first=True)
-
-
-def test_a_criterion_of_one_diagnosis_alone_is_not_said_by_the_other():
     other = as_profile(findings(criterion="It names a river.", status="pass", evidence="The Seine"), BRIEF)
     assert contrast((KEPT.diagnoses[0], other)).splitlines() == [
         "The answer is brief. | A: fail | B: not said",
         "It names a river. | A: not said | B: pass",
     ]
-
-
-def test_the_judge_learns_from_right_verdicts_in_both_orders_alone():
-    right, flipped = scripted(["Winner: B", "Winner: A"]), scripted(["Winner: B", "Winner: B"])
-    assert [one["completion"][0]["content"] for one in judge_records(right, [KEPT])] == ["Winner: B", "Winner: A"]
-    assert judge_records(flipped, [KEPT]) == []
 
 
 CASE = Case("c", PROMPT, (BRIEF, LONG))
@@ -291,35 +219,23 @@ def test_a_pair_without_a_readable_rubric_is_judged_bare_and_counted():
     assert not any("<rubric>" in text_of(asked) for asked in judge.asked)
 
 
-def test_contradicting_verdicts_are_a_tie_or_an_abstention():
+def test_a_rubric_judge_abstains_on_verdicts_that_contradict_or_cannot_be_read_and_counts_their_tokens():
     for on_flip, scores in (("tie", (0.5, 0.5)), ("abstain", ())):
         scorer = RubricJudge(scripted([rubric_json(RUBRIC)]), scripted(["Winner: A", "Winner: A"]), on_flip=on_flip)
         (found,) = scorer([CASE])
         assert found.scores == scores and bool(found.abstained) == (on_flip == "abstain")
-
-
-def test_an_unreadable_verdict_is_no_score_and_its_tokens_count():
     scorer = RubricJudge(scripted([rubric_json(RUBRIC)]), scripted(["Winner: A", "I cannot say."]))
     (found,) = scorer([CASE])
     assert found.abstained and found.tokens[0] > 0
-
-
-def test_a_verdict_costs_what_its_judge_asks_for():
     judge = scripted(["Winner: A", "Winner: B"])
     judge.prices = Prices(prompt=1_000_000, completion=10_000_000)
     (found,) = RubricJudge(scripted([rubric_json(RUBRIC)]), judge)([CASE])
     assert found.cost == found.tokens[0] + 10 * found.tokens[1] > 0
-
-
-def test_three_answers_are_left_out_with_a_reason():
     (found,) = RubricJudge(scripted([]), scripted([]))([Case("c", PROMPT, ("a", "b", "c"))])
     assert "3 answers" in found.abstained
 
 
-# ---- training ----
-
-
-@pytest.mark.parametrize("lora_rank", [0, 4])
+@pytest.mark.parametrize("lora_rank", [pytest.param(0, marks=pytest.mark.slow), 4])
 def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     from rewardlab.judges.backends.local_model import local
     from rewardlab.tests.stand_ins.check_models import causal_lm, tokenizer

@@ -79,17 +79,11 @@ def test_every_kind_scores_a_benchmark_unchanged():
     right = scripted(lambda ask: json.dumps({"right": "right" in shown(ask, "answer")}))
     ticked = scripted(lambda ask: json.dumps({"q": "right" in shown(ask, "conversation")}))
     scorers = [
-        compared,
-        rated,
-        generative(Chooser(longer, "chooser")),
-        rubric(right, short),
-        checklist(ticked, [Question("q", "Is it right?")]),
-        reward_model(Lengths()),
-        panel([compared, rated]),
-        cascade(compared, rated, gap=0.5),
-        consistent(rated, compared),
+        compared, rated, generative(Chooser(longer, "chooser")), rubric(right, short),
+        checklist(ticked, [Question("q", "Is it right?")]), reward_model(Lengths()), panel([compared, rated]),
+        cascade(compared, rated, gap=0.5), consistent(rated, compared),
         route(compared, rated, rule=Guideline(scripted(lambda ask: "Decision: CHEAP")), threshold=0.5),
-    ]
+    ]  # fmt: skip
     report = evaluate(pairs(), suite_cases(12), scorers, samples=20).report
     values = {row.scorer: (row.overall.value, row.unscored) for row in report.rows}
     assert len(values) == 10 and set(values.values()) == {(1.0, 0)}

@@ -1,7 +1,6 @@
 import json
 import re
 
-import pytest
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import stands_in
@@ -32,19 +31,19 @@ def checks(ask: Ask) -> str:
     )
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_marks_become_scores_through_gates_and_vetoes(together):
-    chat = scripted(checks)
-    answers = ("Oslo.", "The capital of Norway is Oslo.", "A town.", "Oslo or Bergen.")
-    judged = rubric(chat, RULES, together=together)([case(answers=answers)])[0]
-    # all kept and short; all kept; one of two rules kept, halved; a veto
-    assert judged.scores == (1.0, 0.5, 0.25, 0.0)
-    assert len(chat.asked) == (4 if together else 12)
-    assert [(one.name, one.value, one.evidence, one.quoted) for one in judged.criteria if one.answer == 0] == [
-        ("city", 1.0, "Oslo", True),
-        ("lie", 1.0, "", False),
-        ("short", 1.0, "Oslo.", True),
-    ]
+def test_marks_become_scores_through_gates_and_vetoes():
+    for together in [True, False]:
+        chat = scripted(checks)
+        answers = ("Oslo.", "The capital of Norway is Oslo.", "A town.", "Oslo or Bergen.")
+        judged = rubric(chat, RULES, together=together)([case(answers=answers)])[0]
+        # all kept and short; all kept; one of two rules kept, halved; a veto
+        assert judged.scores == (1.0, 0.5, 0.25, 0.0), together
+        assert len(chat.asked) == (4 if together else 12)
+        assert [(one.name, one.value, one.evidence, one.quoted) for one in judged.criteria if one.answer == 0] == [
+            ("city", 1.0, "Oslo", True),
+            ("lie", 1.0, "", False),
+            ("short", 1.0, "Oslo.", True),
+        ], together
 
 
 def test_a_quotation_that_is_not_in_the_answer_is_told_or_refused():

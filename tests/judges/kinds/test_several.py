@@ -59,13 +59,13 @@ def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
     assert both.abstained == "no reply: b"
 
 
-@pytest.mark.parametrize("combined", [lambda a, b: panel([a, b]), lambda a, b: cascade(a, b, gap=9.0), consistent])
-def test_what_one_of_several_judges_has_not_read_stays_counted(combined):
-    reader = judge_of("reader", (1.0, 0.0))
-    cut = Judging("cut", {}, lambda cases: [Judgment(cases[0].id, (1.0, 0.0), truncated=True, omitted="tool")])
-    for judges in ((reader, cut), (cut, reader)):
-        judged = combined(*judges)([case()])[0]
-        assert judged.truncated and judged.omitted == "tool"
+def test_what_one_of_several_judges_has_not_read_stays_counted():
+    for combined in [lambda a, b: panel([a, b]), lambda a, b: cascade(a, b, gap=9.0), consistent]:
+        reader = judge_of("reader", (1.0, 0.0))
+        cut = Judging("cut", {}, lambda cases: [Judgment(cases[0].id, (1.0, 0.0), truncated=True, omitted="tool")])
+        for judges in ((reader, cut), (cut, reader)):
+            judged = combined(*judges)([case()])[0]
+            assert judged.truncated and judged.omitted == "tool", combined
 
 
 def test_a_single_response_is_not_unsure_and_a_comparison_of_it_says_why_there_is_none():

@@ -30,19 +30,15 @@ def test_vectors_have_length_one_and_do_not_depend_on_the_batch_or_the_order(enc
     np.testing.assert_allclose(encoder.embed(TEXTS, batch_size=1), vectors, atol=1e-5)
     np.testing.assert_allclose(encoder.embed(TEXTS[::-1], batch_size=3)[::-1], vectors, atol=1e-5)
     assert encoder.embed([]).shape == (0, 3, 8)
-
-
-def test_an_empty_text_has_a_vector(encoder):
     assert np.isfinite(encoder.embed(["", "  \n"])).all()
+    encoder = small(replace(SMALL, pooling="mean", width=24))
+    assert encoder.embed(TEXTS).shape == (4, 1, 24)
 
 
-def test_the_tokens_of_a_text_are_in_its_sentences(encoder):
+def test_the_tokens_of_a_text_are_in_its_sentences_and_a_long_end_is_cut_off(encoder):
     tokenized = encoder.tokenize(TEXTS[:1])[0]
     first = encoder.tokenizer.decode([id for id, of in zip(tokenized.ids, tokenized.sentences, strict=True) if of == 0])
     assert first == "Water the roses." and max(tokenized.sentences) == 1
-
-
-def test_the_end_of_a_long_text_is_cut_off_and_counted(encoder):
     long = " ".join(["roses"] * 200)
     assert encoder.over_length([*TEXTS, long]) == 1
     np.testing.assert_array_equal(encoder.embed([long]), encoder.embed([long + " and bees"]))
@@ -59,13 +55,13 @@ def test_a_saved_encoder_gives_the_same_vectors(encoder, tmp_path):
     np.testing.assert_array_equal(loaded.embed(TEXTS), encoder.embed(TEXTS))
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_length", 16), ("similarity", "max"), ("segment_sentences", 1)])
-def test_settings_that_were_changed_on_disk_are_refused(encoder, tmp_path, name, value):
-    encoder.save(tmp_path)
-    stored = json.loads((tmp_path / "encoder.json").read_text())
-    (tmp_path / "encoder.json").write_text(json.dumps(stored | {name: value}))
-    with pytest.raises(DataError, match="not those that were saved"):
-        load_encoder(tmp_path)
+def test_settings_that_were_changed_on_disk_are_refused(encoder, tmp_path):
+    for name, value in [("max_length", 16), ("similarity", "max"), ("segment_sentences", 1)]:
+        encoder.save(tmp_path)
+        stored = json.loads((tmp_path / "encoder.json").read_text())
+        (tmp_path / "encoder.json").write_text(json.dumps(stored | {name: value}))
+        with pytest.raises(DataError, match="not those that were saved"):
+            load_encoder(tmp_path)
 
 
 def test_a_folder_without_an_encoder_or_with_half_of_one_is_refused(encoder, tmp_path):
@@ -78,18 +74,15 @@ def test_a_folder_without_an_encoder_or_with_half_of_one_is_refused(encoder, tmp
         load_encoder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_settings_that_do_not_exist_are_refused():
+    for wrong, message in [
         ({"pooling": "cls"}, "pooling is facets or mean, got 'cls'"),
         ({"similarity": "sum"}, "similarity is mean or max"),
         ({"granularities": ("word",)}, "granularities are some of sentence, segment, text"),
         ({"facets": 0}, "facets is a number >= 1, got 0"),
-    ],
-)
-def test_settings_that_do_not_exist_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        EncoderSettings(**wrong)
+    ]:
+        with pytest.raises(UsageError, match=message):
+            EncoderSettings(**wrong)
 
 
 def test_an_encoder_with_its_own_special_tokens_is_a_backbone_too(tmp_path):
@@ -123,11 +116,6 @@ def test_weights_that_are_missing_are_refused(encoder, tmp_path):
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DataError, match=r"the weights lack norm\.weight"):
         load_encoder(tmp_path)
-
-
-def test_mean_pooling_has_one_vector_a_text():
-    encoder = small(replace(SMALL, pooling="mean", width=24))
-    assert encoder.embed(TEXTS).shape == (4, 1, 24)
 
 
 def test_gradients_reach_every_weight(encoder):

@@ -33,21 +33,15 @@ class Given:
         return self.given[: len(queries)]
 
 
-def test_hits_are_the_best_first_and_ties_keep_the_order_of_the_collection():
+def test_hits_are_the_best_first_of_those_allowed_and_ties_keep_their_order():
     index = Given(IDS, [[0.1, 0.5, 0.5, 0.9], [0.2, 0.2000001, 0.1, 0.2]])
     first, second = search(index, ["x", "y"], 3)
     assert [hit.id for hit in first] == ["d", "b", "c"] and first[0] == Hit("d", 0.9)
     assert [hit.id for hit in second] == ["a", "b", "d"]  # equal after rounding
-
-
-def test_texts_that_are_not_allowed_are_not_found():
     index = Given(IDS, [[0.1, 0.5, 0.5, 0.9]])
     allowed = np.array([[True, False, True, False]])
     assert [hit.id for hit in search(index, ["x"], 3, allowed)[0]] == ["c", "a"]
     assert search(index, ["x"], 3, np.zeros((1, 4), bool)) == [[]]
-
-
-# ---- lexical ----
 
 
 def test_bm25_by_hand():
@@ -68,25 +62,19 @@ def test_tfidf_by_hand():
     np.testing.assert_allclose(found[0], [1.0, cosine_similarity(row, double)[0, 0]])
 
 
-@pytest.mark.parametrize("kind", [TfidfIndex, Bm25Index])
-def test_texts_without_a_word_are_like_nothing(kind):
-    assert kind(["1", "2"], ["?", "!!"]).scores(["bees", "?"]).tolist() == [[0, 0], [0, 0]]
-
-
-@pytest.mark.parametrize("kind", [TfidfIndex, Bm25Index])
-def test_the_contract_of_a_collection_changes_with_its_texts(kind):
-    contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
-    assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
-
-
-def test_a_collection_without_texts_or_with_an_id_twice_is_refused():
+def test_a_collection_without_words_has_no_scores_and_one_without_texts_or_with_an_id_twice_is_refused():
+    for kind in [TfidfIndex, Bm25Index]:
+        assert kind(["1", "2"], ["?", "!!"]).scores(["bees", "?"]).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(DataError, match="no text to retrieve"):
         TfidfIndex([], [])
     with pytest.raises(DataError, match="the id 'a' occurs twice"):
         Bm25Index(["a", "a"], ["x", "y"])
 
 
-# ---- vectors ----
+def test_the_contract_of_a_collection_changes_with_its_texts():
+    for kind in [TfidfIndex, Bm25Index]:
+        contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
+        assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
 
 
 def test_a_text_is_most_similar_to_itself(encoder):
@@ -95,18 +83,18 @@ def test_a_text_is_most_similar_to_itself(encoder):
     assert all(hit[0].score == pytest.approx(1, abs=1e-4) for hit in hits)
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
-def test_scores_are_the_similarity_of_the_encoder(encoder, how):
-    from dataclasses import replace
+def test_scores_are_the_similarity_of_the_encoder(encoder):
+    for how in ["mean", "max"]:
+        from dataclasses import replace
 
-    import torch
-    from rewardlab.judges.retrieval.index import similarities
-    from rewardlab.judges.retrieval.pooling import similarity
+        import torch
+        from rewardlab.judges.retrieval.index import similarities
+        from rewardlab.judges.retrieval.pooling import similarity
 
-    vectors = encoder.embed(TEXTS)
-    expected = similarity(torch.from_numpy(vectors[:2]), torch.from_numpy(vectors), how).numpy()
-    np.testing.assert_allclose(similarities(vectors[:2], vectors, how), expected, atol=1e-6)
-    assert replace(encoder.settings, similarity=how).similarity == how
+        vectors = encoder.embed(TEXTS)
+        expected = similarity(torch.from_numpy(vectors[:2]), torch.from_numpy(vectors), how).numpy()
+        np.testing.assert_allclose(similarities(vectors[:2], vectors, how), expected, atol=1e-6)
+        assert replace(encoder.settings, similarity=how).similarity == how
 
 
 def test_a_saved_index_gives_the_same_scores_without_encoding_again(encoder, tmp_path, monkeypatch):
@@ -150,9 +138,6 @@ def test_a_damaged_index_is_refused(encoder, tmp_path, damage):
     (tmp_path / "texts.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="not those that were saved|no index of texts"):
         load_index(tmp_path, encoder)
-
-
-# ---- metrics ----
 
 
 def test_metrics_by_hand():

@@ -29,12 +29,8 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
     return made
 
 
-# ---- sentences ----
-
-
-@pytest.mark.parametrize(
-    ("text", "starts"),
-    [
+def test_where_sentences_start_and_which_tokens_they_have():
+    for text, starts in [
         ("", [0]),
         ("One", [0]),
         ("One. Two", [0, 5]),
@@ -43,20 +39,12 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
         ('He said "no." Then', [0, 14]),
         ("\n first", [0]),
         ("end. ", [0]),
-    ],
-)
-def test_where_sentences_start(text, starts):
-    assert sentence_starts(text) == starts
-
-
-def test_a_token_with_a_leading_blank_is_in_the_sentence_that_follows_and_numbers_have_no_gap():
+    ]:
+        assert sentence_starts(text) == starts
     text = "A. B. C"
     assert sentences_of_tokens(text, [(0, 2), (2, 4), (4, 5), (5, 7)]) == [0, 1, 1, 2]
     assert sentences_of_tokens(text, [(0, 2), (5, 7)]) == [0, 1]  # the tokenizer has no token in the second one
     assert sentences_of_tokens("", []) == []
-
-
-# ---- formulas by hand ----
 
 
 def test_a_facet_reads_the_tokens_of_a_unit_by_their_softmax():
@@ -126,30 +114,24 @@ def test_similarity_and_diversity_by_hand():
     assert diversity(first[:, :1]).item() == 0.0
 
 
-# ---- properties ----
+def test_padding_and_the_other_texts_of_a_batch_change_nothing():
+    for made in [pooling(), pooling(("sentence",)), pooling(("text",)), MeanPooling(6, 4)]:
+        torch.manual_seed(1)
+        states, sentence = torch.randn(1, 5, 6), torch.tensor([[0, 0, 1, 2, 2]])
+        alone = made(states, attended(5), sentence)
+        other, many = torch.randn(1, 9, 6), torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
+        padded = torch.cat([states, torch.full((1, 4, 6), 1e3)], 1)
+        both = made(
+            torch.cat([padded, other]), attended(5, 9), torch.cat([torch.nn.functional.pad(sentence, (0, 4)), many])
+        )
+        torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
 
 
-@pytest.mark.parametrize("made", [pooling(), pooling(("sentence",)), pooling(("text",)), MeanPooling(6, 4)])
-def test_padding_and_the_other_texts_of_a_batch_change_nothing(made):
-    torch.manual_seed(1)
-    states, sentence = torch.randn(1, 5, 6), torch.tensor([[0, 0, 1, 2, 2]])
-    alone = made(states, attended(5), sentence)
-    other, many = torch.randn(1, 9, 6), torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
-    padded = torch.cat([states, torch.full((1, 4, 6), 1e3)], 1)
-    both = made(
-        torch.cat([padded, other]), attended(5, 9), torch.cat([torch.nn.functional.pad(sentence, (0, 4)), many])
-    )
-    torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
-
-
-def test_in_a_text_of_one_sentence_all_granularities_read_the_same():
+def test_granularities_agree_on_one_sentence_and_segments_are_runs_of_sentences():
     levels = pooling().levels(torch.randn(1, 4, 6), attended(4), torch.zeros(1, 4, dtype=torch.long))
     torch.testing.assert_close(levels[:, :, 0], levels[:, :, 2])
     torch.testing.assert_close(levels[:, :, 1], levels[:, :, 2])
-
-
-def test_segments_are_runs_of_sentences():
     torch.manual_seed(2)
     states, sentence = torch.randn(1, 6, 6), torch.tensor([[0, 0, 1, 2, 3, 3]])
     made = pooling(("segment",))

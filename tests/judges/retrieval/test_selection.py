@@ -45,9 +45,6 @@ def selection(how: str = RETRIEVED, k: int = 1, labelled=LABELLED, **more) -> Se
     return Selection(collection, how, k, index=index, **more)
 
 
-# ---- near-duplicates ----
-
-
 def test_near_duplicates_by_hand():
     """10 words have 8 shingles: 7 remain if the last word is replaced, and all are 8 of 9 of a longer text."""
     replaced, longer_text = LONG.replace("ten", "x"), f"{LONG} eleven"
@@ -58,37 +55,33 @@ def test_near_duplicates_by_hand():
     assert sorted(near_duplicates([LONG, "x"], [LONG, LONG], 1.0)) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "answers", "may"),
-    [
+def test_what_may_be_shown_with_a_case():
+    for prompt, answers, may in [
         ("another question entirely", ("something", "else"), True),
         ("What? Is, moss so bad", ("something", "else"), False),  # the same words
         (f"please tell me {LONG} and all that comes after it as well", ("something", "else"), True),
         ("another question entirely", ("something", f"well {LONG}"), False),  # contains a response
         ("another question entirely", ("Short answer.", "else"), True),  # short responses are equal by chance
-    ],
-)
-def test_what_may_be_shown_with_a_case(prompt, answers, may):
-    asked = case("c", "what is moss so bad", ("short answer", LONG))
-    collection = collection_of([case("e", prompt, answers), *LABELLED])
-    assert without_duplicates([asked], collection).tolist() == [[may, True, True, True]]
-
-
-def test_a_prompt_that_is_part_of_another_is_its_near_duplicate_in_both_directions():
+    ]:
+        asked = case("c", "what is moss so bad", ("short answer", LONG))
+        collection = collection_of([case("e", prompt, answers), *LABELLED])
+        assert without_duplicates([asked], collection).tolist() == [[may, True, True, True]]
     long, part = f"{LONG} and much more that follows here", LONG
     for asked, entry in ((long, part), (part, long)):
         collection = Collection(["e"], [f"user: {entry}"])
         assert without_duplicates([case("c", asked)], collection).tolist() == [[False]]
 
 
-# ---- selections ----
-
-
-def test_the_nearest_without_the_case_itself():
+def test_the_nearest_are_chosen_without_the_case_itself_whatever_the_others():
     cases = [*LABELLED, case("new", "May I prune my roses in winter?")]
     assert [ids[0] for ids in selection().ids(cases)] == ["roses", "bees", "bees", "roses"]
     assert all(example.id not in ids for example, ids in zip(LABELLED, selection(k=3).ids(LABELLED), strict=True))
     assert [len(ids) for ids in selection(k=3).ids(cases)] == [2, 2, 2, 3]
+    together = selection(k=2).ids([*LABELLED, case("new", "prune roses?")])
+    alone = [selection(k=2).ids([asked])[0] for asked in [*LABELLED, case("new", "prune roses?")]]
+    assert together == alone
+    asked = [case("x", "how do i prune roses"), case("y", "unknown")]
+    assert selection(ORACLE).ids(asked) == [("roses",), ()]
 
 
 def test_random_entries_follow_from_the_seed_and_the_prompt_and_leave_out_the_case():
@@ -100,17 +93,6 @@ def test_random_entries_follow_from_the_seed_and_the_prompt_and_leave_out_the_ca
     assert len({*draws}) > 10
 
 
-def test_the_oracle_has_the_entries_of_the_cases_own_prompt():
-    asked = [case("x", "how do i prune roses"), case("y", "unknown")]
-    assert selection(ORACLE).ids(asked) == [("roses",), ()]
-
-
-def test_the_choice_does_not_depend_on_the_other_cases():
-    together = selection(k=2).ids([*LABELLED, case("new", "prune roses?")])
-    alone = [selection(k=2).ids([asked])[0] for asked in [*LABELLED, case("new", "prune roses?")]]
-    assert together == alone
-
-
 def test_contracts_differ_by_every_setting():
     others = [case("other", "prune?"), *LABELLED]
     made = [
@@ -120,20 +102,14 @@ def test_contracts_differ_by_every_setting():
     assert len({one.contract for one in made}) == len(made) and selection().contract == selection().contract
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_selections_that_do_not_exist_are_refused():
+    for wrong, message in [
         (lambda: selection("nearest"), "chosen by retrieved, random, oracle, got 'nearest'"),
         (lambda: selection(RANDOM, 0), "a number >= 1, got 0"),
         (lambda: Selection(collection_of(LABELLED), RETRIEVED), "these need one"),
-    ],
-)
-def test_selections_that_do_not_exist_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        wrong()
-
-
-# ---- sources ----
+    ]:
+        with pytest.raises(UsageError, match=message):
+            wrong()
 
 
 def test_an_example_shows_the_best_answer_and_its_place_does_not_tell_the_label():
@@ -144,34 +120,33 @@ def test_an_example_shows_the_best_answer_and_its_place_does_not_tell_the_label(
     assert example_text(LABELLED[2], 2).endswith("Best: answer 1 and answer 2")
     first = [example_text(case("c", f"q {n}"), 1).endswith("Best: answer 1") for n in range(400)]
     assert abs(np.mean(first) - 0.5) < 1.96 * 0.5 / 20
-
-
-def test_a_long_text_in_an_example_is_cut_off_and_marked():
     text = example_text(case("c", "q", ("x" * (MOST_CHARACTERS + 1), "y")), 1)
     assert "x […]" in text and text.count("x") < MOST_CHARACTERS + 5
 
 
-@pytest.mark.parametrize("kind", [pairwise, pointwise])
-def test_a_judge_is_shown_examples_and_their_ids_are_recorded(kind):
-    examples = RetrievedExamples(selection(k=2), LABELLED)
-    chat = scripted(longer if kind is pairwise else by_length)
-    asked = case("new", "May I prune my roses in winter?")
-    judge = kind(chat, examples=examples)
-    (judged,) = judge([asked])
-    assert judged.retrieved == ("roses", "bees") and judged.scores
-    for ask in chat.asked:
-        assert shown(ask, "examples") == examples([asked])[0]
-        assert ask.messages[-1]["content"].startswith("<examples>\nExample 1")
-        assert "Judge this case by the standard that they show" in ask.messages[0]["content"]
-    assert judge.contract != kind(chat).contract
-    assert judge.contract != kind(chat, examples=RetrievedExamples(selection(RANDOM, 2), LABELLED)).contract
+def test_a_judge_is_shown_examples_and_their_ids_are_recorded():
+    for kind in [pairwise, pointwise]:
+        examples = RetrievedExamples(selection(k=2), LABELLED)
+        chat = scripted(longer if kind is pairwise else by_length)
+        asked = case("new", "May I prune my roses in winter?")
+        judge = kind(chat, examples=examples)
+        (judged,) = judge([asked])
+        assert judged.retrieved == ("roses", "bees") and judged.scores, kind
+        for ask in chat.asked:
+            assert shown(ask, "examples") == examples([asked])[0], kind
+            assert ask.messages[-1]["content"].startswith("<examples>\nExample 1"), kind
+            assert "Judge this case by the standard that they show" in ask.messages[0]["content"], kind
+        assert judge.contract != kind(chat).contract
+        assert judge.contract != kind(chat, examples=RetrievedExamples(selection(RANDOM, 2), LABELLED)).contract
 
 
-@pytest.mark.parametrize("kind", [pairwise, pointwise])
-def test_a_case_without_an_allowed_example_is_judged_without(kind):
-    chat = scripted(longer if kind is pairwise else by_length)
-    (judged,) = kind(chat, examples=RetrievedExamples(selection(labelled=LABELLED[:1]), LABELLED[:1]))([LABELLED[0]])
-    assert judged.retrieved == () and judged.scores and not shown(chat.asked[0], "examples")
+def test_a_case_without_an_allowed_example_is_judged_without():
+    for kind in [pairwise, pointwise]:
+        chat = scripted(longer if kind is pairwise else by_length)
+        (judged,) = kind(chat, examples=RetrievedExamples(selection(labelled=LABELLED[:1]), LABELLED[:1]))(
+            [LABELLED[0]]
+        )
+        assert judged.retrieved == () and judged.scores and not shown(chat.asked[0], "examples"), kind
 
 
 def test_marks_in_an_example_cannot_end_it():
@@ -194,7 +169,7 @@ def marks(ask) -> str:
     return json.dumps({"rules": [{"id": name, "evidence": "", "met": "yes"}]})
 
 
-def test_a_judge_goes_by_the_retrieved_rubric_and_its_id_is_recorded():
+def test_a_judge_goes_by_the_retrieved_rubric_or_abstains_and_its_id_is_recorded():
     collection = Collection(["r1", "r2", "r3"], [f"user: {example.prompt[0]['content']}" for example in LABELLED])
     source = RetrievedRubrics(
         Selection(collection, RETRIEVED, index=TfidfIndex(collection.ids, collection.prompts)), RUBRICS
@@ -206,9 +181,6 @@ def test_a_judge_goes_by_the_retrieved_rubric_and_its_id_is_recorded():
     assert "about roses" in shown(chat.asked[0], "rubric")
     assert judge.contract != rubric(chat, RUBRICS[0]).contract
     assert pairwise(scripted(longer), rubric=source)([LABELLED[1]])[0].retrieved == ("r1",)
-
-
-def test_a_case_without_an_allowed_rubric_is_an_abstention():
     collection = Collection(["r1"], ["user: How do bees winter?"])
     source = RetrievedRubrics(Selection(collection, ORACLE), RUBRICS[:1])
     judged = rubric(scripted(marks), source)([LABELLED[1], LABELLED[0]])
@@ -222,8 +194,5 @@ def test_judges_that_are_joined_keep_what_was_retrieved():
     assert panel(judges)([case("new", "prune roses?")])[0].retrieved == ("roses",)
     parts = [Judgment("c", scores=(1.0, 0.0), retrieved=ids) for ids in (("a", "b"), ("b", "c"))]
     assert merged(LABELLED[0], (1.0, 0.0), parts).retrieved == ("a", "b", "c")
-
-
-def test_a_judge_without_a_source_retrieves_nothing():
     judge = Judging("j", {}, lambda cases: [Judgment(c.id, scores=(1.0, 0.0)) for c in cases], sources=(None, RUBRICS))
     assert judge(LABELLED[:1])[0].retrieved == ()

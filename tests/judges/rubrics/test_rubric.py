@@ -23,26 +23,24 @@ RUBRIC = Rubric(
     "by hand",
 )
 
-# ---- reading and writing ----
 
-
-def test_a_rubric_comes_back_from_toml_as_it_was():
+def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
     odd = Rubric((Rule("r", "must", 'A "quote", a \\ and\na line', "Tab\t, ü, \x7f."),))
     for rubric in (RUBRIC, odd):
         assert from_toml(to_toml(rubric)) == rubric
-
-
-def test_json_is_read_plain_or_fenced_and_strictly():
     text = '{"rules": [{"id": "r1", "type": "forbid", "criterion": "Lies.", "test": "Find a lie."}], "principles": []}'
     assert (
         parse(text) == parse(f"Here:\n```json\n{text}\n```") == Rubric((Rule("r1", "forbid", "Lies.", "Find a lie."),))
     )
     assert set(SCHEMA["properties"]) == {"rules", "principles"}
+    lines = render(RUBRIC).split("\n")
+    assert lines[0] == "Hard rules:" and lines[4] == "Principles, only where the rules do not decide:"
+    assert lines[2] == "2. [r2] MUST NOT: Criterion r2. Test: Test r2."
+    assert "worthless" in lines[3] and len(lines) == 7
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
+    for text, message in [
         ("no rubric", "no JSON object"),
         ("[]", "an object with rules and principles is expected, got list"),
         ('{"rules": [], "principles": []}', "at least one rule or principle"),
@@ -55,35 +53,11 @@ def test_json_is_read_plain_or_fenced_and_strictly():
         ('{"principles": [{"id": "p", "description": "d", "weight": 0}]}', "a number other than 0"),
         ('{"principles": [{"id": "p", "description": "d", "weight": true}]}', "'weight' is a float, got True"),
         ('{"principles": [{"id": "p", "description": "d"}, {"id": "p", "description": "e"}]}', "'p' occurs twice"),
-    ],
-)
-def test_what_is_wrong_with_a_rubric_is_named_with_its_place(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse(text)
-
-
-def test_a_broken_toml_file_is_a_value_error():
+    ]:
+        with pytest.raises(ValueError, match=message):
+            parse(text)
     with pytest.raises(ValueError, match="rubric: no TOML"):
         from_toml("[[rules]\nid=")
-
-
-def test_the_judge_reads_number_name_polarity_and_test():
-    lines = render(RUBRIC).split("\n")
-    assert lines[0] == "Hard rules:" and lines[4] == "Principles, only where the rules do not decide:"
-    assert lines[2] == "2. [r2] MUST NOT: Criterion r2. Test: Test r2."
-    assert "worthless" in lines[3] and len(lines) == 7
-
-
-@pytest.mark.parametrize("path", HAND_WRITTEN, ids=lambda path: path.stem)
-def test_the_rubrics_of_the_package_are_read_and_leave_nothing_to_doubt(path):
-    assert lint(from_toml(path.read_text("utf-8"))) == []
-
-
-def test_there_are_rubrics_in_the_package():
-    assert len(HAND_WRITTEN) >= 2
-
-
-# ---- doubts ----
 
 
 def issues(rubric: Rubric, answers=()) -> str:
@@ -97,15 +71,12 @@ def test_doubtful_rubrics_are_told_why():
     assert "7 rules" in issues(Rubric(tuple(rule(f"r{i}", "forbid") for i in range(7))))
     assert "0 % of the rules' weight forbids" in issues(Rubric((rule("r"),)))
     assert "no hard rule" in issues(Rubric((), (Principle("p", "Short."),)))
-
-
-def test_a_rule_copied_from_an_answer_is_found_by_five_words_in_a_row():
     copied = Rubric((Rule("r", "forbid", "Says that Oslo is the capital of Norway.", "t"),))
     assert "copies an answer: 'that oslo is the capital'" in issues(copied, ["I know that Oslo is the capital!"])
     assert "copies" not in issues(copied, ["Oslo is the best capital of Norway."])
-
-
-# ---- scores by hand ----
+    assert len(HAND_WRITTEN) >= 2
+    for path in HAND_WRITTEN:
+        assert lint(from_toml(path.read_text("utf-8"))) == [], path
 
 
 def test_hard_rules_are_gates_and_principles_count_only_behind_them():
@@ -116,39 +87,24 @@ def test_hard_rules_are_gates_and_principles_count_only_behind_them():
     assert gated(RUBRIC, kept | {"p1": 0.0, "p2": 0.0}) == 0.5
     assert gated(Rubric((rule("a"), rule("b", weight=3.0))), {"a": 1.0, "b": 0.0}) == 0.25
     assert gated(Rubric((), (Principle("p", "x"), Principle("q", "y"))), {"p": 1.0, "q": 0.5}) == 0.75
-
-
-def test_an_answer_that_keeps_all_rules_is_above_every_answer_that_breaks_one():
     keeps = gated(RUBRIC, {"r1": 1.0, "r2": 1.0, "r3": 1.0, "p1": 0.0, "p2": 0.0})
     breaks = [gated(RUBRIC, {"r1": a, "r2": b, "r3": 1.0, "p1": 1.0, "p2": 1.0}) for a, b in [(0, 1), (1, 0), (0, 0)]]
     assert all(keeps > one for one in breaks)
-
-
-def test_a_veto_alone_makes_an_answer_worthless():
     marks = {"r1": 1.0, "r2": 1.0, "r3": 0.0, "p1": 1.0, "p2": 1.0}
     assert gated(RUBRIC, marks) == weighted(RUBRIC, marks) == anchored()(RUBRIC, marks) == 0.0
-
-
-def test_what_does_not_apply_is_left_out():
     assert weighted(RUBRIC, {"r1": 1.0, "r2": 0.0}) == pytest.approx(3 / 4)
     with pytest.raises(ValueError, match="abstain instead"):
         gated(RUBRIC, {})
 
 
-def test_signed_weights_turn_a_fault_avoided_into_a_gain():
+def test_signed_saturated_and_anchored_scores_by_hand():
     # (2 · 1 + |-1| · (1 - 0)) / 3, then with the fault committed
     assert signed_share({"a": 2.0, "b": -1.0}, {"a": 1.0, "b": 0.0}) == 1.0
     assert signed_share({"a": 2.0, "b": -1.0}, {"a": 1.0, "b": 1.0}) == pytest.approx(2 / 3)
-
-
-def test_saturation_is_concave_from_nothing_to_all():
     values = [saturated(v / 4, 3.0) for v in range(5)]
     steps = [b - a for a, b in pairwise(values)]
     assert values[0] == 0.0 and values[-1] == pytest.approx(1.0) and steps == sorted(steps, reverse=True)
     assert saturated(0.5, 2.0) == pytest.approx((1 - math.exp(-1)) / (1 - math.exp(-2)))
-
-
-def test_anchored_scores_by_hand():
     rubric = Rubric((), (Principle("a", "x", 2.0), Principle("b", "y", 1.0)))
     # no saturation: (2 · 1 + 1 · 0.5 + 1 · 1 · 0.5) / (2 + 1 + 1)
     assert anchored(0.0, {("a", "b"): 1.0})(rubric, {"a": 1.0, "b": 0.5}) == pytest.approx(3 / 4)
@@ -157,8 +113,6 @@ def test_anchored_scores_by_hand():
     with pytest.raises(ValueError, match="positive weights"):
         anchored()(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
-
-# ---- HealthBench ----
 
 HEALTH = healthbench(
     {
@@ -171,9 +125,8 @@ HEALTH = healthbench(
 )
 
 
-@pytest.mark.parametrize(
-    ("met", "score"),
-    [
+def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
+    for met, score in [
         ("", 0.0),
         ("c1 c2", 1.0),
         ("c1", 0.8),
@@ -181,23 +134,15 @@ HEALTH = healthbench(
         ("c1 c3", 0.3),
         ("c2 c3", -0.3),
         ("c3", -0.5),
-    ],
-)
-def test_healthbench_scores_by_hand(met, score):
-    verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
-    assert signed_points(HEALTH, verdicts) == pytest.approx(score)
-
-
-@pytest.mark.parametrize("score", [points, signed_points])
-def test_more_harm_scores_lower_below_0_too(score):
-    """Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped."""
-    rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
-    rubric = healthbench({"rubrics": rows})
-    scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
-    assert scores == pytest.approx([-1.6, 1.0, -0.6])
-
-
-def test_healthbench_refuses_points_that_are_none():
+    ]:
+        verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
+        assert signed_points(HEALTH, verdicts) == pytest.approx(score)
+    # Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped.
+    for score in [points, signed_points]:
+        rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
+        rubric = healthbench({"rubrics": rows})
+        scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
+        assert scores == pytest.approx([-1.6, 1.0, -0.6]), score
     with pytest.raises(ValueError, match="criterion 1: points are a number other than 0, got 'many'"):
         healthbench({"rubrics": [{"criterion": "x", "points": "many"}]})
     with pytest.raises(ValueError, match="no column 'rubrics'"):
@@ -206,15 +151,15 @@ def test_healthbench_refuses_points_that_are_none():
         signed_points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
 
-def test_every_stored_healthbench_rubric_is_read(shared_data):
+def test_every_stored_rubric_of_healthbench_and_biggen_is_read(shared_data):
     with gzip.open(shared_data / "healthbench_rubrics" / "val.jsonl.gz", "rt", encoding="utf-8") as file:
         rubrics = [healthbench(json.loads(line)) for line in file]
     assert (len(rubrics), sum(len(one.principles) for one in rubrics)) == (500, 5965)
     best = [{p.id: float(p.weight > 0) for p in one.principles} for one in rubrics]
     assert {signed_points(one, marks) for one, marks in zip(rubrics, best, strict=True)} == {1.0}
-
-
-# ---- BiGGen ----
+    with gzip.open(shared_data / "prometheus" / "biggen_bench_instances.jsonl.gz", "rt", encoding="utf-8") as file:
+        levels = [biggen(json.loads(line)) for line in file]
+    assert len(levels) == 765 and {(one.low, one.high) for one in levels} == {(1, 5)}
 
 
 def test_biggen_has_five_described_levels():
@@ -226,9 +171,3 @@ def test_biggen_has_five_described_levels():
         biggen({"score_rubric": {name: text for name, text in row.items() if "3" not in name}})
     with pytest.raises(ValueError, match="criteria and descriptions of five levels, got Be good."):
         biggen({"score_rubric": "Be good."})
-
-
-def test_every_stored_biggen_rubric_is_read(shared_data):
-    with gzip.open(shared_data / "prometheus" / "biggen_bench_instances.jsonl.gz", "rt", encoding="utf-8") as file:
-        levels = [biggen(json.loads(line)) for line in file]
-    assert len(levels) == 765 and {(one.low, one.high) for one in levels} == {(1, 5)}

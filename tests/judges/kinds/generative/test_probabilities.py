@@ -27,80 +27,52 @@ from tests.judges.kinds.asking import Chooser, case, longer
 NONE = NoVerdict(Reason.NO_VERDICT)
 
 
-# ---- where the verdict is ----
-
-
-@pytest.mark.parametrize(
-    ("text", "before"),
-    [
+def test_the_label_that_states_the_verdict_is_found_by_the_parser():
+    for text, before in [
         ("Winner: A", "Winner: "),
         ("A is short. B is longer and better. Final verdict: B", "A is short. B is longer and better. Final verdict: "),
         ('{"reasoning": "A cites, B does not", "winner": "A"}', '{"reasoning": "A cites, B does not", "winner": "'),
         ("<think>Winner: B?</think>[[A]]", "<think>Winner: B?</think>[["),
         ("Winner: A\nMy final verdict is the same.\nWinner: A", "Winner: "),
-    ],
-)
-def test_the_label_that_states_the_verdict_is_found_by_the_parser(text, before):
-    assert before_verdict(text, pair_verdict) == before
+    ]:
+        assert before_verdict(text, pair_verdict) == before
+    for text in ["Winner: tie", "I cannot say.", ""]:
+        assert before_verdict(text, pair_verdict) is None
 
 
-@pytest.mark.parametrize("text", ["Winner: tie", "I cannot say.", ""])
-def test_a_text_without_a_winner_has_no_such_label(text):
-    assert before_verdict(text, pair_verdict) is None
-
-
-# ---- by hand ----
-
-
-def test_the_probability_of_the_first_is_a_ratio_of_two():
+def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert first_probability([math.log(0.03), math.log(0.01)]) == pytest.approx(0.75)
     assert first_probability([-5000.0, 0.0]) == 0.0 and first_probability([0.0, -5000.0]) == 1.0
-
-
-def test_a_preference_is_the_mean_over_orders_and_replies():
     both = preference({(0, 1): [0.9, 0.7], (1, 0): [0.4, 0.2]})  # 0.8 and 1 - 0.3
     assert both.value == pytest.approx(0.75) and both.spread == pytest.approx(stdev([0.9, 0.7, 0.6, 0.8]))
-
-
-def test_orders_weigh_equally_however_many_replies_have_a_verdict():
     assert preference({(0, 1): [0.9, 0.9, NONE], (1, 0): [0.5, 0.5, 0.5]}).value == pytest.approx(0.7)
-
-
-def test_no_preference_if_not_more_than_half_of_the_replies_of_an_order_have_a_verdict():
     assert preference({(0, 1): [0.9, NONE], (1, 0): [0.5, 0.5]}) == NONE
-
-
-def test_a_judge_that_prefers_the_first_is_in_the_middle():
     assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
 
 
-# ---- the kind ----
-
-
-def test_the_score_of_a_pair_is_the_mean_of_both_orders():
+def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others():
     chat = Chooser(longer, "chooser")
     (judged,) = generative(chat)([case()])
     assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
     assert [one.value for one in judged.criteria if one.name == SPREAD] == pytest.approx([stdev([0.8, 0.6])] * 2)
     assert all(choice.beginning.endswith('"winner": "') and choice.options == ("A", "B") for choice in chat.choices)
     assert {judged.orders} == {tuple(orders_of(case()))}
-
-
-@pytest.mark.parametrize(
-    ("chances", "verdicts", "flip"),
-    [((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1)],
-)
-def test_the_verdict_of_a_request_is_the_likelier_label(chances, verdicts, flip):
-    chat = Chooser(longer, "chooser")
-    chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
-    (judged,) = generative(chat)([case()])
-    assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
-    assert comparison_flips(judged) == [flip]
-
-
-def test_of_three_responses_each_has_its_mean_over_the_others():
     (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
     assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
+
+
+def test_the_verdict_of_a_request_is_the_likelier_label():
+    for chances, verdicts, flip in [
+        ((0.8, 0.4), (1, 0), 0),
+        ((0.6, 0.6), (1, 1), 1),
+        ((0.5, 0.9), (0.5, 1), 0.5),
+        ((0.3, 0.1), (0, 0), 1),
+    ]:
+        chat = Chooser(longer, "chooser")
+        chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
+        (judged,) = generative(chat)([case()])
+        assert dict(judged.comparisons) == {(0, 1): verdicts[0], (1, 0): verdicts[1]}
+        assert comparison_flips(judged) == [flip]
 
 
 def test_a_reply_without_a_verdict_is_an_abstention_with_its_reason():
@@ -135,9 +107,6 @@ def test_an_endpoint_is_refused_before_it_is_asked_and_a_dry_run_is_not():
         generative(Endpoint())  # type: ignore[arg-type]
     chat = dry_run_chat()
     assert generative(chat)([case()])[0].abstained and len(chat.asked) == 2
-
-
-# ---- a small language model ----
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,7 @@ import math
 import numpy as np
 import pytest
 from rewardlab.judges.kinds._comparison import comparison_prompt, orders_of
-from rewardlab.judges.kinds.generative.rewards import (
-    VerdictRewards,
-    labelled_prompts,
-    verdict_reward,
-    verdict_row,
-)
+from rewardlab.judges.kinds.generative.rewards import VerdictRewards, labelled_prompts, verdict_reward, verdict_row
 from rewardlab.judges.kinds.generative.traces import right_label
 from rewardlab.judges.parsing.statements import NoVerdict
 from rewardlab.judges.parsing.verdicts import Verdict
@@ -28,12 +23,9 @@ def source(pair, **options):
     return VerdictRewards([labelled_prompts(prompts, row)], **options), prompts
 
 
-@pytest.mark.parametrize(("choice", "expected"), [("A", 1.0), ("B", 0.0), ("tie", 0.0)], ids=["right", "wrong", "tie"])
-def test_a_right_verdict_is_1_and_any_other_0(choice, expected):
-    assert verdict_reward(Verdict(choice), "A") == expected
-
-
-def test_no_verdict_is_wrong_or_a_penalty_or_missing():
+def test_a_right_verdict_is_1_any_other_0_and_none_what_is_chosen():
+    for choice, expected in [("A", 1.0), ("B", 0.0), ("tie", 0.0)]:
+        assert verdict_reward(Verdict(choice), "A") == expected
     none = NoVerdict(Reason.NO_VERDICT)
     assert [verdict_reward(none, "A"), verdict_reward(none, "A", -1.0)] == [0.0, -1.0]
     assert math.isnan(verdict_reward(none, "A", math.nan))
@@ -65,25 +57,19 @@ def test_a_cut_off_reply_and_a_copied_verdict_are_no_verdict():
     facts = rewards.facts()
     assert facts["no_verdict"] == 0.75 and facts["first"] == 0.0
     assert source(pair, no_verdict=-0.5)[0]([Example(prompts[0], "no idea")], [0], [True]) == [-0.5]
-
-
-def test_without_any_verdict_shares_are_not_known():
     rewards, prompts = source(case())
     rewards([Example(prompts[0], "no idea")], [0], [True])
     facts = rewards.facts()
     assert math.isnan(facts["right"]) and math.isnan(facts["first"]) and facts["no_verdict"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
+def test_a_row_that_is_not_of_a_pair_is_refused():
+    for columns, says in [
         ({}, "'labels' has A or B for each of its 2 requests, got None"),
         ({"labels": ["A"], "responses": ["a", "b"]}, "for each of its 2 requests"),
         ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' has A or B"),
         ({"labels": ["A", "B"], "responses": "a"}, "'responses' is a list of the texts"),
-    ],
-)
-def test_a_row_that_is_not_of_a_pair_is_refused(columns, says):
-    _, prompts = source(case())
-    with pytest.raises(ValueError, match=says):
-        labelled_prompts(prompts, columns)
+    ]:
+        _, prompts = source(case())
+        with pytest.raises(ValueError, match=says):
+            labelled_prompts(prompts, columns)

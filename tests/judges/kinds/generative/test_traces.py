@@ -70,13 +70,10 @@ def test_the_first_right_reply_of_each_order_is_kept():
     assert [ask.seed for ask in chat.asked] == [3, 4, 5, 3, 4, 5]
 
 
-def test_a_reply_that_is_cut_off_or_missing_has_no_verdict():
+def test_a_tie_or_a_reply_that_is_cut_off_or_missing_is_not_the_right_verdict():
     for reply in (Reply("Winner: A", "length"), failed("timeout")):
         traces = select_traces(scripted(lambda ask, reply=reply: reply), [pair("right")], PROMPT)
         assert traces.dropped == {"right": NO_VERDICT} and not traces.records
-
-
-def test_a_tie_is_not_the_right_verdict():
     assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], PROMPT).dropped == {"right": NO_VERDICT}
     allowed = comparison_prompt(ties=True)
     assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}

@@ -23,9 +23,8 @@ class Members(UncertainRewardModel):
         return MemberRewards(np.stack([lengths, 3 * lengths])[:, :, None])
 
 
-@pytest.mark.parametrize(
-    "text, kind",
-    [
+def test_the_kind_of_a_prompt_by_its_signs():
+    for text, kind in [
         ("Fix this:\n```\nx = 1\n```", "code"),
         ("  import numpy as np\nWhat is $x$?", "code"),
         ("Sort a list in C++.", "code"),
@@ -34,10 +33,8 @@ class Members(UncertainRewardModel):
         ("Solve for x: the equation is x = 2.", "maths"),
         ("It costs $5 and $ 6 in cash\n or so$.", "other"),
         ("A class of pupils imports javanese tea.", "other"),
-    ],
-)
-def test_the_kind_of_a_prompt_by_its_signs(text, kind):
-    assert prompt_kind(text) == kind
+    ]:
+        assert prompt_kind(text) == kind
 
 
 def test_features_by_hand():

@@ -105,9 +105,6 @@ def test_a_rule_that_reads_rewards_needs_a_reward_model():
     assert route(judge, judge, rule=rule, threshold=0.5, reward_model=Members())
 
 
-# ---- the guideline ----
-
-
 def features_of(*names):
     return case_features([case(name) for name in names])
 
@@ -121,24 +118,18 @@ def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
     assert "length of the prompt" in shown(chat.asked[0], "metadata") and "long good answer" not in text
 
 
-@pytest.mark.parametrize(
-    "reply, probability",
-    [
+def test_a_choice_is_read_or_falls_to_the_strong_judge_and_is_counted():
+    for reply, probability in [
         ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0),
         ("A proof must be checked.\nDecision: STRONG", 1.0),
         ("Hard to say.", math.nan),
         ("Decision: CHEAP\nDecision: STRONG", math.nan),
         ('{"choice": "MEDIUM"}', math.nan),
         (failed("429 after 5 tries"), math.nan),
-    ],
-)
-def test_a_choice_is_read_or_there_is_none(reply, probability):
-    need = Guideline(scripted([reply]))(features_of("a"))[0]
-    assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
-    assert need.reason
-
-
-def test_a_reply_without_a_choice_falls_to_the_strong_judge_and_is_counted():
+    ]:
+        need = Guideline(scripted([reply]))(features_of("a"))[0]
+        assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
+        assert need.reason, reply
     chat = scripted(['{"reasoning": "Easy.", "choice": "CHEAP"}', "Hard to say."])
     chat.prices = Prices(1e6, 1e6)  # one a token
     cheap, strong = asked_judge("small", (1.0, 0.0), []), asked_judge("large", (0.0, 1.0), [], cost=10.0)
