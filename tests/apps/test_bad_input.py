@@ -192,21 +192,17 @@ def _listing(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"), CASES, ids=[f"{n}-{case[0].split()[0]}" for n, case in enumerate(CASES)]
-)
-def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, words, code, says, capsys, monkeypatch):
+@pytest.mark.parametrize("verb", sorted({words.split()[0] for words, *_ in CASES}))
+def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, verb, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(world)
     before = _listing(world)
-    found = main(shlex.split(words.format(w=world)))
-    out, err = capsys.readouterr()
-    assert (found, out) == (code, ""), err
-    assert (
-        says.replace("{w}", str(world)) in err.strip().split("\n")[-1]
-        and "Traceback" not in err
-        and "Warning" not in err
-    )
+    for words, code, says in (case for case in CASES if case[0].split()[0] == verb):
+        found = main(shlex.split(words.format(w=world)))
+        out, err = capsys.readouterr()
+        assert (found, out) == (code, ""), (words, err)
+        assert says.replace("{w}", str(world)) in err.strip().split("\n")[-1], (words, err)
+        assert "Traceback" not in err and "Warning" not in err, (words, err)
     assert _listing(world) == before
 
 
