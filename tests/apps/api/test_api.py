@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -51,14 +50,11 @@ def test_plan_and_lint_load_neither_pytorch_nor_transformers(words, tmp_path, sc
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in rl_api.__all__ if name.islower() and not name.startswith("_")])
-def test_a_function_has_the_settings_of_its_verb(name):
-    if name == "load":
-        return
-    config = VERBS[FUNCTIONS.get(name, name)].config
-    parameters = inspect.signature(getattr(rl_api, name)).parameters
-    own = set(config.__dataclass_fields__) - {"arm", "run", "runs"}
-    assert own <= set(parameters)
+def test_a_function_has_the_settings_of_its_verb():
+    for name in {name for name in rl_api.__all__ if name.islower() and not name.startswith("_")} - {"load"}:
+        parameters = inspect.signature(getattr(rl_api, name)).parameters
+        own = {*VERBS[FUNCTIONS.get(name, name)].config.__dataclass_fields__} - {"arm", "run", "runs"}
+        assert own <= {*parameters}, name
 
 
 def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_does(model):
@@ -84,12 +80,12 @@ def test_scores_count_what_the_template_leaves_out():
     assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\r"])
-def test_rows_may_hold_any_line_separator(model, separator):
-    row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
-    scores = rl_api.score(model, [row])
-    assert [scored["id"] for scored in scores.rows] == [row["id"]]
-    assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0]
+def test_rows_may_hold_any_line_separator(model):
+    for separator in ("\u2028", "\x85", "\x0b", "\r"):
+        row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
+        scores = rl_api.score(model, [row])
+        assert [scored["id"] for scored in scores.rows] == [row["id"]], separator
+        assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0], separator
 
 
 def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
@@ -158,9 +154,8 @@ def test_lint_returns_findings_and_plan_its_phases():
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypatch):
+    for call, message in (
         (lambda: rl_api.train("nowhere.jsonl", output="out"), "data: no file nowhere.jsonl"),
         (lambda: rl_api.train(PAIRS, output="out", learning_rte=1), "did you mean 'learning_rate'?"),
         (lambda: rl_api.train(PAIRS, output="out", lora="maybe"), "lora: input should be a valid boolean"),
@@ -177,13 +172,12 @@ def test_lint_returns_findings_and_plan_its_phases():
         (lambda: rl_api.decode("arm", 3), "prompts is a list of prompts, got 3"),
         (lambda: rl_api.score("rm", prompts=["a"], completions=3), "completions is a list of completions, got 3"),
         (lambda: rl_api.decode("nowhere", ["a prompt"]), "arm nowhere: no such folder here; check the path"),
-    ],
-)
-def test_a_wrong_call_is_one_sentence_in_the_words_of_python(call, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
-        call()
-    assert message in str(raised.value) and "--" not in str(raised.value) and not (Path(tmp_path) / "out").exists()
+    ):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
+            call()
+        assert message in str(raised.value) and "--" not in str(raised.value)
+        assert not (tmp_path / "out").exists(), message
 
 
 def test_an_error_of_a_setting_hides_no_traceback_behind_it():

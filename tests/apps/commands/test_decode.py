@@ -237,9 +237,8 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
     assert code == 2 and "--preference is read by a reward model; name one with --arm" in err
 
 
-@pytest.mark.parametrize(
-    "words, sentence",
-    [
+def test_bad_input_gets_one_sentence(arm, prompts, capsys):
+    for words, sentence in (
         ([], "a preference is missing; give one over helpful, harmless"),
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
         (["--preference", "helpful=0.5,honest=0.5"], "no objective 'honest' in this model"),
@@ -251,12 +250,10 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
         ),
         (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
         (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),
-    ],
-)
-def test_bad_input_gets_one_sentence(arm, prompts, words, sentence, capsys):
-    data = [] if "--data" in words else ["--data", prompts]
-    code, _, err = run(capsys, "--arm", arm, *words, *data)
-    assert code == 2 and sentence in err and "Traceback" not in err
+    ):
+        data = [] if "--data" in words else ["--data", prompts]
+        code, _, err = run(capsys, "--arm", arm, *words, *data)
+        assert code == 2 and sentence in err and "Traceback" not in err, words
 
 
 def test_a_prompt_that_is_too_long_is_named_before_anything_is_decoded(base, tmp_path, capsys):

@@ -103,11 +103,13 @@ def test_a_judge_asked_in_both_orders_that_never_answers_can_be_verified(judge, 
 ONE_ORDER = {"orders": ((0, 1),), "comparisons": (Comparison((0, 1), 1.0),)}
 
 
-@pytest.mark.parametrize("requests", [{}, ONE_ORDER], ids=["no comparisons", "one order"])
-def test_a_judge_without_comparisons_in_both_orders_has_no_rates_by_order(requests):
-    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0), **requests)])
-    assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
-    assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it")
+def test_a_judge_without_comparisons_in_both_orders_has_no_rates_by_order():
+    for requests in ({}, ONE_ORDER):
+        found = account(
+            pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0), **requests)]
+        )
+        assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None, requests
+        assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it"), requests
 
 
 def test_an_account_counts_by_hand():
@@ -360,20 +362,17 @@ def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
     assert code == 0 and facts["cases"] == 3 and facts["judges"]["qwen pairwise"]["requests"] == 2 * 2 + 6, err
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
+    for row, message in (
         ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
         ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
         ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
         ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),
-    ],
-)
-def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path, row, message):
-    code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))
-    assert code == 3 and "bad.jsonl" in err and message in err and not folder.exists()
+    ):
+        code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))
+        assert code == 3 and "bad.jsonl" in err and message in err and not folder.exists(), row
 
 
 def test_so_many_cases_are_drawn_in_their_order(judge):
@@ -519,9 +518,8 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
 # ---- what cannot be run ----
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
+    for words, message in (
         (["--kind", "pairwize"], "no 'pairwize' in judges.kinds; did you mean 'pairwise'"),
         (["--kind", "pairwise(flop=tie)"], "no argument 'flop'; did you mean 'flip'"),
         (["--kind", "pairwise(flip=win)"], "flip is tie or abstain, got 'win'"),
@@ -548,13 +546,11 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
         (["--audit", "--names", "qwen=gpt"], "no other author that 'gpt' could be preferred to; name one with"),
         (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
         (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
-    ],
-)
-def test_what_cannot_be_run_is_told_in_a_sentence(judge, server, words, message):
-    before = len(server.requests)
-    code, _, err, folder = judge(*words)
-    assert code in (2, 3) and message in err, err
-    assert not folder.exists() and len(server.requests) == before
+    ):
+        before = len(server.requests)
+        code, _, err, folder = judge(*words)
+        assert code in (2, 3) and message in err, err
+        assert not folder.exists() and len(server.requests) == before, words
 
 
 def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):

@@ -210,9 +210,8 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
     assert capsys.readouterr().err.count("| rewardbench | 1 | 1 | 1 | 0 |") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_bad_settings_are_told(tmp_path, capsys):
+    for words, sentence in (
         (["--against", "rewardbnch"], "did you mean 'rewardbench'"),
         (["--against", "llmbar"], "--against llmbar: it has no data set of its own on the Hub; write llmbar=FILE"),
         (["--max_length", "9"], "name it with --model"),
@@ -220,11 +219,9 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),
-    ],
-)
-def test_bad_settings_are_told(tmp_path, words, sentence, capsys):
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2
-    assert sentence in capsys.readouterr().err
+    ):
+        assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2, words
+        assert sentence in capsys.readouterr().err, words
 
 
 SHARED = {

@@ -287,14 +287,11 @@ def test_what_is_compared_is_read_word_by_word():
             parse_against(words)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "sentence"),
-    [
+def test_what_cannot_be_run_is_one_sentence(rm, capsys):
+    for words, code, sentence in (
         (["--against", "vllm", "http://127.0.0.1:9"], 3, "no answer .*is vLLM up, with --runner pooling"),
         (["--against", "adapter"], 2, "holds no adapter_config.json"),
         (["--output", "x.txt"], 2, "--output ends with .md"),
-    ],
-)
-def test_what_cannot_be_run_is_one_sentence(words, code, sentence, rm, capsys):
-    assert main(["parity", str(rm), "--fresh", "False", *words]) == code
-    assert re.search(sentence, capsys.readouterr().err.strip().split("\n")[-1])
+    ):
+        assert main(["parity", str(rm), "--fresh", "False", *words]) == code, words
+        assert re.search(sentence, capsys.readouterr().err.strip().split("\n")[-1]), words

@@ -105,9 +105,8 @@ def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path):
     assert plan("--model", "0.6b", "--output", folder)[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "sentence"),
-    [
+def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
+    for words, code, sentence in (
         ("--job train", 2, "--model is missing"),
         ("--model qwen3-9b", 2, "no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'?"),
         ("--model 7b --gpus 0", 2, "--gpus is at least 1, got 0"),
@@ -133,9 +132,7 @@ def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path):
         ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter on the base"),
         ("--model 7b --job decode --guide_model 1b", 2, "--guide_model has weights of its own; add --guide separate"),
         ("--model EMPTY", 3, "no config.json can be read there"),
-    ],
-)
-def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path, words, code, sentence):
-    found, _, said = plan(*(str(tmp_path) if word == "EMPTY" else word for word in words.split()))
-    assert found == code and sentence in said
-    assert "Traceback" not in said
+    ):
+        found, _, said = plan(*(str(tmp_path) if word == "EMPTY" else word for word in words.split()))
+        assert found == code and sentence in said, words
+        assert "Traceback" not in said, words

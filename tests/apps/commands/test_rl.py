@@ -257,9 +257,8 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
 # ---- what cannot be run ----
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
+    for flags, message in (
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
         (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
@@ -293,17 +292,14 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
         (["--reward", GOLD, "--lora", "--lora_dropout", "0.1"], "add --disable_dropout False"),
         (["--reward", GOLD, "--beta", "0.1"], "beta is not read here; set the algorithm's penalty"),
         (["--reward", GOLD, "--on_fault", "cry"], "invalid choice: 'cry'"),
-    ],
-)
-def test_usage_errors_are_one_sentence_and_leave_nothing_behind(flags, message, rl, tmp_path):
-    code, _, err, _ = rl(*flags)
-    assert code == 2 and message in err and "Traceback" not in err
-    assert [path.name for path in tmp_path.iterdir()] == []
+    ):
+        code, _, err, _ = rl(*flags)
+        assert code == 2 and message in err and "Traceback" not in err, flags
+        assert [path.name for path in tmp_path.iterdir()] == [], flags
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(rl):
+    for flags, message in (
         (["--advantage", "debiased"], "debiased: rewards are verdicts of 0 or 1, got "),
         (["--advantage", "noise_forward(false_negative=0.1)"], "noise_forward: rewards are verdicts of 0 or 1, got "),
         (
@@ -315,11 +311,9 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(flags, message, 
         ),
         (["--advantage_transform", "ha_dw"], "ha_dw: rewards are shares of right completions in [0, 1], got "),
         (["--scheduler", "dars"], "dars: scores are shares of right completions in [0, 1], got "),
-    ],
-)
-def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(flags, message, rl):
-    code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, *flags)
-    assert code == 2 and message in err and "not foreseen" not in err
+    ):
+        code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, *flags)
+        assert code == 2 and message in err and "not foreseen" not in err, flags
 
 
 def test_data_that_cannot_be_used_is_refused_with_its_place(rl, rl_world, tmp_path):

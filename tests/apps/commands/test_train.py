@@ -204,12 +204,12 @@ def test_gradients_in_parts_or_without_padding_are_those_of_the_whole_batch(flag
     assert [str(parts["arguments"][name.removeprefix("--")]) for name in flags[::2]] == flags[1::2]
 
 
-@pytest.mark.parametrize("kind", ["linear"])
-def test_a_linear_model_trains_saves_and_loads(kind, recipe, tmp_path, capsys):
-    data = yaml.safe_load(recipe[0].read_text())["data"]
-    assert main(["train", "--kind", kind, "--data", *data, "--output", str(tmp_path / "rm")]) == 0
-    assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["kind"] == "linear"
-    assert load_reward_model(str(tmp_path / "rm")).weights.shape[0] > 3
+def test_a_linear_model_trains_saves_and_loads(recipe, tmp_path, capsys):
+    for kind in ("linear",):
+        data = yaml.safe_load(recipe[0].read_text())["data"]
+        assert main(["train", "--kind", kind, "--data", *data, "--output", str(tmp_path / "rm")]) == 0, kind
+        assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["kind"] == "linear", kind
+        assert load_reward_model(str(tmp_path / "rm")).weights.shape[0] > 3, kind
 
 
 def test_lora_on_a_named_backbone(recipe, uninterrupted, tmp_path):

@@ -282,9 +282,8 @@ def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
     assert [row["r2m/calls"] for row in steps_of(folder)] == [2] and len(server.requests) - before <= 4
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_what_cannot_be_asked_is_told_in_a_sentence():
+    for spec, message in (
         ("judge(kind=pointwise)", "a judge as a reward asks one model, got 0"),
         ("judge(endpoint=http://127.0.0.1:9/v1)", "asks one model, got 0"),
         ("judge(model=a)", "--model a stands behind a server"),
@@ -292,8 +291,6 @@ def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
         ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),
         ("judge(kind=pointwize, model=a, endpoint=http://127.0.0.1:9/v1)", "did you mean 'pointwise'"),
-    ],
-)
-def test_what_cannot_be_asked_is_told_in_a_sentence(spec, message):
-    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
-        build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+            build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]

@@ -68,9 +68,8 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
     assert len([*(tmp_path / "shared").iterdir()]) == 4
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
+def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
+    for flags, reason in (
         (["--agents", 2], "name a folder for them with --exchange"),
         (["--exchange", "shared"], "between 2 agents or more, numbered from 0; got --agent 0 --agents 1"),
         (["--exchange", "shared", "--agent", 2, "--agents", 2], "got --agent 2 --agents 2"),
@@ -83,11 +82,9 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
         ),
         (["--exchange", "shared", "--agents", 2, "--use_vllm", "True"], "leave --use_vllm out"),
         (["--exchange", "shared", "--agents", 2, "--curriculum", "sec"], "leave --curriculum out"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_before_anything_is_loaded(flags, reason, rl):
-    code, _, told, folder = rl(*METHOD, *flags)
-    assert code == 2 and reason in told and not folder.exists()
+    ):
+        code, _, told, folder = rl(*METHOD, *flags)
+        assert code == 2 and reason in told and not folder.exists(), flags
 
 
 # ---- two processes ----

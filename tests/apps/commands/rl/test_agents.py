@@ -244,9 +244,8 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
     torch.testing.assert_close(estimates(found), estimates(whole))
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_what_cannot_work_together_is_refused(rl, rl_world):
+    for flags, message in (
         (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "has 1 token or more, got longest=0"),
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
@@ -260,12 +259,12 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
             ["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY],
             "give it --weight ccpo.solo=0",
         ),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_together_is_refused(flags, message, rl, rl_world):
-    flags = [str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags]
-    code, _, err, _ = rl(*flags, "--max_steps", 1)
-    assert code in (2, 3) and message in err
+    ):
+        flags = [
+            str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags
+        ]
+        code, _, err, _ = rl(*flags, "--max_steps", 1)
+        assert code in (2, 3) and message in err, flags
 
 
 def two():

@@ -78,9 +78,8 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
             assert one[name] == pytest.approx(other[name], abs=1e-5), name
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
+    for spec, message in (
         ("r2m(width=8)", "the argument 'model' is missing; write r2m(model=..., width=8)"),
         ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
         ("r2m(model={rm}, groups=2)", "labels come from a labeller and for some groups; got labels='' and groups=2"),
@@ -91,12 +90,10 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
             "an anchor is to label 99 groups and the cycle has 4",
         ),
         ("r3m(model={rm})", "r3m(model="),
-    ],
-)
-def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world, spec, message):
-    code, _, err, folder = rl("--reward", spec.format(rm=rl_world / "rm"))
-    assert code in (2, 3) and message in err.replace("\n", " "), err
-    assert not (folder / "policy").exists()
+    ):
+        code, _, err, folder = rl("--reward", spec.format(rm=rl_world / "rm"))
+        assert code in (2, 3) and message in err.replace("\n", " "), err
+        assert not (folder / "policy").exists(), spec
 
 
 def test_a_reward_that_learns_is_not_only_watched(rl, rl_world):
@@ -104,14 +101,11 @@ def test_a_reward_that_learns_is_not_only_watched(rl, rl_world):
     assert code == 2 and "'r2m' learns from its own rewards and is only watched; name it with --reward" in err
 
 
-@pytest.mark.parametrize(
-    ("settings", "prompts", "cycles"),
-    [
+def test_the_number_of_cycles_is_known_beforehand(tmp_path):
+    for settings, prompts, cycles in (
         ({"max_steps": 6}, 40, 6),  # a step is a generation's two micro-batches
         ({"max_steps": 6, "num_iterations": 2}, 40, 3),
         ({"num_train_epochs": 2}, 41, 20),  # 16 answers to 4 prompts each; the 41st is left over
-    ],
-)
-def test_the_number_of_cycles_is_known_beforehand(tmp_path, settings, prompts, cycles):
-    arguments = PolicyArguments(output_dir=str(tmp_path), **(SMALL_RUN | settings))
-    assert arguments.cycles(prompts) == cycles
+    ):
+        arguments = PolicyArguments(output_dir=str(tmp_path), **(SMALL_RUN | settings))
+        assert arguments.cycles(prompts) == cycles, settings

@@ -124,13 +124,13 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
         assert manifest["stream"]["read"] == 60
 
 
-@pytest.mark.parametrize(
-    "betas, sentence",
-    [(["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"), (["honest=1"], "no objective 'honest'")],
-)
-def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys, betas, sentence):
-    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2
-    assert sentence in capsys.readouterr().err
+def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys):
+    for betas, sentence in (
+        (["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"),
+        (["honest=1"], "no objective 'honest'"),
+    ):
+        assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2, betas
+        assert sentence in capsys.readouterr().err, betas
 
 
 def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
@@ -154,9 +154,8 @@ def test_an_evaluation_reads_it_by_objective_or_at_a_preference(world, tmp_path,
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize(
-    "words, model, code, sentence",
-    [
+def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys):
+    for words, model, code, sentence in (
         (BOTH, False, 2, "needs the language model to start from; name it with --model"),
         ((*BOTH, "--lora"), True, 2, "here it is --adapter lora"),
         ((*BOTH, "--adapter", "none"), True, 2, "without an adapter a model learns one objective"),
@@ -167,13 +166,11 @@ def test_an_evaluation_reads_it_by_objective_or_at_a_preference(world, tmp_path,
         ((*BOTH, "--embedding", "random", "--targets", "wq"), True, 2, "no layer of qwen3 is called wq"),
         (("--objectives", "honest", "--adapter", "lora"), True, 3, "60 without a label for 'honest'"),
         ((*BOTH, "--embedding", "random", "--global_form", "scores"), True, 3, "needs pairs with a 'gaps' column"),
-    ],
-)
-def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys, words, model, code, sentence):
-    assert train(world, tmp_path / "arm", *words, model=model) == code
-    error = capsys.readouterr().err
-    assert sentence in error and "Traceback" not in error
-    assert not list(tmp_path.iterdir())
+    ):
+        assert train(world, tmp_path / "arm", *words, model=model) == code, words
+        error = capsys.readouterr().err
+        assert sentence in error and "Traceback" not in error, words
+        assert not list(tmp_path.iterdir()), words
 
 
 def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
@@ -188,10 +185,10 @@ def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
     assert "the adapter was trained on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("method", "adapter"), [("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")])
-def test_a_methods_name_stands_for_its_adapter(method, adapter):
-    assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
-    assert PlanConfig(model="7b", adapter=method).adapter == adapter
+def test_a_methods_name_stands_for_its_adapter():
+    for method, adapter in (("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")):
+        assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter, method
+        assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
 
 
 def test_the_settings_of_lora_are_the_same_for_every_kind_and_earlier_names_are_accepted(tmp_path, capsys):

@@ -106,16 +106,15 @@ def test_the_recipe_trains_both_stages():
     assert steps.latent_stage_1 > 0 and steps.latent_steps == 4 and steps.latent_depth is None
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys, engine):
-    _, _, _, folder = train("--max_steps", "1")
-    assert main(["parity", str(folder), "--fresh", "False", "--against", engine, "http://127.0.0.1:1"]) == 2
-    assert f"--against {engine} feeds no hidden state back" in capsys.readouterr().err
+def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys):
+    for engine in ("vllm", "sglang"):
+        _, _, _, folder = train("--max_steps", "1")
+        assert main(["parity", str(folder), "--fresh", "False", "--against", engine, "http://127.0.0.1:1"]) == 2, engine
+        assert f"--against {engine} feeds no hidden state back" in capsys.readouterr().err, engine
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_settings_that_do_not_fit_together_are_refused(train):
+    for words, sentence in (
         (["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
         (["--latent_price", "-1"], "--latent_price is >= 0, got -1"),
         (["--loss", "scaled_bradley_terry"], "--loss belongs to --kind scalar and multi_head, got latent"),
@@ -125,11 +124,9 @@ def test_engines_that_feed_no_hidden_state_back_are_refused(train, capsys, engin
         (["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
         (["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
         (["--objectives", "a", "b"], "--kind latent learns one objective, got a, b; name one"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):
-    code, _, told, folder = train(*words)
-    assert code == 2 and sentence in told and not folder.exists(), told
+    ):
+        code, _, told, folder = train(*words)
+        assert code == 2 and sentence in told and not folder.exists(), told
 
 
 @pytest.mark.slow

@@ -88,9 +88,8 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
     assert "steps have the separator ' ' in them" in told
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_settings_that_do_not_fit_together_are_refused(train):
+    for words, sentence in (
         (["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
         (["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
         (["--step_separator", ""], "--step_separator is a text, got none"),
@@ -104,11 +103,9 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
         (["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got scalar"),
         (["--objectives", "a", "b"], "--kind process learns labels of steps"),
         (["--lora"], "--lora adapts a backbone"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):
-    code, _, told, folder = train(*words)
-    assert code == 2 and sentence in told and not folder.exists()
+    ):
+        code, _, told, folder = train(*words)
+        assert code == 2 and sentence in told and not folder.exists(), words
 
 
 def test_a_lora_on_a_named_backbone_scores_the_same_after_it_is_merged(train, tmp_path, capsys):

@@ -208,9 +208,8 @@ def never_trains(monkeypatch):
     monkeypatch.setattr("rewardlab.rm.training.trainer.RewardTrainer.train", lambda *_, **__: pytest.fail("trained"))
 
 
-@pytest.mark.parametrize(
-    "words, code, sentence",
-    [
+def test_what_does_not_fit_together_is_refused(train, never_trains):
+    for words, code, sentence in (
         (["--loss", "scaled_bradley_terry"], 3, "80 of 80 pairs have no 'margin'; add it, or take --loss"),
         (["--loss", "robust_bradley_terry(epsilon=0.7)"], 2, "in [0, 0.5), got 0.7"),
         (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
@@ -258,33 +257,29 @@ def never_trains(monkeypatch):
         (["--loss", "boosted"], 2, "the argument 'share' is missing"),
         (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
         (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(words, code, sentence, train, never_trains):
-    found, _, err, folder = train(*words)
-    assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists()
+    ):
+        found, _, err, folder = train(*words)
+        assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists(), words
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BY_GRADIENT])
-def test_a_kind_without_steps_refuses_settings_of_the_trainer(kind, train, world):
-    words = ["--data", world / "pairs.jsonl"] if kind != "ensemble" else []
-    words += ["--members", "a", "b"] if kind in ("ensemble", "boosted") else []
-    code, _, err, folder = train("--kind", kind, *words, "--max_steps", "2", data=None)
-    assert code == 2 and not folder.exists()
-    assert f"--max_steps belongs to --kind scalar, process, latent, multi_head and autoregressive, got {kind}" in err
+def test_a_kind_without_steps_refuses_settings_of_the_trainer(train, world):
+    for kind in [kind for kind in KINDS if kind not in BY_GRADIENT]:
+        words = ["--data", world / "pairs.jsonl"] if kind != "ensemble" else []
+        words += ["--members", "a", "b"] if kind in ("ensemble", "boosted") else []
+        code, _, err, folder = train("--kind", kind, *words, "--max_steps", "2", data=None)
+        assert code == 2 and not folder.exists(), kind
+        kinds = "scalar, process, latent, multi_head and autoregressive"
+        assert f"--max_steps belongs to --kind {kinds}, got {kind}" in err
 
 
-@pytest.mark.parametrize(
-    ("words", "label", "sentence"),
-    [
+def test_a_training_that_has_nothing_to_learn_from_ends_with_exit_code_5(train, tmp_path):
+    for words, label, sentence in (
         (["--kind", "linear"], {"wins": {"overall": 0.5}}, "all weights of the linear reward model are 0"),
         (["--loss", "scaled_bradley_terry"], {"margin": 0.0}, "none of 8 steps had a finite gradient other than 0"),
-    ],
-)
-def test_a_training_that_has_nothing_to_learn_from_ends_with_exit_code_5(words, label, sentence, train, tmp_path):
-    write(tmp_path / "alike.jsonl", [pair_row(pair) | label for pair in TAUGHT])
-    code, _, err, folder = train(*words, data=tmp_path / "alike.jsonl")
-    assert code == 5 and sentence in err and not folder.exists()
+    ):
+        write(tmp_path / "alike.jsonl", [pair_row(pair) | label for pair in TAUGHT])
+        code, _, err, folder = train(*words, data=tmp_path / "alike.jsonl")
+        assert code == 5 and sentence in err and not folder.exists(), words
 
 
 def test_weights_are_not_learned_without_labels_of_the_whole(train, tmp_path, never_trains):
