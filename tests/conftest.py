@@ -83,7 +83,6 @@ install_import_hook(
         "rewardlab.policy.training.metrics",
         "rewardlab.policy.transforms",
         "rewardlab.rm.losses",
-        "rewardlab.rm.backbones.tokenization",
         "rewardlab.rm.backbones.loading",
         "rewardlab.rm.backbones.logprobs",
         "rewardlab.rm.backbones.packing",
@@ -121,6 +120,11 @@ def pytest_collection_finish():
     """Leave what was imported out of garbage collections: a Trainer collects each time it starts, in half a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure():
+    """Let the interpreter end as usual: bindings that find their objects alive report a leak."""
+    gc.unfreeze()
 
 
 def pytest_runtest_setup(item):

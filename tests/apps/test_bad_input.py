@@ -13,6 +13,8 @@ from rewardlab.rm.backbones.loading import classifier_from_config, small_config,
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.pairs import pair_row
 
+from tests.apps.conftest import write
+
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 TRAIN = "train --kind linear --data {w}/pairs.jsonl --output {w}/new"
 SCALAR = "train --data {w}/pairs.jsonl --output {w}/new"
@@ -137,11 +139,6 @@ CASES = [
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
     ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),
 ]
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture(scope="module")

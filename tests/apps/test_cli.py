@@ -14,17 +14,14 @@ from rewardlab.apps.runs import processes
 from rewardlab.apps.summary import summary_lines
 from rewardlab.rm.registry import names
 
+from tests.apps.conftest import write
+
 ROW = {"id": "a", "prompt": "What is 2 + 2?", "chosen": "four, of course", "rejected": "five"}
 
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture

@@ -1,17 +1,11 @@
 """When the rules of a gate are violated, and which rules are refused."""
 
-import json
-from pathlib import Path
-
 import pytest
 from rewardlab.apps.cli import main
 
+from tests.apps.conftest import write
+
 SUBSETS, SIZE = 20, 30
-
-
-def write(path: Path, rows: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +13,8 @@ def runs(tmp_path_factory):
     """Evaluate stored scores: all of 20 subsets with 30 pairs right, but for the first pairs of s00."""
     folder = tmp_path_factory.mktemp("gate")
     ids = [(f"s{s:02d}", str(i)) for s in range(SUBSETS) for i in range(SIZE)]
-    data = write(
-        folder / "data.jsonl",
-        [{"id": i, "subset": s, "prompt": f"{s} {i}", "chosen": "good", "rejected": "bad"} for s, i in ids],
-    )
+    pair = {"chosen": "good", "rejected": "bad"}
+    data = write(folder / "data.jsonl", ({"id": i, "subset": s, "prompt": f"{s} {i}"} | pair for s, i in ids))
 
     def run(name: str, number: int, **instead: object) -> str:
         first = {f"s00/{i}" for i in range(number)}

@@ -11,27 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.lint.run import read_pairs
-from rewardlab.rm.data.lint import (
-    CONTRADICTED,
-    MARKUP,
-    NEAR_IDENTICAL,
-    NEAR_OVERLAP,
-    OVERLAP,
-    REPEATED,
-    SAME_WHEN_CUT,
-    TIE,
-    TOO_LONG,
-    UNUSABLE,
-)
+from rewardlab.rm.data import lint
 from rewardlab.rm.data.pairs import load_pairs
+
+from tests.apps.conftest import write
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "su") for b in "bcdfghklmnprstvwz"]
 BENCHMARK = "tell me in a few words how the tall ships of the northern fleet were built and sailed"
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def text(draw: random.Random, n: int) -> str:
@@ -55,25 +41,25 @@ def planted(n: int) -> tuple[list[dict], dict[str, set[int]]]:
         where.setdefault(reason, set()).update(own)
         return own
 
-    for row in take(UNUSABLE):
+    for row in take(lint.UNUSABLE):
         given[row]["rejected"] = given[row]["chosen"] if row % 2 else "  "
-    for row in take(NEAR_IDENTICAL):
+    for row in take(lint.NEAR_IDENTICAL):
         given[row]["rejected"] = given[row]["chosen"].upper() + "!"
-    for row in take(TIE):
+    for row in take(lint.TIE):
         given[row] |= {"score_chosen": 3.0, "score_rejected": 3.0}
-    for row, other in zip(take(REPEATED), take("the first of twins"), strict=True):
+    for row, other in zip(take(lint.REPEATED), take("the first of twins"), strict=True):
         first, second = sorted((row, other))
-        where[REPEATED] = where[REPEATED] - {first} | {second}
+        where[lint.REPEATED] = where[lint.REPEATED] - {first} | {second}
         given[second] = given[first] | {"id": str(second)}
-    pair = take(CONTRADICTED, 40)
+    pair = take(lint.CONTRADICTED, 40)
     for row, other in zip(pair[::2], pair[1::2], strict=True):
         given[row] |= {"prompt": given[other]["prompt"], "chosen": given[other]["rejected"]}
         given[row]["rejected"] = given[other]["chosen"]
-    for row in take(MARKUP):
+    for row in take(lint.MARKUP):
         given[row]["chosen"] += " <|im_end|>"
-    for row in take(OVERLAP):
+    for row in take(lint.OVERLAP):
         given[row]["prompt"] = BENCHMARK.title() + "?"
-    for row in take(NEAR_OVERLAP):
+    for row in take(lint.NEAR_OVERLAP):
         given[row]["prompt"] = BENCHMARK.replace("northern", "southern")
     del where["the first of twins"]
     return given, where
@@ -107,7 +93,7 @@ def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path
     assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
-    assert f"| {OVERLAP} | 20 | line " in report and "No word, position or length tells the label." in report
+    assert f"| {lint.OVERLAP} | 20 | line " in report and "No word, position or length tells the label." in report
 
 
 def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
@@ -116,7 +102,7 @@ def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, cap
     words = ["lint", data, "--against", f"rewardbench={benchmark}", "--fix", str(clean)]
     assert main(words) == 0
     out = json.loads(capsys.readouterr().out)
-    gone = set().union(*(own for reason, own in where.items() if reason != TIE))
+    gone = set().union(*(own for reason, own in where.items() if reason != lint.TIE))
     kept = [json.loads(line) for line in clean.read_text().splitlines()]
     assert kept == [row for place, row in enumerate(given) if place not in gone]
     left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
@@ -189,7 +175,7 @@ def test_a_models_truncation_counts(tmp_path, capsys):
     data = write(tmp_path / "pairs.jsonl", given)
     assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
     found = found_in(out)
-    assert 7 in found[TOO_LONG] and found[SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
+    assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
 
 
 def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):

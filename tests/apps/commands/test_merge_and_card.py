@@ -24,6 +24,8 @@ from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from tests.apps.conftest import write
+
 EXAMPLES = [Example(user_turn("roba kano"), "misu " * n) for n in (1, 2, 5, 9)]
 LEAN = {"helpful": 0.75, "harmless": 0.25}
 
@@ -165,11 +167,6 @@ def rows(seed: int, good: float) -> list[dict]:
     return made
 
 
-def write(path: Path, made: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in made))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Path:
     """Two linear models of the same contract, one of hostile name, and a run of each."""
@@ -254,11 +251,9 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
 
 
 def test_a_card_separates_training_from_evaluation_data(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(1, 0.9)))
     (tmp_path / "lr=1").mkdir()
-    (tmp_path / "lr=1" / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2, 0.9)))
-    held = str(tmp_path / "lr=1" / "held.jsonl")
-    words = ["--data", str(tmp_path / "rows.jsonl"), "--eval_data", held, "--max_steps", "1"]
+    held = write(tmp_path / "lr=1" / "held.jsonl", rows(2, 0.9)[:9])
+    words = ["--data", write(tmp_path / "rows.jsonl", rows(1, 0.9)[:9]), "--eval_data", held, "--max_steps", "1"]
     small = ["--small_hidden", "16", "--small_vocabulary", "300", "--disable_tqdm", "True"]
     assert main(["train", *words, *small, "--output", str(tmp_path / "rm")]) == 0
     assert main(["card", str(tmp_path / "rm")]) == 0

@@ -61,10 +61,10 @@ def run(*words: str) -> int:
 
 def test_a_function_judges_and_abstains(capsys):
     for name in ("longer", "longer_by_a_client"):
-        assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", "judged") == 0, name
-        row = json.loads(Path("judged/summary.json").read_text())["rows"][0]
+        assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", name) == 0, name
+        row = json.loads(Path(name, "summary.json").read_text())["rows"][0]
         assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == (name, 2, 1, 0.5), name
-        assert main(["verify", "judged"]) == 0, name
+        assert main(["verify", name]) == 0
 
 
 def test_a_function_makes_the_cases_and_another_rates_them(capsys):

@@ -6,6 +6,8 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.rm.capacity.config_shapes import table_config
 
+from tests.apps.commands.conftest import SAVE
+
 
 @pytest.fixture
 def plan(capsys):
@@ -90,7 +92,8 @@ def test_scoring_takes_a_folder_with_a_config_alone(plan, tmp_path):
     assert parts(found)["weights"] == pytest.approx(2 * (494_032_768 + 896) * 1e-9, abs=1e-3)
 
 
-def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path):
+def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", SAVE)
     folder = tmp_path / "plan"
     _, found, said = plan("--model", "0.6b", "--output", folder)
     written = json.loads((folder / "plan.json").read_text())

@@ -90,12 +90,11 @@ def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, rl_worl
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
-def test_a_recipe_runs_as_it_stands(name, rl, rl_world):
-    small = ["--max_steps", 4, "--per_device_train_batch_size", 8, "--num_generations", 4, "--use_cpu", "True"]
-    code, facts, _, folder = rl(
-        "--reward", f"gold={GOLD}", *small, "--disable_tqdm", "True", config=RECIPES / f"{name}.yaml"
-    )
-    assert code == 0 and facts["steps"] == 4
+def test_a_recipe_runs_as_it_stands(name, rl):
+    small = ["--max_steps", 2, "--per_device_train_batch_size", 8, "--num_generations", 4, "--use_cpu", "True"]
+    small += ["--disable_tqdm", "True", "--reward", f"gold={GOLD}"]
+    code, facts, _, folder = rl(*small, config=RECIPES / f"{name}.yaml")
+    assert code == 0 and facts["steps"] == 2
     steps = steps_of(folder)
     assert ("critic/loss" in steps[0]) == (name == "ppo")
     columns = rollouts_of(folder)[0]
@@ -148,20 +147,11 @@ def broken():
     return lambda examples: [1.0 if place % 2 else float("inf") for place, _ in enumerate(examples)]
 
 
-@pytest.fixture
-def functions(monkeypatch):
-    """The functions above under a name that can be imported."""
-    import sys
-    import types
-
-    module = types.ModuleType("reward_functions")
-    module.some_words, module.broken = some_words, broken
-    monkeypatch.setitem(sys.modules, "reward_functions", module)
-    return "reward_functions"
+HERE = "tests.apps.commands.test_rl"
 
 
-def test_several_rewards_are_weighed_and_one_gates_another(rl, functions):
-    flags = ["--reward", f"gold={GOLD}", f"form={functions}:some_words(name=and)", "--weight", "gold=2", "form=0"]
+def test_several_rewards_are_weighed_and_one_gates_another(rl):
+    flags = ["--reward", f"gold={GOLD}", f"form={HERE}:some_words(name=and)", "--weight", "gold=2", "form=0"]
     gate = "gate(reward=gold, by=form, threshold=0.5)"
     code, _, _, folder = rl(*flags, "--reward_transform", gate, "--rollout_steps", 1, "--max_steps", 1)
     rows = rollouts_of(folder)
@@ -172,10 +162,10 @@ def test_several_rewards_are_weighed_and_one_gates_another(rl, functions):
     assert steps_of(folder)[0]["reward"] == pytest.approx(total)
 
 
-def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl, functions):
+def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl):
     """Weights 1 and 0 are the first reward alone, whatever the other says."""
     flags = ["--max_steps", 1, "--rollout_steps", 1, "--advantage", "gdpo"]
-    rewards = ["--reward", f"gold={GOLD}", f"long={functions}:some_words(name=and)"]
+    rewards = ["--reward", f"gold={GOLD}", f"long={HERE}:some_words(name=and)"]
     _, _, _, alone = rl(*flags, "--reward", f"gold={GOLD}", output="alone")
     _, _, _, both = rl(*flags, *rewards, "--weight", "long=0", output="both")
     _, _, _, other = rl(*flags, *rewards, "--weight", "long=3", output="other")
@@ -183,8 +173,8 @@ def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl, func
     assert found[0] == found[1] != found[2]
 
 
-def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
-    flags = ["--reward", f"gold={GOLD}", f"odd={functions}:broken", "--weight", "odd=0"]
+def test_faults_stop_the_run_or_are_skipped_and_counted(rl):
+    flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0"]
     code, _, err, folder = rl(*flags)
     assert code == 3 and "reward 'odd' is inf for completion 0" in err
     assert len((folder.with_name("run.partial") / "faults.jsonl").read_text().splitlines()) == 8
@@ -193,9 +183,9 @@ def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
     assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0, 8.0]
 
 
-def test_a_killed_run_counts_every_fault_once(rl, functions):
+def test_a_killed_run_counts_every_fault_once(rl):
     """Eight completions of sixteen are faults at each of four steps."""
-    flags = ["--reward", f"gold={GOLD}", f"odd={functions}:broken", "--weight", "odd=0", "--on_fault", "skip"]
+    flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0", "--on_fault", "skip"]
     flags += ["--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
     for stop, output in ((1, "early"), (3, "late")):  # before and after a checkpoint
         with cut_off_at(stop):
@@ -312,7 +302,7 @@ def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(rl):
         (["--advantage_transform", "ha_dw"], "ha_dw: rewards are shares of right completions in [0, 1], got "),
         (["--scheduler", "dars"], "dars: scores are shares of right completions in [0, 1], got "),
     ):
-        code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, *flags)
+        code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, "--overwrite", *flags)
         assert code == 2 and message in err and "not foreseen" not in err, flags
 
 

@@ -1,6 +1,5 @@
 """The queue: bounded, in batches of like length, and left by those who gave up."""
 
-
 import numpy as np
 import pytest
 from rewardlab.apps.serving.refusals import Refused

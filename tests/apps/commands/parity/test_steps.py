@@ -204,7 +204,7 @@ def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity, tmp_path)
         run = run_parity(*words, "--against", "http", url)
     assert run.code == 0 and {*run.verdicts("").values()} == {"same", "reported"}, run.last_line
     assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
-    report = (tmp_path / "out" / "parity.md").read_text()
+    report = run.report
     assert "0 golden conversations, 3 of --data" in report, "the last one is too long for the model"
     assert "one that was cut off and so no score: 1." in report
 

@@ -263,7 +263,7 @@ def test_what_cannot_work_together_is_refused(rl, rl_world):
         flags = [
             str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags
         ]
-        code, _, err, _ = rl(*flags, "--max_steps", 1)
+        code, _, err, _ = rl(*flags, "--max_steps", 1, "--overwrite")
         assert code in (2, 3) and message in err, flags
 
 

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from rewardlab.rm.types import Example
 
 from tests.apps.conftest import steps_of
 
@@ -73,8 +72,3 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(rl):
     ):
         code, _, told, folder = rl("--reward", VERDICT, *flags, "--max_steps", 1)
         assert code == 2 and reason in str(told) and not folder.exists(), flags
-
-
-def test_the_verdicts_here_are_of_both_kinds():
-    answers = [Example((), "one two"), Example((), "one")]
-    assert verdict()(answers) == [1.0, 0.0] and said()(answers) == [-23.0, -20.0]
