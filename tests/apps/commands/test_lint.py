@@ -3,7 +3,6 @@
 import datetime
 import json
 import random
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,37 +79,30 @@ def found_in(folder: Path) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.slow
-def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path, benchmark, capsys):
-    given, where = planted(20_000)
-    data, out, began = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", time.process_time()
-    assert main(["lint", data, "--against", f"rewardbench={benchmark}", "--output", str(out)]) == 5
-    assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds are in the notes
-    assert found_in(out) == where
-    told = capsys.readouterr().err
-    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
-    report = (out / "report.md").read_text()
-    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
-    assert f"| {lint.OVERLAP} | 20 | line " in report and "No word, position or length tells the label." in report
-
-
-def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
+def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
     given, where = planted(400)
-    data, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "clean.jsonl"
-    words = ["lint", data, "--against", f"rewardbench={benchmark}", "--fix", str(clean)]
-    assert main(words) == 0
-    out = json.loads(capsys.readouterr().out)
+    data, out, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", tmp_path / "clean.jsonl"
+    words = ["lint", data, "--against", f"rewardbench={benchmark}"]
+    assert main([*words, "--output", str(out)]) == 5
+    assert found_in(out) == where
+    told, report = capsys.readouterr().err, (out / "report.md").read_text()
+    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
+    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report and f"| {lint.OVERLAP} | 20 | line " in report
+    assert "No word, position or length tells the label." in report
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["rows"] == 400 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
+    assert main([*words, "--fix", str(clean)]) == 0
+    facts = json.loads(capsys.readouterr().out)
     gone = set().union(*(own for reason, own in where.items() if reason != lint.TIE))
     kept = [json.loads(line) for line in clean.read_text().splitlines()]
     assert kept == [row for place, row in enumerate(given) if place not in gone]
     left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
     assert {int(one["place"].rpartition(":")[2]) - 1 for one in left_out} == gone
     assert all(one["row"] == given[int(one["place"].rpartition(":")[2]) - 1] for one in left_out)
-    assert out["kept"] + out["dropped"] == 400 and out["dropped"] == len(gone)
-    assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
-    assert main(["lint", str(clean), "--against", f"rewardbench={benchmark}", "--fix", str(tmp_path / "2.jsonl")]) == 0
+    assert facts["kept"] + facts["dropped"] == 400 and facts["dropped"] == len(gone)
+    assert main([*words, "--fix", str(clean)]) == 2 and "--overwrite" in capsys.readouterr().err
+    words[1] = str(clean)
+    assert main([*words, "--fix", str(tmp_path / "2.jsonl")]) == 0
     assert json.loads(capsys.readouterr().out)["dropped"] == 0  # the ties alone are left, and stay
 
 
@@ -148,21 +140,18 @@ def test_fix_writes_dates_as_text(tmp_path):
     assert written == [row | {"day": "2024-01-02", "created": "2024-01-02T03:04:05"} for row in rows(3)]
 
 
-def test_clean_data_pass(tmp_path, capsys):
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(300))]) == 0
+def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):
+    clean = rows(300)
+    assert main(["lint", write(tmp_path / "pairs.jsonl", clean)]) == 0
     assert json.loads(capsys.readouterr().out) == {"rows": 300, "reasons": {}, "leaks": []}
-
-
-def test_a_planted_leak_fails_the_check(tmp_path, capsys):
-    given = [row | {"chosen": row["chosen"] + " indeed"} for row in rows(300)]
-    assert main(["lint", write(tmp_path / "pairs.jsonl", given)]) == 5
-    assert "the chosen completion ends with 'indeed': right in 100.0% of 300 pairs" in capsys.readouterr().err
-
-
-def test_rows_of_cases_tell_where_the_right_answer_stood(tmp_path, capsys):
-    given = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in rows(100)]
-    assert main(["lint", write(tmp_path / "cases.jsonl", given)]) == 5
-    assert "the first completion is chosen: right in 100.0% of 100 pairs" in capsys.readouterr().err
+    leak = [row | {"chosen": row["chosen"] + " indeed"} for row in clean]
+    first = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in clean]
+    for given, sentence in (
+        (leak, "the chosen completion ends with 'indeed': right in 100.0% of 300 pairs"),
+        (first, "the first completion is chosen: right in 100.0% of 300 pairs"),
+    ):
+        assert main(["lint", write(tmp_path / "given.jsonl", given)]) == 5
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_models_truncation_counts(tmp_path, capsys):

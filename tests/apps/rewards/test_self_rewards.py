@@ -114,5 +114,5 @@ def test_a_search_that_cannot_be_made_is_refused(rl):
         (["--rollouts", "sage(seed=3)"], "no argument 'seed'"),
         (["--rollouts", "sage", "--rollout_server", "http://127.0.0.1:9"], "leave --scaffold, --rollout_server"),
     ):
-        code, _, err, folder = rl("--reward", GOLD, *flags)
+        code, _, err, folder = rl("--reward", GOLD, *flags, "--overwrite")
         assert code == 2 and message in err and not folder.exists(), flags
