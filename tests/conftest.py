@@ -1,5 +1,6 @@
 """What the tests share: the package under its name, and what a machine may lack."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -82,7 +83,6 @@ install_import_hook(
         "rewardlab.policy.training.metrics",
         "rewardlab.policy.transforms",
         "rewardlab.rm.losses",
-        "rewardlab.rm.backbones.tokenization",
         "rewardlab.rm.backbones.loading",
         "rewardlab.rm.backbones.logprobs",
         "rewardlab.rm.backbones.packing",
@@ -114,6 +114,17 @@ LONG_FILES = ("test_docs.py", "test_processes.py", "test_offline.py")
 def pytest_collection_modifyitems(items):
     """Long files go first, so that no process is left alone with one; a file stays in one process with its fixtures."""
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
+def pytest_collection_finish():
+    """Leave what was imported out of garbage collections: a Trainer collects each time it starts, in half a second."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    """Let the interpreter end as usual: bindings that find their objects alive report a leak."""
+    gc.unfreeze()
 
 
 def pytest_runtest_setup(item):

@@ -15,13 +15,8 @@ from rewardlab.benchmarks.garden import models
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
-from tests.apps.judging import longer, over_pairs
+from tests.apps.judging import longer, over_pairs, write
 from tests.conftest import SMALL_RUN
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def steps_of(folder: Path) -> list[dict]:

@@ -13,6 +13,8 @@ from rewardlab.rm.backbones.loading import classifier_from_config, small_config,
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.pairs import pair_row
 
+from tests.apps.conftest import write
+
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 TRAIN = "train --kind linear --data {w}/pairs.jsonl --output {w}/new"
 SCALAR = "train --data {w}/pairs.jsonl --output {w}/new"
@@ -26,24 +28,15 @@ RUBRICS = "rubrics build --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1
 CASES = [
     # numbers outside their range
     (f"{SCALAR} --learning_rate -1", 2, "--learning_rate is at least 0 and finite, got -1.0"),
-    (f"{SCALAR} --learning_rate nan", 2, "--learning_rate is at least 0 and finite, got nan"),
-    (f"{SCALAR} --per_device_train_batch_size 0", 2, "--per_device_train_batch_size is at least 1, got 0"),
     (f"{SCALAR} --lora --lora_r 0", 2, "--lora_r is a rank in 1..65536, got 0"),
-    (f"{SCALAR} --lora_dropout 1", 2, "--lora_dropout is a share in [0, 1), got 1.0"),
     (f"{SCALAR} --max_steps 0", 2, "--max_steps is at least 1, or -1"),
-    (f"{SCALAR} --num_train_epochs 0", 2, "--num_train_epochs is above 0 and finite, got 0.0"),
     (f"{SCALAR} --golden 1", 2, "--golden is at least 2, got 1"),
     (f"{SCALAR} --processes 0", 2, "--processes is at least 1, got 0"),
     (f"{SCALAR} --seed -1", 2, "--seed is a whole number in 0..4294967295, got -1"),
     (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
-    (f"{RL} --top_p 0", 2, "--top_p is a share in (0, 1], got 0.0"),
-    (f"{RL} --per_device_train_batch_size 0", 2, "--per_device_train_batch_size is at least 1, got 0"),
     (f"{RL} --max_completion_length 0", 2, "--max_completion_length is at least 1, got 0"),
-    (f"{RL} --kl nan", 2, "--kl is at least 0 and finite, got nan"),
-    (f"{RL} --soup_share 2", 2, "--soup_share is a share in [0, 1], got 2.0"),
     (f"{RL} --weight rm=inf", 2, "--weight is NAME=number, a finite one, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
-    (f"{DECODE} --weight -1", 2, "--weight is at least 0 and finite, got -1.0"),
     (f"{DECODE} --sweep 1", 2, "--sweep is at least 2, got 1"),
     (f"{EVAL} --samples 0", 2, "--samples is at least 1, got 0"),
     (f"{JUDGE} --concurrency 0", 2, "--concurrency is at least 1, got 0"),
@@ -136,11 +129,6 @@ CASES = [
 ]
 
 
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Path:
     """Tiny data and models: a linear one, a policy, and what is wrong with others of each."""
@@ -189,21 +177,17 @@ def _listing(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"), CASES, ids=[f"{n}-{case[0].split()[0]}" for n, case in enumerate(CASES)]
-)
-def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, words, code, says, capsys, monkeypatch):
+@pytest.mark.parametrize("verb", sorted({words.split()[0] for words, *_ in CASES}))
+def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, verb, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(world)
     before = _listing(world)
-    found = main(shlex.split(words.format(w=world)))
-    out, err = capsys.readouterr()
-    assert (found, out) == (code, ""), err
-    assert (
-        says.replace("{w}", str(world)) in err.strip().split("\n")[-1]
-        and "Traceback" not in err
-        and "Warning" not in err
-    )
+    for words, code, says in (case for case in CASES if case[0].split()[0] == verb):
+        found = main(shlex.split(words.format(w=world)))
+        out, err = capsys.readouterr()
+        assert (found, out) == (code, ""), (words, err)
+        assert says.replace("{w}", str(world)) in err.strip().split("\n")[-1], (words, err)
+        assert "Traceback" not in err and "Warning" not in err, (words, err)
     assert _listing(world) == before
 
 

@@ -14,6 +14,8 @@ from rewardlab.apps.runs import processes
 from rewardlab.apps.summary import summary_lines
 from rewardlab.rm.registry import names
 
+from tests.apps.conftest import write
+
 ROW = {"id": "a", "prompt": "What is 2 + 2?", "chosen": "four, of course", "rejected": "five"}
 
 
@@ -22,23 +24,11 @@ def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 @pytest.fixture
 def pairs(tmp_path) -> str:
     words = ["kind", "calm", "sharp", "plain", "warm"]
-    rows = [
-        {
-            "id": str(i),
-            "prompt": f"q {i % 20}",
-            "chosen": f"{words[i % 5]} good {i}",
-            "rejected": f"{words[i % 4]} bad {i} x",
-        }
-        for i in range(60)
-    ]
+    texts = ((f"{words[i % 5]} good {i}", f"{words[i % 4]} bad {i} x") for i in range(60))
+    rows = [{"id": str(i), "prompt": f"q {i % 20}", "chosen": a, "rejected": b} for i, (a, b) in enumerate(texts)]
     return write(tmp_path / "pairs.jsonl", rows)
 
 
@@ -53,21 +43,10 @@ def last_json(capsys) -> dict:
     return json.loads(capsys.readouterr().out.strip().split("\n")[-1])
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_every_verb_shows_an_example(verb, capsys):
-    assert main([verb, "--help"]) == 0
-    assert VERBS[verb].example in capsys.readouterr().out
-
-
 def test_the_overview_names_every_verb(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(verb in text for verb in VERBS)
-
-
-def test_doctor_prints_one_json_object(capsys):
-    assert main(["doctor"]) == 0
-    assert last_json(capsys)["versions"]["torch"]
 
 
 def test_a_warning_is_one_line_without_code(monkeypatch):
@@ -81,29 +60,13 @@ def test_a_warning_is_one_line_without_code(monkeypatch):
 
 def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
     run = str(tmp_path / "run")
-    assert (
-        main(["eval", "--benchmark", "pairs", "--model", model, "--data", pairs, "--output", run, "--samples", "50"])
-        == 0
-    )
+    words = ["--benchmark", "pairs", "--model", model, "--data", pairs, "--samples", "50"]
+    assert main(["eval", *words, "--output", run]) == 0
     facts = last_json(capsys)
-    assert facts["cases"] == 60 and set(facts["overall"]) == {
-        "rm",
-        "longest",
-        "shortest",
-        "random",
-        "prompt-blind tf-idf",
-    }
-    names = {path.name for path in Path(run).iterdir()}
-    assert names == {
-        "config.yaml",
-        "manifest.json",
-        "summary.json",
-        "report.md",
-        "report.png",
-        "calibration.png",
-        "items.parquet",
-        "scores.parquet",
-    }
+    scorers = {"rm", "longest", "shortest", "random", "prompt-blind tf-idf"}
+    assert facts["cases"] == 60 and {*facts["overall"]} == scorers
+    names = "config.yaml manifest.json summary.json report.md report.png calibration.png items.parquet scores.parquet"
+    assert {path.name for path in Path(run).iterdir()} == {*names.split()}
     manifest = json.loads((Path(run) / "manifest.json").read_text())
     assert manifest["contracts"]["rm"] and len(manifest["data"][pairs]) == 64
     assert pq.read_table(Path(run) / "scores.parquet").num_rows == 5 * 60
@@ -160,16 +123,8 @@ def test_usage_errors_exit_2_with_a_way_out(pairs, model, tmp_path, capsys):
         "--model belongs to --kind": ["train", "--kind", "linear", "--model", "x", "--data", pairs, *out],
         "name one with --model": ["train", "--lora", "--data", pairs, *out],
         "--output ends with .parquet or .jsonl": ["score", "--model", model, "--data", pairs, "--output", "x.csv"],
-        "invalid choice: 'keep' (choose from 'refuse', 'skip')": [
-            "eval",
-            "--model",
-            model,
-            "--on_bad_row",
-            "keep",
-            "--data",
-            pairs,
-            *out,
-        ],
+        "invalid choice: 'keep' (choose from 'refuse', 'skip')": ["eval", "--model", model, "--on_bad_row", "keep"]
+        + ["--data", pairs, *out],
         "--data is missing; 'pairs' has no data set of its own": ["eval", "--model", model, *out],
     }
     for says, words in cases.items():
@@ -188,20 +143,15 @@ def test_a_process_waits_for_the_others_only_if_its_verb_ended_without_an_error(
     assert main([*train, str(pairs)]) == 0 and left == [False, True]
 
 
-@pytest.mark.parametrize("verb", ["score", "parity", "eval", "train", "rubrics"])
-def test_a_yaml_value_is_one_of_the_choices(verb, tmp_path, capsys):
+def test_a_yaml_file_names_settings_of_the_verb_with_values_that_they_take(tmp_path, capsys):
     config = tmp_path / "x.yaml"
-    config.write_text("on_bad_row: keep\n")
-    assert main([verb, "--config", str(config)]) == 2
-    assert "--on_bad_row is one of refuse, skip, got 'keep'" in capsys.readouterr().err
-
-
-def test_a_yaml_file_with_an_unknown_setting_or_no_mapping(tmp_path, capsys):
-    config = tmp_path / "x.yaml"
-    for content, says in (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML")):
+    cases = [("eval", content, says) for content, says in
+             (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML"))]  # fmt: skip
+    keep = ("on_bad_row: keep", "--on_bad_row is one of refuse, skip, got 'keep'")
+    for verb, content, says in cases + [(verb, *keep) for verb in ("score", "parity", "eval", "train", "rubrics")]:
         config.write_text(content)
-        code, text = refused(["eval", "--config", str(config)], capsys)
-        assert code == 2 and says in text, text
+        code, text = refused([verb, "--config", str(config)], capsys)
+        assert code == 2 and says in text, (verb, text)
 
 
 def test_data_errors_exit_3_and_leave_nothing_behind(pairs, model, tmp_path, capsys):
@@ -260,28 +210,27 @@ def test_a_verb_that_left_names_its_command(capsys):
 # ---- help and summaries ----
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(verb, capsys):
-    assert main([verb, "--help"]) == 0
-    lines = capsys.readouterr().out.rstrip().split("\n")
-    assert len(lines) <= 80 and max(map(len, lines)) <= 140
-    example = next(index for index, line in enumerate(lines) if VERBS[verb].example in line)
-    settings = [index for index, line in enumerate(lines) if line.startswith("  --")]
-    assert not settings or example < settings[0]
+def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(capsys):
+    for verb in VERBS:
+        assert main([verb, "--help"]) == 0
+        lines = capsys.readouterr().out.rstrip().split("\n")
+        assert len(lines) <= 80 and max(map(len, lines)) <= 140, verb
+        example = next(index for index, line in enumerate(lines) if VERBS[verb].example in line)
+        settings = [index for index, line in enumerate(lines) if line.startswith("  --")]
+        assert not settings or example < settings[0], verb
 
 
-@pytest.mark.parametrize("verb", [name for name, verb in VERBS.items()])
-def test_every_setting_is_in_the_long_help_with_its_default(verb, capsys):
-    assert main([verb, "--help-all"]) == 0
-    entries = re.split(r"^  --", capsys.readouterr().out, flags=re.M)
-    by_name = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
-    for settings in VERBS[verb].settings:
-        for setting in settings.__dataclass_fields__.values():
-            assert not setting.init or setting.name in by_name
-    own = next(iter(VERBS[verb].settings)).__dataclass_fields__.values()
-    for setting in own:
-        if isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
-            assert re.search(rf"default ({re.escape(str(setting.default))}|no limit)\b", by_name[setting.name])
+def test_every_setting_is_in_the_long_help_with_its_default(capsys):
+    for name, verb in VERBS.items():
+        assert main([name, "--help-all"]) == 0
+        entries = re.split(r"^  --", capsys.readouterr().out, flags=re.M)
+        by_name = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
+        for settings in verb.settings:
+            assert {field.name for field in settings.__dataclass_fields__.values() if field.init} <= {*by_name}
+        for field in verb.settings[0].__dataclass_fields__.values():
+            if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+                default = rf"default ({re.escape(str(field.default))}|no limit)\b"
+                assert re.search(default, by_name[field.name]), (name, field.name)
 
 
 def test_the_choices_in_the_help_exist(capsys):

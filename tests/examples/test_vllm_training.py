@@ -78,14 +78,23 @@ def test_the_recipe_trains_with_served_rewards_a_judge_and_a_server_that_is_rest
     assert manifest["contracts"]["rm"] == model.contract.hash() and len(rows) == 2 * 16
 
 
-@pytest.mark.parametrize("name", ["rl", "pushed"])
-def test_a_recipe_names_what_exists_and_goes_together(name, tmp_path):
-    words = ["--config", str(RECIPES / f"{name}.yaml"), "--model", "policy", "--data", "prompts.jsonl", "--output", "o"]
-    off = {"rl": [], "pushed": ["--bf16", "False"]}[name]
-    config, arguments = parse("rl", VERBS["rl"], [*words, *off, "--use_cpu", "True"])
-    config.validate()
-    check_together(config, arguments)
-    assert bool(config.rollouts) != bool(arguments.use_vllm)
+def test_a_recipe_names_what_exists_and_goes_together(tmp_path):
+    for name in ("rl", "pushed"):
+        words = [
+            "--config",
+            str(RECIPES / f"{name}.yaml"),
+            "--model",
+            "policy",
+            "--data",
+            "prompts.jsonl",
+            "--output",
+            "o",
+        ]
+        off = {"rl": [], "pushed": ["--bf16", "False"]}[name]
+        config, arguments = parse("rl", VERBS["rl"], [*words, *off, "--use_cpu", "True"])
+        config.validate()
+        check_together(config, arguments)
+        assert bool(config.rollouts) != bool(arguments.use_vllm), name
 
 
 def test_the_page_starts_what_the_recipe_asks_for():

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +16,8 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example, user_turn
+
+from tests.apps.conftest import write
 
 FUNCTIONS = {"evaluate": "eval", "reinforce": "rl", "train_judge": "judge train"}
 PAIRS = [
@@ -40,25 +41,21 @@ def test_importing_the_package_loads_no_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("words", [["plan", "--model", "7b"], ["lint", "pairs.jsonl"]])
-def test_plan_and_lint_load_neither_pytorch_nor_transformers(words, tmp_path, script):
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+def test_plan_and_lint_load_neither_pytorch_nor_transformers(tmp_path, script):
+    write(tmp_path / "pairs.jsonl", PAIRS)
     code = (
-        "from rewardlab.apps.cli import main; main(sys.argv[1:]); "
+        "from rewardlab.apps.cli import main; main(['plan', '--model', '7b']); main(['lint', 'pairs.jsonl']); "
         "sys.exit(', '.join({'torch', 'transformers', 'sklearn'} & {*sys.modules}) or 0)"
     )
-    done = subprocess.run(script(code, *words), capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(script(code), capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in rl_api.__all__ if name.islower() and not name.startswith("_")])
-def test_a_function_has_the_settings_of_its_verb(name):
-    if name == "load":
-        return
-    config = VERBS[FUNCTIONS.get(name, name)].config
-    parameters = inspect.signature(getattr(rl_api, name)).parameters
-    own = set(config.__dataclass_fields__) - {"arm", "run", "runs"}
-    assert own <= set(parameters)
+def test_a_function_has_the_settings_of_its_verb():
+    for name in {name for name in rl_api.__all__ if name.islower() and not name.startswith("_")} - {"load"}:
+        parameters = inspect.signature(getattr(rl_api, name)).parameters
+        own = {*VERBS[FUNCTIONS.get(name, name)].config.__dataclass_fields__} - {"arm", "run", "runs"}
+        assert own <= {*parameters}, name
 
 
 def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_does(model):
@@ -71,7 +68,7 @@ def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_do
 
 
 def test_scores_are_those_of_the_verb(model, tmp_path):
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    write(tmp_path / "pairs.jsonl", PAIRS)
     scores = rl_api.score(model, tmp_path / "pairs.jsonl").to_pandas()
     words = ["--model", str(model.path), "--data", str(tmp_path / "pairs.jsonl"), "--output", str(tmp_path / "s.jsonl")]
     assert main(["score", *words]) == 0
@@ -84,12 +81,12 @@ def test_scores_count_what_the_template_leaves_out():
     assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\r"])
-def test_rows_may_hold_any_line_separator(model, separator):
-    row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
-    scores = rl_api.score(model, [row])
-    assert [scored["id"] for scored in scores.rows] == [row["id"]]
-    assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0]
+def test_rows_may_hold_any_line_separator(model):
+    for separator in ("\u2028", "\x85", "\x0b", "\r"):
+        row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
+        scores = rl_api.score(model, [row])
+        assert [scored["id"] for scored in scores.rows] == [row["id"]], separator
+        assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0], separator
 
 
 def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
@@ -116,9 +113,8 @@ def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
     ]
     frame = pd.DataFrame(rows)
     assert frame.isna().to_numpy().sum() == 10
-    of_frame, of_rows = (
-        rl_api.evaluate(model, data, samples=20, baselines="none").to_pandas() for data in (frame, rows)
-    )
+    settings = {"samples": 20, "baselines": "none"}
+    of_frame, of_rows = (rl_api.evaluate(model, data, **settings).to_pandas() for data in (frame, rows))
     pd.testing.assert_frame_equal(of_frame, of_rows)
     assert "nan" not in set(of_frame.area)
 
@@ -136,10 +132,8 @@ def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     def shorter(completions):
         return [-len(text) for text in completions]
 
-    runs = [
-        rl_api.evaluate(model, PAIRS, samples=20, baselines="none", output=tmp_path / model.__name__)
-        for model in (longer, shorter)
-    ]
+    settings = {"samples": 20, "baselines": "none"}
+    runs = [rl_api.evaluate(rate, PAIRS, output=tmp_path / rate.__name__, **settings) for rate in (longer, shorter)]
     gate = tmp_path / "gate.yaml"
     gate.write_text("- {area: overall, max_drop: 0.5, even_if_noise: true}\n")
     better = rl_api.compare(*runs[::-1], samples=40, gate=gate, output=tmp_path / "better")
@@ -158,9 +152,8 @@ def test_lint_returns_findings_and_plan_its_phases():
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypatch):
+    for call, message in (
         (lambda: rl_api.train("nowhere.jsonl", output="out"), "data: no file nowhere.jsonl"),
         (lambda: rl_api.train(PAIRS, output="out", learning_rte=1), "did you mean 'learning_rate'?"),
         (lambda: rl_api.train(PAIRS, output="out", lora="maybe"), "lora: input should be a valid boolean"),
@@ -177,13 +170,12 @@ def test_lint_returns_findings_and_plan_its_phases():
         (lambda: rl_api.decode("arm", 3), "prompts is a list of prompts, got 3"),
         (lambda: rl_api.score("rm", prompts=["a"], completions=3), "completions is a list of completions, got 3"),
         (lambda: rl_api.decode("nowhere", ["a prompt"]), "arm nowhere: no such folder here; check the path"),
-    ],
-)
-def test_a_wrong_call_is_one_sentence_in_the_words_of_python(call, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
-        call()
-    assert message in str(raised.value) and "--" not in str(raised.value) and not (Path(tmp_path) / "out").exists()
+    ):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
+            call()
+        assert message in str(raised.value) and "--" not in str(raised.value)
+        assert not (tmp_path / "out").exists(), message
 
 
 def test_an_error_of_a_setting_hides_no_traceback_behind_it():
@@ -192,16 +184,13 @@ def test_an_error_of_a_setting_hides_no_traceback_behind_it():
     assert raised.value.__suppress_context__ and raised.value.__cause__ is None
 
 
-def test_a_loaded_model_is_taken_where_its_path_is(model):
+def test_a_loaded_model_is_taken_where_its_path_is_and_what_was_not_written_is_compared(model):
     settings = {"samples": 20, "baselines": "none"}
-    assert rl_api.evaluate(model.model, PAIRS, **settings).overall == rl_api.evaluate(model, PAIRS, **settings).overall
+    first, second = (rl_api.evaluate(named, PAIRS, **settings) for named in (model.model, model))
+    assert first.overall == second.overall and first.path is None
+    assert rl_api.compare(first, second, samples=40).facts.cases == len(PAIRS)
     scores = [rl_api.score(named, PAIRS).to_pandas().reward.tolist() for named in (model.model, model)]
     assert scores[0] == scores[1]
-
-
-def test_evaluations_that_were_not_written_are_compared(model):
-    first, second = (rl_api.evaluate(model, PAIRS, samples=20, baselines="none") for _ in range(2))
-    assert first.path is None and rl_api.compare(first, second, samples=40).facts.cases == len(PAIRS)
 
 
 def test_results_print_as_short_tables(model):
@@ -221,16 +210,9 @@ def test_results_print_as_short_tables(model):
 def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
     prompts = ["How do I sharpen an axe?", [{"role": "user", "content": "When do bees swarm?"}]]
     small = {"max_steps": 2, "disable_tqdm": True, "use_cpu": True}
-    guide = rl_api.train(
-        rl_world / "pairs.jsonl",
-        model=rl_world / "start",
-        output=tmp_path / "guide",
-        kind="autoregressive",
-        adapter="uniarm",
-        objectives=["helpful", "harmless"],
-        embedding="one_hot",
-        **small,
-    )
+    guided = {"kind": "autoregressive", "adapter": "uniarm", "objectives": ["helpful", "harmless"]}
+    guided |= {"model": rl_world / "start", "embedding": "one_hot", "output": tmp_path / "guide"}
+    guide = rl_api.train(rl_world / "pairs.jsonl", **guided, **small)
     decoded = rl_api.decode(guide, prompts, preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
     assert len(decoded.completions) == 2 and decoded[0]["preference"] == {"helpful": 0.7, "harmless": 0.3}
     assert len(decoded.to_pandas()) == 2 and "axe" in decoded._repr_html_()
@@ -244,21 +226,10 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
     def surrogate(logprobs, old_logprobs, advantages):
         return -(logprobs - old_logprobs).exp() * advantages
 
-    settings = {
-        "advantage": centred,
-        "loss": surrogate,
-        "num_generations": 4,
-        "per_device_train_batch_size": 8,
-        "max_completion_length": 8,
-        **small,
-    }
-    policy = rl_api.reinforce(
-        rl_world / "start",
-        rl_world / "prompts.jsonl",
-        reward={"rm": rl_world / "rm", "short": brevity},
-        output=tmp_path / "policy",
-        **settings,
-    )
+    settings = {"advantage": centred, "loss": surrogate, "reward": {"rm": rl_world / "rm", "short": brevity}, **small}
+    settings |= {"num_generations": 4, "per_device_train_batch_size": 8, "max_completion_length": 8}
+    files = rl_world / "start", rl_world / "prompts.jsonl"
+    policy = rl_api.reinforce(*files, output=tmp_path / "policy", **settings)
     assert yaml.safe_load((tmp_path / "policy" / "config.yaml").read_text())["loss"].endswith(":surrogate")
     steps = policy.to_pandas()
     assert len(steps) == 2 and (steps["rewards/short/mean"] <= 0).all() and "data:image/png" in policy._repr_html_()

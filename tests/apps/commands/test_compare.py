@@ -24,6 +24,8 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.report import markdown
 from rewardlab.benchmarks.scorers import StoredScores
 
+from tests.apps.commands.conftest import SAVE
+from tests.apps.conftest import write
 from tests.conftest import wait_until
 
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -49,21 +51,9 @@ def words(seed: int, number: int, good: float) -> list[dict]:
         right, wrong = f"kind {base}", f"rude {base} {draw.choice(['x', 'yy'])}"
         if draw.random() > good:
             right, wrong = wrong, right
-        rows.append(
-            {
-                "id": str(place),
-                "prompt": f"q{place % 150}",
-                "chosen": right,
-                "rejected": wrong,
-                "subset": "ab"[place % 2],
-            }
-        )
+        row = {"id": str(place), "prompt": f"q{place % 150}", "subset": "ab"[place % 2]}
+        rows.append(row | {"chosen": right, "rejected": wrong})
     return rows
-
-
-def write(path: Path, rows: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +65,8 @@ def folder(tmp_path_factory) -> Path:
     data = write(folder / "test.jsonl", words(2, 300, 0.9))
     for name, train in (("good", "train.jsonl"), ("bad", "noise.jsonl")):
         assert main(["train", "--kind", "linear", "--data", str(folder / train), "--output", str(folder / name)]) == 0
-        assert (
-            main(["eval", "--model", str(folder / name), "--data", data, "--output", str(folder / "runs" / name)]) == 0
-        )
+        words_of_eval = ["--model", str(folder / name), "--data", data, "--samples", "200"]
+        assert main(["eval", *words_of_eval, "--output", str(folder / "runs" / name)]) == 0
     return folder
 
 
@@ -106,21 +95,17 @@ def same(first: Path, second: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_evaluation_killed_at_five_random_points_ends_with_the_same_bytes(folder, whole, script, tmp_path):
+def test_an_evaluation_killed_at_random_points_ends_with_the_same_bytes(folder, whole, script, tmp_path):
     output, draw = tmp_path / "run", random.Random(7)
-    progress, killed = tmp_path / "run.partial" / "progress" / "000", 0
-    for chunks in sorted(draw.sample(range(1, 14), 5)):
-        resume = ["--resume"] if killed else []
-        process = subprocess.Popen(
-            command(script, folder, output, *resume, first=SLOW), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+    progress = tmp_path / "run.partial" / "progress" / "000"
+    for index, chunks in enumerate(sorted(draw.sample(range(1, 14), 3))):
+        words = command(script, folder, output, *(["--resume"] if index else []), first=SLOW)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda most=chunks: len(list(progress.glob("*.jsonl"))) >= most, process)
         time.sleep(draw.random() * 0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        killed += 1
         assert not output.exists()
-    assert killed == 5
     subprocess.run(command(script, folder, output, "--resume"), check=True)
     same(whole, output)
     assert not (output / "progress").exists()
@@ -154,7 +139,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
     table = [row for row in pq.read_table(run / "scores.parquet").to_pylist() if row["scorer"] == "good"]
     half = [{"id": row["case"], "score_chosen": row["scores"][0], "score_rejected": row["scores"][1]} for row in table]
     stored = write(tmp_path / "theirs.jsonl", [*half, {"id": "nobody", "score_chosen": 1, "score_rejected": 0}])
-    data = ["--data", str(folder / "test.jsonl")]
+    data = ["--data", str(folder / "test.jsonl"), "--samples", "200"]
     assert main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run")]) == 0
     kept = json.loads((run / "summary.json").read_text())["rows"][0]["overall"]
     assert [*last_json(capsys)["overall"]["theirs"].values()] == kept
@@ -164,7 +149,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
 def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tmp_path, capsys):
     ids = [f"{'ab'[i % 2]}/{i}" for i in range(300)]
     good = [{"id": name, "scores": [1.0, 0.0]} for name in ids]
-    data = ["--data", str(folder / "test.jsonl")]
+    data = ["--data", str(folder / "test.jsonl"), "--samples", "50"]
 
     def run(rows) -> tuple[int, str]:
         stored = write(tmp_path / "s.jsonl", rows)
@@ -222,15 +207,10 @@ def test_a_run_from_before_intervals_had_names_still_verifies(folder, tmp_path, 
     run = tmp_path / "run"
     shutil.copytree(folder / "runs" / "good", run)
     new, opened = (run / "report.md").read_text(), open_finished(str(run))
-    scorers = [
-        StoredScores(
-            row["scorer"],
-            {n: one.scores for n, one in opened.judgments[row["scorer"]].items()},
-            role=row["role"],
-            contract=row["contract"],
-        )
-        for row in opened.summary["rows"]
-    ]
+    scorers = []
+    for row in opened.summary["rows"]:
+        stored = {case: one.scores for case, one in opened.judgments[row["scorer"]].items()}
+        scorers.append(StoredScores(row["scorer"], stored, role=row["role"], contract=row["contract"]))
     facts = {name: opened.summary[name] for name in ("notes", "samples", "seed")}
     for interval in ("effective", "percentile"):
         report = evaluate(opened.suite, opened.cases, scorers, **facts, interval=interval).report
@@ -263,17 +243,9 @@ def test_two_runs_are_compared_and_a_gate_stops_a_real_drop(folder, tmp_path, ca
     capsys.readouterr()
     assert main(["compare", good, bad, "--gate", str(rules)]) == 5
     assert "overall fell by" in capsys.readouterr().err
-    rules.write_text("area: overall")
-    assert main(["compare", good, bad, "--gate", str(rules)]) == 2
-    rules.write_text(yaml.safe_dump([{"area": "Poetry", "max_drop": 0.02}]))
-    assert main(["compare", good, bad, "--gate", str(rules)]) == 2
-
-
-def test_a_run_does_not_differ_from_itself(folder, capsys):
-    good = str(folder / "runs" / "good")
     assert main(["compare", good, good]) == 0
-    found = last_json(capsys)
-    assert (found["difference"]["value"], found["flips"], found["real"], found["p"]) == (0.0, 0, False, 1.0)
+    same = last_json(capsys)
+    assert (same["difference"]["value"], same["flips"], same["real"], same["p"]) == (0.0, 0, False, 1.0)
 
 
 def test_runs_of_other_data_are_not_compared(folder, tmp_path, capsys):
@@ -286,14 +258,20 @@ def test_runs_of_other_data_are_not_compared(folder, tmp_path, capsys):
 # ---- board ----
 
 
-def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys):
+def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", SAVE)
     assert main(["board", str(folder / "runs"), "--samples", "400", "--output", str(tmp_path / "board")]) == 0
     assert last_json(capsys)["runs"] == 2
     lines = (tmp_path / "board" / "board.csv").read_text().strip().split("\n")
     rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
-    assert sorted(row["scorer"] for row in rows) == sorted(
-        ["good", "bad", "longest", "shortest", "random", "prompt-blind tf-idf"]
-    )
+    assert sorted(row["scorer"] for row in rows) == [
+        "bad",
+        "good",
+        "longest",
+        "prompt-blind tf-idf",
+        "random",
+        "shortest",
+    ]
     groups = {row["scorer"]: int(row["group"]) for row in rows}
     assert groups["good"] == groups["prompt-blind tf-idf"] == 1 < groups["random"]
     values = [float(row["overall"]) for row in rows]
@@ -309,9 +287,7 @@ def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, ca
 
 
 def write_pairs(path: Path, prompts: str) -> str:
-    rows = [{"prompt": p, "chosen": f"{p} long response {p}", "rejected": "short"} for p in prompts]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return write(path, ({"prompt": p, "chosen": f"{p} long response {p}", "rejected": "short"} for p in prompts))
 
 
 def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path, capsys):

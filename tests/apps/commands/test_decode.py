@@ -89,9 +89,8 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts
     assert alone[-1]["tokens"] == len(rows[0]["tokens"])
     assert {line["id"]: line["completion"] for line in together[:-1]} == {row["id"]: row["completion"] for row in rows}
     assert len(rows[0]["base"]) == len(rows[0]["guide"]) == len(rows[0]["mixed"]) == len(rows[0]["tokens"])
-    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"]) and "".join(rows[0]["pieces"]).startswith(
-        rows[0]["completion"]
-    )
+    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"])
+    assert "".join(rows[0]["pieces"]).startswith(rows[0]["completion"])
     assert {row["weight"] for row in rows} == {1.0}
 
 
@@ -119,43 +118,36 @@ def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, 
     assert 0 < kept < 9
     code, lines, _ = run(capsys, *asked, str(cut), "--resume")
     assert code == 0 and lines[-1]["decoded"] == 9 - kept
-    assert [json.loads(line)["completion"] for line in cut.read_text().splitlines()] == [
-        row["completion"] for row in rows
-    ]
+    completions = [json.loads(line)["completion"] for line in cut.read_text().splitlines()]
+    assert completions == [row["completion"] for row in rows]
     assert not partial.exists()
     assert run(capsys, *asked, str(cut))[0] == 2  # never replaced unasked
 
 
-def test_a_cut_off_output_is_only_dropped_when_told(base, prompts, tmp_path, capsys):
-    partial = tmp_path / ".out.jsonl.partial"
+def test_a_cut_off_output_is_only_dropped_when_told_and_its_last_line_decoded_again(base, prompts, tmp_path, capsys):
+    partial, output = tmp_path / ".out.jsonl.partial", tmp_path / "out.jsonl"
     partial.write_text('{"key": "a"}\n')
-    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
+    asked = ("--base", base, "--data", prompts, "--output", str(output))
     code, _, err = run(capsys, *asked)
     assert code == 2 and "continue it with --resume, or start over with --overwrite" in err
     assert partial.read_text() == '{"key": "a"}\n'
     assert run(capsys, *asked, "--overwrite")[0] == 0 and not partial.exists()
+    output.unlink()
+    partial.write_bytes('{"key": "a", "completion": "é'.encode()[:-1])  # cut off within a character
+    code, lines, _ = run(capsys, *asked, "--resume")
+    assert code == 0 and lines[-1]["decoded"] == 3 and len(output.read_text().splitlines()) == 3
 
 
-def test_a_line_that_was_cut_off_within_a_character_is_decoded_again(base, prompts, tmp_path, capsys):
-    (tmp_path / ".out.jsonl.partial").write_bytes('{"key": "a", "completion": "é'.encode()[:-1])
-    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"), "--resume")
-    code, lines, _ = run(capsys, *asked)
-    assert code == 0 and lines[-1]["decoded"] == 3 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
-
-
-def test_an_output_that_is_a_folder_is_refused_before_anything_is_decoded(base, prompts, tmp_path, capsys):
-    folder = tmp_path / "out.jsonl"
-    folder.mkdir()
-    code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(folder), "--overwrite")
-    assert code == 2 and "is a folder; name a file for the completions" in err
-    assert not list(folder.iterdir()) and not list(tmp_path.glob(".out*"))
-
-
-def test_a_second_writer_of_an_output_is_refused(base, prompts, tmp_path, capsys):
+def test_an_output_that_is_a_folder_or_has_another_writer_is_refused(base, prompts, tmp_path, capsys):
     output = tmp_path / "out.jsonl"
+    asked = ("--base", base, "--data", prompts, "--output", str(output), "--overwrite")
     with only_writer(output):
-        code, _, err = run(capsys, "--base", base, "--data", prompts, "--output", str(output))
+        code, _, err = run(capsys, *asked)
     assert code == 2 and f"is being written by process {os.getpid()}" in err and not output.exists()
+    output.mkdir()
+    code, _, err = run(capsys, *asked)
+    assert code == 2 and "is a folder; name a file for the completions" in err
+    assert not list(output.iterdir()) and not list(tmp_path.glob(".out*"))
 
 
 def test_a_signal_says_that_decoding_can_be_resumed(base, prompts, tmp_path, capsys, monkeypatch):
@@ -213,23 +205,6 @@ def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path,
     assert "several reward models go by objective, as name=folder" in err
 
 
-def test_a_small_guide_steers_another_base(arm, prompts, tmp_path, capsys):
-    other = save_base(tmp_path / "other", seed=5)
-    asked = ("--base", other, "--arm", arm, "--preference", "helpful=1,harmless=0", "--data", prompts)
-    code, lines, _ = run(capsys, *asked)
-    assert code == 0 and lines[-1]["forwards"] % 2 == 0
-
-
-def test_no_weight_and_no_guide_are_plain_decoding(base, arm, prompts, capsys):
-    asked = ("--data", prompts, "--temperature", "0")
-    preferred = ("--arm", arm, "--preference", "helpful=1,harmless=0", "--weight")
-    plain, silent, loud = (
-        sorted(line["completion"] for line in run(capsys, *words, *asked)[1][:-1])
-        for words in (("--base", base), (*preferred, "0"), (*preferred, "4"))
-    )
-    assert plain == silent != loud
-
-
 def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, capsys):
     code, lines, _ = run(capsys, "--base", base, "--data", prompts)
     assert code == 0 and {(line["weight"], line["preference"]) for line in lines[:-1]} == {(0.0, None)}
@@ -237,9 +212,8 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
     assert code == 2 and "--preference is read by a reward model; name one with --arm" in err
 
 
-@pytest.mark.parametrize(
-    "words, sentence",
-    [
+def test_bad_input_gets_one_sentence(arm, prompts, capsys):
+    for words, sentence in (
         ([], "a preference is missing; give one over helpful, harmless"),
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
         (["--preference", "helpful=0.5,honest=0.5"], "no objective 'honest' in this model"),
@@ -247,31 +221,23 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
         (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "give one of them"),
         (
             ["--preference", "helpful=1,harmless=0", "--temperature", "-1"],
-            "--temperature is at least 0 and finite, got -1.0",
+            "--temperature is at least 0 and finite, got",
         ),
         (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
         (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),
-    ],
-)
-def test_bad_input_gets_one_sentence(arm, prompts, words, sentence, capsys):
-    data = [] if "--data" in words else ["--data", prompts]
-    code, _, err = run(capsys, "--arm", arm, *words, *data)
-    assert code == 2 and sentence in err and "Traceback" not in err
+    ):
+        data = [] if "--data" in words else ["--data", prompts]
+        code, _, err = run(capsys, "--arm", arm, *words, *data)
+        assert code == 2 and sentence in err and "Traceback" not in err, words
 
 
-def test_a_prompt_that_is_too_long_is_named_before_anything_is_decoded(base, tmp_path, capsys):
-    long = "tell me about " + "bees " * 5000
-    (tmp_path / "long.txt").write_text(f"describe bees\n{long}\n")
+def test_prompts_that_are_too_long_or_missing_are_refused_before_anything_is_decoded(base, tmp_path, capsys):
+    (tmp_path / "long.txt").write_text(f"describe bees\ntell me about {'bees ' * 5000}\n")
     asked = ("--data", str(tmp_path / "long.txt"), "--output", str(tmp_path / "out.jsonl"), "--batch_size", "1")
     code, _, err = run(capsys, "--base", base, *asked)
     assert code == 3 and "shorten it to" in err and "(the prompt with id 2)" in err
     assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
-
-
-def test_a_file_without_prompts_is_data_gone_wrong(arm, tmp_path, capsys):
     (tmp_path / "empty.txt").write_text("\n\n")
-    code, _, err = run(
-        capsys, "--arm", arm, "--preference", "helpful=1,harmless=0", "--data", str(tmp_path / "empty.txt")
-    )
+    code, _, err = run(capsys, "--base", base, "--data", str(tmp_path / "empty.txt"))
     assert code == 3 and "no prompt in" in err
     assert run(capsys, "--data", str(tmp_path / "empty.txt"))[0] == 2

@@ -1,17 +1,11 @@
 """When the rules of a gate are violated, and which rules are refused."""
 
-import json
-from pathlib import Path
-
 import pytest
 from rewardlab.apps.cli import main
 
+from tests.apps.conftest import write
+
 SUBSETS, SIZE = 20, 30
-
-
-def write(path: Path, rows: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +13,8 @@ def runs(tmp_path_factory):
     """Evaluate stored scores: all of 20 subsets with 30 pairs right, but for the first pairs of s00."""
     folder = tmp_path_factory.mktemp("gate")
     ids = [(f"s{s:02d}", str(i)) for s in range(SUBSETS) for i in range(SIZE)]
-    data = write(
-        folder / "data.jsonl",
-        [{"id": i, "subset": s, "prompt": f"{s} {i}", "chosen": "good", "rejected": "bad"} for s, i in ids],
-    )
+    pair = {"chosen": "good", "rejected": "bad"}
+    data = write(folder / "data.jsonl", ({"id": i, "subset": s, "prompt": f"{s} {i}"} | pair for s, i in ids))
 
     def run(name: str, number: int, **instead: object) -> str:
         first = {f"s00/{i}" for i in range(number)}
@@ -65,11 +57,11 @@ def test_a_drop_in_a_subset_is_significant_after_the_adjustment_for_their_number
     assert gate("many wrong", "- {area: s00, max_drop: 0.41}")[0] == 0
 
 
-@pytest.mark.parametrize("waived", ["false", "true"])
-def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate, waived):
-    code, said = gate("silent", f"- {{area: s00, max_drop: 0.5, even_if_noise: {waived}}}")
-    assert code == 5 and "s00 has no case that both scored, so that its rule cannot be checked" in said
-    assert gate("silent", f"- {{area: s01, max_drop: 0.5, even_if_noise: {waived}}}")[0] == 0
+def test_a_model_that_abstains_in_the_whole_area_does_not_pass(gate):
+    for waived in ("false", "true"):
+        code, said = gate("silent", f"- {{area: s00, max_drop: 0.5, even_if_noise: {waived}}}")
+        assert code == 5 and "s00 has no case that both scored, so that its rule cannot be checked" in said, waived
+        assert gate("silent", f"- {{area: s01, max_drop: 0.5, even_if_noise: {waived}}}")[0] == 0, waived
 
 
 def test_a_model_that_abstains_in_a_part_of_the_area_passes_only_where_that_is_accepted(gate):
@@ -82,9 +74,8 @@ def test_a_model_that_abstains_in_a_part_of_the_area_passes_only_where_that_is_a
     assert gate("half silent", "- {area: s00, max_drop: 0.5, max_unscored: 10}\n- {area: s01, max_drop: 0}")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
+def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
+    for rules, message in (
         ("area: overall", "rules are a list, got dict; write it as {area: overall, "),
         (
             "- {area: overall, max_drop: 0.1}\n- overall",
@@ -102,11 +93,9 @@ def test_a_model_that_abstains_in_a_part_of_the_area_passes_only_where_that_is_a
         ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
         ("- {area: s00, max_drop: 0.1, max_unscored: -1}", "max_unscored is a number of cases, got -1"),
         ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is overall, s00, s01"),
-    ],
-)
-def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate, rules, message):
-    code, said = gate("before", rules)
-    assert code == 2 and message in said
+    ):
+        code, said = gate("before", rules)
+        assert code == 2 and message in said, rules
 
 
 def test_too_few_samples_for_a_spread_are_refused_and_no_number_of_subsets_needs_more(gate):

@@ -26,6 +26,9 @@ from tests.apps.judging import call, lengths, longer, shown, write
 from tests.conftest import PATIENCE, wait_until
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
+RULE = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
+POINTS = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
+BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
 
 
 # ---- a run ----
@@ -54,11 +57,8 @@ def test_the_report_has_coverage_accuracy_on_the_answered_and_bounds(judge, tmp_
     """Of 8 cases 6 are answered, all right: 75 % covered, 100 % right, 75 % at worst and 100 % at best."""
 
     def shy(asked):
-        return (
-            "I cannot decide."
-            if shown(asked, "instruction") in ("user: question 1", "user: question 5")
-            else longer(asked)
-        )
+        undecided = shown(asked, "instruction") in ("user: question 1", "user: question 5")
+        return "I cannot decide." if undecided else longer(asked)
 
     with ChatServer(answer=shy) as world:
         code, facts, err, folder = judge(at=world)
@@ -83,16 +83,10 @@ def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_c
     assert "First-position rate 100.0% of 16 comparisons." in report
     assert "random with the same ties (+0.0 [+0.0, +0.0])" in report
     sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
-    assert (
-        sentence.index("not significantly different from") < sentence.index("random with the same ties")
-        and " random (" not in sentence
-    )
-    assert call(capsys, "verify", folder)[0] == 0
-
-
-def test_a_judge_asked_in_both_orders_that_never_answers_can_be_verified(judge, capsys):
+    assert sentence.index("not significantly different from") < sentence.index("random with the same ties")
+    assert " random (" not in sentence and call(capsys, "verify", folder)[0] == 0
     with ChatServer(answer=lambda asked: "I cannot say which one.") as world:
-        code, _, err, folder = judge(at=world)
+        code, _, err, folder = judge(at=world, output="never")
     assert code == 0, err
     rows = {row["scorer"]: row for row in json.loads((folder / "summary.json").read_text())["rows"]}
     assert "random with the same ties" in rows["qwen pairwise"]["minus_baseline"]
@@ -100,14 +94,15 @@ def test_a_judge_asked_in_both_orders_that_never_answers_can_be_verified(judge, 
     assert code == 0, err
 
 
-ONE_ORDER = {"orders": ((0, 1),), "comparisons": (Comparison((0, 1), 1.0),)}
-
-
-@pytest.mark.parametrize("requests", [{}, ONE_ORDER], ids=["no comparisons", "one order"])
-def test_a_judge_without_comparisons_in_both_orders_has_no_rates_by_order(requests):
-    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0), **requests)])
-    assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
-    assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it")
+def test_a_judge_without_answers_or_comparisons_in_both_orders_has_no_figures_of_them():
+    case = Case("0", user_turn("q"), ("a", "b"))
+    for requests in ({}, {"orders": ((0, 1),), "comparisons": (Comparison((0, 1), 1.0),)}):
+        found = account(pairs(), [case], [Judgment("0", scores=(1.0, 0.0), **requests)])
+        assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None, requests
+        assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it"), requests
+    found = account(pairs(), [case], [Judgment("0", abstained="no reply")])
+    assert found.facts["accuracy"] is None and (found.facts["worst"], found.facts["best"]) == (0.0, 1.0)
+    assert "was right in none of them" in found.sentence("it")
 
 
 def test_an_account_counts_by_hand():
@@ -123,16 +118,8 @@ def test_an_account_counts_by_hand():
         "lost; they are counted with upper bounds, as is their cost."
     )
     assert found._replace(cost=0.0, estimated=0).sentence("it").endswith(" 5 requests, 40 + 3 tokens.")
-    assert found.facts["accuracy"] == pytest.approx(1 / 3) and (found.facts["worst"], found.facts["best"]) == (
-        0.25,
-        0.5,
-    )
-
-
-def test_a_judge_that_never_answers_has_no_accuracy():
-    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", abstained="no reply")])
-    assert found.facts["accuracy"] is None and (found.facts["worst"], found.facts["best"]) == (0.0, 1.0)
-    assert "was right in none of them" in found.sentence("it")
+    facts = found.facts
+    assert facts["accuracy"] == pytest.approx(1 / 3) and (facts["worst"], facts["best"]) == (0.25, 0.5)
 
 
 # ---- kinds and models ----
@@ -217,33 +204,19 @@ def test_a_probe_is_fitted_to_two_judges_of_a_run_and_routes(judge, capsys, tmp_
 
 def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
     """`short 1` has seven letters and meets nothing; by case, the case without a rubric is an abstention."""
-    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
     code, facts, err, folder = judge("--kind", "rubric", "--rubric", "instruction_following")
     assert code == 0 and facts["judges"]["qwen rubric"]["accuracy"] == 1.0, err
-    evidence = {
-        one["evidence"] for row in pq.read_table(folder / "judgments.parquet").to_pylist() for one in row["criteria"]
-    }
-    assert "a long answer 0" in evidence
-    own = write(tmp_path / "own.jsonl", [{"case": f"p{n}", "rubric": {"rules": [rule]}} for n in range(7)])
+    rows = pq.read_table(folder / "judgments.parquet").to_pylist()
+    assert "a long answer 0" in {one["evidence"] for row in rows for one in row["criteria"]}
+    own = write(tmp_path / "own.jsonl", [{"case": f"p{n}", "rubric": {"rules": [RULE]}} for n in range(7)])
     code, facts, err, _ = judge("--kind", "rubric", "pairwise", "--rubric", own, "--score", "weighted", output="own")
     assert code == 0 and facts["judges"]["qwen rubric"]["reasons"] == {"no rubric": 1}, err
 
 
-def test_a_rubric_of_healthbench_adds_up_signed_points(judge, tmp_path):
-    """A long answer meets both criteria, (4 - 1) / 4; one of seven letters meets none."""
-    points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
-    own = write(tmp_path / "own.jsonl", [{"prompt_id": f"p{n}", "rubrics": points} for n in range(8)])
-    code, _, err, folder = judge("--kind", "rubric", "--rubric", own, "--score", "signed_points")
-    rows = pq.read_table(folder / "scores.parquet").to_pylist()
-    scores = {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]}
-    assert code == 0 and scores == {0.75, 0.0}, err
-
-
 def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge, server, tmp_path):
-    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
-    (tmp_path / "rules.json").write_text(json.dumps({"rules": [rule]}))
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [RULE]}))
     harm = [{"criterion": "Invents a dose.", "points": -1}]
-    rows = [{"case": f"p{n}", "rubric": {"rules": [rule]}} for n in range(7)] + [{"case": "p7", "rubrics": harm}]
+    rows = [{"case": f"p{n}", "rubric": {"rules": [RULE]}} for n in range(7)] + [{"case": "p7", "rubrics": harm}]
     own, before = write(tmp_path / "own.jsonl", rows), server.asked.total()
     words = ["--kind", "pairwise", "rubric", "--rubric"]
     code, _, err, folder = judge(*words, tmp_path / "rules.json", "--score", "signed_points")
@@ -254,25 +227,22 @@ def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge,
     assert server.asked.total() == before
 
 
-def test_a_file_of_healthbench_has_the_cases_and_their_rubrics(judge, tmp_path):
-    points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
-    rows = [
-        {"prompt_id": f"hb-{n}", "prompt": f"question {n}", "answers": ["short", "a long answer"], "best": 1}
-        | {"rubrics": points}
-        for n in range(4)
-    ]
+def test_a_file_of_healthbench_has_cases_and_rubrics_whose_signed_points_add_up(judge, tmp_path):
+    """A long answer meets both criteria, (4 - 1) / 4; one of five letters meets none."""
+    answers = {"answers": ["short", "a long answer"], "best": 1, "rubrics": POINTS}
+    rows = [{"prompt_id": f"hb-{n}", "prompt": f"question {n}"} | answers for n in range(4)]
     health = write(tmp_path / "health.jsonl", rows)
     kind = ["--kind", "rubric(together=False)", "--rubric", health, "--score", "signed_points"]
     code, facts, err, folder = judge(*kind, data=health)
-    assert code == 0 and facts["judges"]["qwen rubric"]["accuracy"] == 1.0, err
-    assert facts["judges"]["qwen rubric"]["requests"] == 4 * 2 * 2
-    ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
-    assert ids == ["hb-0", "hb-1", "hb-2", "hb-3"]
+    judged = facts["judges"]["qwen rubric"]
+    assert code == 0 and (judged["accuracy"], judged["requests"]) == (1.0, 4 * 2 * 2), err
+    assert pq.read_table(folder / "items.parquet")["case"].to_pylist() == ["hb-0", "hb-1", "hb-2", "hb-3"]
+    rows = pq.read_table(folder / "scores.parquet").to_pylist()
+    assert {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]} == {0.75, 0.0}
 
 
 def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(judge, server, tmp_path):
-    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
-    own = write(tmp_path / "own.jsonl", [{"case": f"s/p{n}", "rubric": {"rules": [rule]}} for n in range(7)])
+    own = write(tmp_path / "own.jsonl", [{"case": f"s/p{n}", "rubric": {"rules": [RULE]}} for n in range(7)])
     levels = write(tmp_path / "levels.jsonl", [{"id": "0", "score_rubric": BIGGEN}])
     before = server.asked.total()
     for words in (["rubric", "--rubric", own], ["pairwise", "--rubric", own, "--audit"]):
@@ -281,9 +251,6 @@ def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(j
         assert "named like 's/p0' and the cases like 'p0'" in err and not folder.exists()
     code, _, err, _ = judge("--kind", "pointwise", "--levels", levels)
     assert code == 3 and "levels.jsonl: none of its 1 rows" in err and server.asked.total() == before, err
-
-
-BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
 
 
 def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_path):
@@ -354,38 +321,30 @@ def test_a_local_model_is_a_judge(capsys, tmp_path):
 # ---- cases ----
 
 
-def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
-    row = {"id": "three", "prompt": "which?", "answers": ["tiny", "the longest of all", "middling one"], "best": 1}
-    code, facts, err, _ = judge(data=write(tmp_path / "mixed.jsonl", [*lengths(2), row]))
-    assert code == 0 and facts["cases"] == 3 and facts["judges"]["qwen pairwise"]["requests"] == 2 * 2 + 6, err
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
+    for row, message in (
         ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
         ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
         ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
         ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),
-    ],
-)
-def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path, row, message):
-    code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))
-    assert code == 3 and "bad.jsonl" in err and message in err and not folder.exists()
+    ):
+        code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))
+        assert code == 3 and "bad.jsonl" in err and message in err and not folder.exists(), row
 
 
-def test_so_many_cases_are_drawn_in_their_order(judge):
-    code, facts, err, folder = judge("--limit", 3)
+def test_cases_of_many_answers_stand_beside_pairs_and_so_many_are_drawn_in_their_order(judge, tmp_path):
+    row = {"id": "three", "prompt": "which?", "answers": ["tiny", "the longest of all", "middling one"], "best": 1}
+    code, facts, err, _ = judge(data=write(tmp_path / "mixed.jsonl", [*lengths(2), row]))
+    assert code == 0 and facts["cases"] == 3 and facts["judges"]["qwen pairwise"]["requests"] == 2 * 2 + 6, err
+    code, facts, err, folder = judge("--limit", 3, output="few")
     ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
     assert code == 0 and facts["cases"] == 3 and ids == sorted(ids), err
     assert "3 of 8 cases were drawn, with seed 0." in (folder / "report.md").read_text()
-
-
-def test_a_benchmark_is_judged_as_its_authors_add_up(judge, tmp_path):
     row = {"prompt": "q", "chosen": "a long answer", "rejected": "short", "subset": "alpacaeval-easy", "id": 1}
-    code, facts, err, _ = judge("--benchmark", "rewardbench", data=write(tmp_path / "rb.jsonl", [row]))
+    data = write(tmp_path / "rb.jsonl", [row])
+    code, facts, err, _ = judge("--benchmark", "rewardbench", data=data, output="rewardbench")
     assert code == 0 and facts["suite"] == "rewardbench", err
 
 
@@ -473,14 +432,18 @@ def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, s
     assert before == 5 and kept() == 8 and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
 
 
-def test_requests_without_a_reply_can_be_abstentions(judge):
+def test_requests_without_a_reply_can_be_abstentions_and_a_run_of_nothing_else_leaves_nothing(judge, tmp_path):
     with ChatServer(faults=0.3, kinds=("failing",), seed=4, answer=longer) as world:
         code, _, err, folder = judge(at=world)
         assert code == 3 and "requests have no reply, such as: " in err and not folder.exists()
         code, facts, err, _ = judge("--on_fault", "abstain", at=world, output="other")
-    told = facts["judges"]["qwen pairwise"]
-    assert code == 0 and 0 < told["coverage"] < 1 and set(told["reasons"]) == {"no reply"}, err
+    judged = facts["judges"]["qwen pairwise"]
+    assert code == 0 and 0 < judged["coverage"] < 1 and set(judged["reasons"]) == {"no reply"}, err
     assert facts["models"]["qwen"]["without_reply"] > 0
+    before = {*tmp_path.iterdir()}
+    with ChatServer(key="right", answer=longer) as world:
+        code, _, err, _ = judge(at=world, output="nothing")
+    assert code == 3 and "16 of 16 requests have no reply" in err and {*tmp_path.iterdir()} == before
 
 
 def test_replies_without_text_that_were_paid_count_towards_the_limit_of_cost(judge):
@@ -509,25 +472,15 @@ def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(jud
     assert sorted(row["requests"] for row in rows) == [2] * 7 + [4]
 
 
-def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
-    with ChatServer(key="right", answer=longer) as world:
-        code, _, err, _ = judge(at=world)
-    assert code == 3 and "16 of 16 requests have no reply" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["pairs.jsonl"]
-
-
 # ---- what cannot be run ----
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
+    for words, message in (
         (["--kind", "pairwize"], "no 'pairwize' in judges.kinds; did you mean 'pairwise'"),
         (["--kind", "pairwise(flop=tie)"], "no argument 'flop'; did you mean 'flip'"),
-        (["--kind", "pairwise(flip=win)"], "flip is tie or abstain, got 'win'"),
         (["--kind", "pairwise(prompt=pear)"], "no instructions 'pear'"),
         (["--kind", "pairwise(chat=x)"], "no argument 'chat'"),
-        (["--kind", "pairwise", "pairwise(flip=abstain)"], "two scorers are called 'qwen pairwise'"),
         (["--kind", "rubric"], "rubric: this kind of judge needs a file; give it with --rubric"),
         (["--kind", "checklist"], "give it with --checklist"),
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
@@ -539,7 +492,6 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
         (["--max_cost", "1", "--dry_run"], "--max_cost 1 needs prices"),
         (["--completion_price", "1"], "--prompt_price is missing; give both prices, 0 for what costs nothing"),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 cannot be kept: a single request may cost up to"),
-        (["--prices", "none.toml"], "no readable TOML file of prices"),
         (["--limit", "0"], "--limit is at least 1"),
         (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
         (["--names", "qwen=gpt"], "--names is for an audit; add --audit"),
@@ -548,24 +500,22 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
         (["--audit", "--names", "qwen=gpt"], "no other author that 'gpt' could be preferred to; name one with"),
         (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
         (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
-    ],
-)
-def test_what_cannot_be_run_is_told_in_a_sentence(judge, server, words, message):
-    before = len(server.requests)
-    code, _, err, folder = judge(*words)
-    assert code in (2, 3) and message in err, err
-    assert not folder.exists() and len(server.requests) == before
+    ):
+        before = len(server.requests)
+        code, _, err, folder = judge(*words)
+        assert code in (2, 3) and message in err, err
+        assert not folder.exists() and len(server.requests) == before, words
 
 
 def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):
     data = write(tmp_path / "pairs.jsonl", lengths(2))
-    said = [
-        call(capsys, "judge", "--data", data, *words, "--output", tmp_path / "run")
-        for words in (["--model", "qwen"], [], ["--endpoint", "http://127.0.0.1:9"])
-    ]
-    assert [code for code, _, _ in said] == [2, 2, 2]
-    assert "give its address with --endpoint" in said[0][2] and "asks a language model" in said[1][2]
-    assert "give it with --model" in said[2][2]
+    for words, message in (
+        (["--model", "qwen"], "give its address with --endpoint"),
+        ([], "asks a language model"),
+        (["--endpoint", "http://127.0.0.1:9"], "give it with --model"),
+    ):
+        code, _, err = call(capsys, "judge", "--data", data, *words, "--output", tmp_path / "run")
+        assert code == 2 and message in err, words
 
 
 def test_a_case_keeps_its_reference_and_cluster():

@@ -3,7 +3,6 @@
 import datetime
 import json
 import random
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,27 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.lint.run import read_pairs
-from rewardlab.rm.data.lint import (
-    CONTRADICTED,
-    MARKUP,
-    NEAR_IDENTICAL,
-    NEAR_OVERLAP,
-    OVERLAP,
-    REPEATED,
-    SAME_WHEN_CUT,
-    TIE,
-    TOO_LONG,
-    UNUSABLE,
-)
+from rewardlab.rm.data import lint
 from rewardlab.rm.data.pairs import load_pairs
+
+from tests.apps.conftest import write
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "su") for b in "bcdfghklmnprstvwz"]
 BENCHMARK = "tell me in a few words how the tall ships of the northern fleet were built and sailed"
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def text(draw: random.Random, n: int) -> str:
@@ -55,25 +40,25 @@ def planted(n: int) -> tuple[list[dict], dict[str, set[int]]]:
         where.setdefault(reason, set()).update(own)
         return own
 
-    for row in take(UNUSABLE):
+    for row in take(lint.UNUSABLE):
         given[row]["rejected"] = given[row]["chosen"] if row % 2 else "  "
-    for row in take(NEAR_IDENTICAL):
+    for row in take(lint.NEAR_IDENTICAL):
         given[row]["rejected"] = given[row]["chosen"].upper() + "!"
-    for row in take(TIE):
+    for row in take(lint.TIE):
         given[row] |= {"score_chosen": 3.0, "score_rejected": 3.0}
-    for row, other in zip(take(REPEATED), take("the first of twins"), strict=True):
+    for row, other in zip(take(lint.REPEATED), take("the first of twins"), strict=True):
         first, second = sorted((row, other))
-        where[REPEATED] = where[REPEATED] - {first} | {second}
+        where[lint.REPEATED] = where[lint.REPEATED] - {first} | {second}
         given[second] = given[first] | {"id": str(second)}
-    pair = take(CONTRADICTED, 40)
+    pair = take(lint.CONTRADICTED, 40)
     for row, other in zip(pair[::2], pair[1::2], strict=True):
         given[row] |= {"prompt": given[other]["prompt"], "chosen": given[other]["rejected"]}
         given[row]["rejected"] = given[other]["chosen"]
-    for row in take(MARKUP):
+    for row in take(lint.MARKUP):
         given[row]["chosen"] += " <|im_end|>"
-    for row in take(OVERLAP):
+    for row in take(lint.OVERLAP):
         given[row]["prompt"] = BENCHMARK.title() + "?"
-    for row in take(NEAR_OVERLAP):
+    for row in take(lint.NEAR_OVERLAP):
         given[row]["prompt"] = BENCHMARK.replace("northern", "southern")
     del where["the first of twins"]
     return given, where
@@ -94,37 +79,30 @@ def found_in(folder: Path) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.slow
-def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path, benchmark, capsys):
-    given, where = planted(20_000)
-    data, out, began = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", time.process_time()
-    assert main(["lint", data, "--against", f"rewardbench={benchmark}", "--output", str(out)]) == 5
-    assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds are in the notes
-    assert found_in(out) == where
-    told = capsys.readouterr().err
-    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
-    report = (out / "report.md").read_text()
-    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
-    assert f"| {OVERLAP} | 20 | line " in report and "No word, position or length tells the label." in report
-
-
-def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
+def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
     given, where = planted(400)
-    data, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "clean.jsonl"
-    words = ["lint", data, "--against", f"rewardbench={benchmark}", "--fix", str(clean)]
-    assert main(words) == 0
-    out = json.loads(capsys.readouterr().out)
-    gone = set().union(*(own for reason, own in where.items() if reason != TIE))
+    data, out, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", tmp_path / "clean.jsonl"
+    words = ["lint", data, "--against", f"rewardbench={benchmark}"]
+    assert main([*words, "--output", str(out)]) == 5
+    assert found_in(out) == where
+    told, report = capsys.readouterr().err, (out / "report.md").read_text()
+    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
+    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report and f"| {lint.OVERLAP} | 20 | line " in report
+    assert "No word, position or length tells the label." in report
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["rows"] == 400 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
+    assert main([*words, "--fix", str(clean)]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    gone = set().union(*(own for reason, own in where.items() if reason != lint.TIE))
     kept = [json.loads(line) for line in clean.read_text().splitlines()]
     assert kept == [row for place, row in enumerate(given) if place not in gone]
     left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
     assert {int(one["place"].rpartition(":")[2]) - 1 for one in left_out} == gone
     assert all(one["row"] == given[int(one["place"].rpartition(":")[2]) - 1] for one in left_out)
-    assert out["kept"] + out["dropped"] == 400 and out["dropped"] == len(gone)
-    assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
-    assert main(["lint", str(clean), "--against", f"rewardbench={benchmark}", "--fix", str(tmp_path / "2.jsonl")]) == 0
+    assert facts["kept"] + facts["dropped"] == 400 and facts["dropped"] == len(gone)
+    assert main([*words, "--fix", str(clean)]) == 2 and "--overwrite" in capsys.readouterr().err
+    words[1] = str(clean)
+    assert main([*words, "--fix", str(tmp_path / "2.jsonl")]) == 0
     assert json.loads(capsys.readouterr().out)["dropped"] == 0  # the ties alone are left, and stay
 
 
@@ -162,21 +140,18 @@ def test_fix_writes_dates_as_text(tmp_path):
     assert written == [row | {"day": "2024-01-02", "created": "2024-01-02T03:04:05"} for row in rows(3)]
 
 
-def test_clean_data_pass(tmp_path, capsys):
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(300))]) == 0
+def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):
+    clean = rows(300)
+    assert main(["lint", write(tmp_path / "pairs.jsonl", clean)]) == 0
     assert json.loads(capsys.readouterr().out) == {"rows": 300, "reasons": {}, "leaks": []}
-
-
-def test_a_planted_leak_fails_the_check(tmp_path, capsys):
-    given = [row | {"chosen": row["chosen"] + " indeed"} for row in rows(300)]
-    assert main(["lint", write(tmp_path / "pairs.jsonl", given)]) == 5
-    assert "the chosen completion ends with 'indeed': right in 100.0% of 300 pairs" in capsys.readouterr().err
-
-
-def test_rows_of_cases_tell_where_the_right_answer_stood(tmp_path, capsys):
-    given = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in rows(100)]
-    assert main(["lint", write(tmp_path / "cases.jsonl", given)]) == 5
-    assert "the first completion is chosen: right in 100.0% of 100 pairs" in capsys.readouterr().err
+    leak = [row | {"chosen": row["chosen"] + " indeed"} for row in clean]
+    first = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in clean]
+    for given, sentence in (
+        (leak, "the chosen completion ends with 'indeed': right in 100.0% of 300 pairs"),
+        (first, "the first completion is chosen: right in 100.0% of 300 pairs"),
+    ):
+        assert main(["lint", write(tmp_path / "given.jsonl", given)]) == 5
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_models_truncation_counts(tmp_path, capsys):
@@ -189,7 +164,7 @@ def test_a_models_truncation_counts(tmp_path, capsys):
     data = write(tmp_path / "pairs.jsonl", given)
     assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
     found = found_in(out)
-    assert 7 in found[TOO_LONG] and found[SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
+    assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
 
 
 def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
@@ -210,9 +185,8 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
     assert capsys.readouterr().err.count("| rewardbench | 1 | 1 | 1 | 0 |") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_bad_settings_are_told(tmp_path, capsys):
+    for words, sentence in (
         (["--against", "rewardbnch"], "did you mean 'rewardbench'"),
         (["--against", "llmbar"], "--against llmbar: it has no data set of its own on the Hub; write llmbar=FILE"),
         (["--max_length", "9"], "name it with --model"),
@@ -220,11 +194,9 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),
-    ],
-)
-def test_bad_settings_are_told(tmp_path, words, sentence, capsys):
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2
-    assert sentence in capsys.readouterr().err
+    ):
+        assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2, words
+        assert sentence in capsys.readouterr().err, words
 
 
 SHARED = {

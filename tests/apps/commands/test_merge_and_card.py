@@ -24,6 +24,8 @@ from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from tests.apps.conftest import write
+
 EXAMPLES = [Example(user_turn("roba kano"), "misu " * n) for n in (1, 2, 5, 9)]
 LEAN = {"helpful": 0.75, "harmless": 0.25}
 
@@ -79,12 +81,6 @@ def test_the_lora_below_several_heads_is_merged(lora, tmp_path):
     assert np.allclose(after.rate(EXAMPLES), before.rate(EXAMPLES), atol=1e-5)
 
 
-def test_a_folder_without_golden_scores_gets_some(lora, tmp_path):
-    (lora / GOLDEN).unlink()
-    assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
-    assert len(read_golden(tmp_path / "plain")[0]) == 4
-
-
 def test_a_value_head_checkpoint_becomes_a_plain_folder(base, tmp_path, capsys):
     shutil.copytree(base, tmp_path / "trl")
     file = tmp_path / "trl" / "model.safetensors"
@@ -99,12 +95,15 @@ def test_a_value_head_checkpoint_becomes_a_plain_folder(base, tmp_path, capsys):
     assert np.array_equal(before, after)
 
 
-def test_scores_that_changed_leave_no_folder(lora, tmp_path, capsys):
+def test_scores_that_changed_leave_no_folder_and_without_golden_scores_some_are_made(lora, tmp_path, capsys):
     rows = [json.loads(line) for line in (lora / GOLDEN).read_text().splitlines()]
     rows[0]["rewards"] = [9.0]
-    (lora / GOLDEN).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(lora / GOLDEN, rows)
     refused(["merge", lora, "--output", tmp_path / "plain"], 5, r"now scores .* was saved with \[9.0\]", capsys)
     assert not (tmp_path / "plain").exists()
+    (lora / GOLDEN).unlink()
+    assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
+    assert len(read_golden(tmp_path / "plain")[0]) == 4
 
 
 def test_what_has_nothing_to_merge_is_refused(lora, base, tmp_path, capsys):
@@ -165,11 +164,6 @@ def rows(seed: int, good: float) -> list[dict]:
     return made
 
 
-def write(path: Path, made: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in made))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Path:
     """Two linear models of the same contract, one of hostile name, and a run of each."""
@@ -219,26 +213,18 @@ def test_a_part_of_a_benchmark_is_named_and_no_figure_of_the_model_index(model, 
     assert f"### pairs (a part of it)\n\n**{note}**" in card and "unscored, 7 cut." in card
 
 
-def test_the_calibration_is_that_of_the_stored_scores(model, measured):
+def test_the_calibration_is_that_of_the_stored_scores_and_names_are_no_markup(model, measured):
     """Σ n_b/n |accuracy_b - confidence_b| over ten bins of σ(|margin|) in [0.5, 1]."""
-    run = measured / "eval-<b>rm"
-    assert main(["card", str(model), "--runs", str(run)]) == 0
-    kept = load_reward_model(str(model))
-    pairs = [json.loads(line) for line in (measured / "test.jsonl").read_text().splitlines()]
-    both = [
-        kept.rate([Example(user_turn(row["prompt"]), row[side]) for row in pairs]) for side in ("chosen", "rejected")
-    ]
-    margins = (both[0] - both[1])[:, 0]
-    sure = 1 / (1 + np.exp(-np.abs(margins)))
-    bins = np.minimum(((sure - 0.5) * 20).astype(int), 9)
-    gaps = [abs((margins[bins == b] > 0).mean() - sure[bins == b].mean()) * (bins == b).mean() for b in set(bins)]
-    assert f"calibration error of σ(margin): {sum(gaps):.3f}." in (model / "README.md").read_text()
-
-
-def test_names_are_no_markup(model, measured):
     assert main(["card", str(model), "--runs", str(measured / "eval-<b>rm")]) == 0
-    _, _, body = (model / "README.md").read_text().split("---\n", 2)
-    prose = re.sub(r"```.*?```|`[^`]*`", "", body, flags=re.S)
+    kept, card = load_reward_model(str(model)), (model / "README.md").read_text()
+    pairs = [json.loads(line) for line in (measured / "test.jsonl").read_text().splitlines()]
+    chosen, rejected = (kept.rate([Example(user_turn(row["prompt"]), row[side]) for row in pairs])[:, 0]
+                        for side in ("chosen", "rejected"))  # fmt: skip
+    sure = 1 / (1 + np.exp(-np.abs(chosen - rejected)))
+    bins, right = np.minimum(((sure - 0.5) * 20).astype(int), 9), chosen > rejected
+    gaps = [abs(right[bins == b].mean() - sure[bins == b].mean()) * (bins == b).mean() for b in set(bins)]
+    assert f"calibration error of σ(margin): {sum(gaps):.3f}." in card
+    prose = re.sub(r"```.*?```|`[^`]*`", "", card.split("---\n", 2)[2], flags=re.S)
     assert "# &lt;b&gt;rm\n" in prose and "<b>" not in prose
 
 
@@ -254,11 +240,9 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
 
 
 def test_a_card_separates_training_from_evaluation_data(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(1, 0.9)))
     (tmp_path / "lr=1").mkdir()
-    (tmp_path / "lr=1" / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2, 0.9)))
-    held = str(tmp_path / "lr=1" / "held.jsonl")
-    words = ["--data", str(tmp_path / "rows.jsonl"), "--eval_data", held, "--max_steps", "1"]
+    held = write(tmp_path / "lr=1" / "held.jsonl", rows(2, 0.9)[:9])
+    words = ["--data", write(tmp_path / "rows.jsonl", rows(1, 0.9)[:9]), "--eval_data", held, "--max_steps", "1"]
     small = ["--small_hidden", "16", "--small_vocabulary", "300", "--disable_tqdm", "True"]
     assert main(["train", *words, *small, "--output", str(tmp_path / "rm")]) == 0
     assert main(["card", str(tmp_path / "rm")]) == 0

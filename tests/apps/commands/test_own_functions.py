@@ -59,12 +59,12 @@ def run(*words: str) -> int:
     return main([*words, "--samples", "20"])
 
 
-@pytest.mark.parametrize("name", ["longer", "longer_by_a_client"])
-def test_a_function_judges_and_abstains(name, capsys):
-    assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", "judged") == 0
-    row = json.loads(Path("judged/summary.json").read_text())["rows"][0]
-    assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == (name, 2, 1, 0.5)
-    assert main(["verify", "judged"]) == 0
+def test_a_function_judges_and_abstains(capsys):
+    for name in ("longer", "longer_by_a_client"):
+        assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", name) == 0, name
+        row = json.loads(Path(name, "summary.json").read_text())["rows"][0]
+        assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == (name, 2, 1, 0.5), name
+        assert main(["verify", name]) == 0
 
 
 def test_a_function_makes_the_cases_and_another_rates_them(capsys):
@@ -95,9 +95,8 @@ def test_several_files_are_the_same_cases_for_a_judge_and_for_a_reward_model(cap
     assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["cases"] == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
+def test_a_wrong_function_is_refused_with_its_signature(capsys):
+    for words, code, message in (
         (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:one_score"], 2, "returns 1 scores for 2 responses; its"),
         (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:words"], 2, "(prompt, responses) -> scores"),
         (
@@ -106,11 +105,9 @@ def test_several_files_are_the_same_cases_for_a_judge_and_for_a_reward_model(cap
             "returns 'text' for a row",
         ),
         (["eval", "--model", "mine.py:words", "--data", "none.jsonl"], 2, "no file none.jsonl"),
-    ],
-)
-def test_a_wrong_function_is_refused_with_its_signature(words, code, message, capsys):
-    assert run(*words, "--output", "out") == code
-    assert message in capsys.readouterr().err and not Path("out").exists()
+    ):
+        assert run(*words, "--output", "out") == code, words
+        assert message in capsys.readouterr().err and not Path("out").exists(), words
 
 
 # ---- losses of reward models ----

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,11 +16,10 @@ from rewardlab.apps.commands.parity.report import as_json, junit, markdown
 from rewardlab.apps.commands.parity.settings import Against, parse_against
 from rewardlab.apps.runs.run_folder import plain
 from rewardlab.apps.serving.process import serving
-from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.known_faults import score_ids
 from rewardlab.rm.contract.parity import Parity
-from rewardlab.rm.contract.scoring_contract import FILE, PLAIN_TEMPLATE, ScoringContract
+from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.ensemble import ensemble
 from rewardlab.rm.models.linear import linear
@@ -35,34 +33,6 @@ from tests.json_server import JsonHandler, running
 from tests.rm.spread_models import CHATML, LIMIT, examples, make
 
 TOKENS = ["alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"]
-
-
-class Told(NamedTuple):
-    """What a run of the verb left behind."""
-
-    code: int
-    said: str
-    ways: dict[str, dict]
-    report: str
-    cases: list[ElementTree.Element]
-
-    def culprit(self, way: str) -> str:
-        return self.ways[way]["culprit"]
-
-
-@pytest.fixture
-def run(tmp_path, capsys) -> Callable[..., Told]:
-    def run(model, *words) -> Told:
-        files = ["--output", str(tmp_path / "out" / "parity.md"), "--junit", str(tmp_path / "out" / "parity.xml")]
-        fresh = [] if "--fresh" in words else ["--fresh", "False"]
-        code = main(["parity", str(model), *map(str, words), *fresh, *files])
-        said = capsys.readouterr().err.strip().split("\n")[-1]
-        found = json.loads((tmp_path / "out" / "parity.json").read_text())["ways"]
-        cases = ElementTree.parse(tmp_path / "out" / "parity.xml").getroot().findall("testcase")
-        report = (tmp_path / "out" / "parity.md").read_text()
-        return Told(code, said, {one["way"]: one for one in found}, report, cases)
-
-    return run
 
 
 def saved(model, folder: Path) -> Path:
@@ -79,23 +49,23 @@ def rm(tmp_path_factory) -> Path:
 # ---- the same number ----
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma3"])
-def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run, tmp_path):
+@pytest.mark.parametrize("architecture", ["qwen3", "gemma3"])
+def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run_parity, tmp_path):
     """Two of the golden conversations are longer than the limit; bfloat16 promises nothing."""
-    told = run(saved(make(architecture), tmp_path / "rm"), "--against", "checkpoint")
+    told = run_parity(saved(make(architecture), tmp_path / "rm"), "--against", "checkpoint")
     assert list(told.ways) == ["kept golden scores", *TOKENS, "bfloat16", "plain Transformers"]
     assert told.code == 0 and {one["verdict"] for name, one in told.ways.items() if name != "bfloat16"} == {"same"}
     assert "12 golden conversations, 0 of --data, 3 edge cases" in told.report
 
 
-def test_several_objectives(run, tmp_path):
+def test_several_objectives(run_parity, tmp_path):
     folder = saved(make(objectives=("helpful", "harmless")), tmp_path / "rm")
-    assert run(folder, "--against", "checkpoint", folder).code == 0
+    assert run_parity(folder, "--against", "checkpoint", folder).code == 0
     weighted = with_overall(make(objectives=("helpful", "overall")), {"helpful": 2.0})
-    assert run(saved(weighted, tmp_path / "weighted"), "--against", "checkpoint").code == 0
+    assert run_parity(saved(weighted, tmp_path / "weighted"), "--against", "checkpoint").code == 0
 
 
-def test_a_lora_merged_and_not(run, tmp_path):
+def test_a_lora_merged_and_not(run_parity, tmp_path):
     """Plain PEFT, its merge, ours, and the folder that `rewardlab merge` writes."""
     trunk = make()
     torch.manual_seed(0)
@@ -103,84 +73,77 @@ def test_a_lora_merged_and_not(run, tmp_path):
     trunk.encoder.tokenizer.save_pretrained(tmp_path / "base")
     lora = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     folder = saved(scalar(str(tmp_path / "base"), fresh=True, lora=lora, max_length=LIMIT), tmp_path / "lora")
-    told = run(folder, "--against", "adapter")
+    told = run_parity(folder, "--against", "adapter")
     assert told.code == 0 and {"adapter merged", "plain PEFT", "plain PEFT, merged"} <= {*told.ways}
     assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 0
-    assert run(tmp_path / "merged", "--against", "checkpoint", folder).code == 0
+    assert run_parity(tmp_path / "merged", "--against", "checkpoint", folder).code == 0
 
 
-def test_an_ensemble_and_a_linear_model_have_the_ways_of_their_kind(run, tmp_path):
-    members = [str(saved(make(seed=place), tmp_path / f"m{place}")) for place in (1, 2)]
-    together = run(saved(ensemble(",".join(members)), tmp_path / "both"), "--fresh", "True")
-    assert together.code == 0 and list(together.ways) == ["kept golden scores", "alone", "shuffled", "fresh process"]
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_ensemble_has_the_ways_of_its_kind(run_parity, tmp_path, fresh):
+    members = [str(saved(make(seed=seed), tmp_path / f"m{seed}")) for seed in (1, 2)]
+    together = run_parity(saved(ensemble(",".join(members)), tmp_path / "both"), "--fresh", fresh)
+    ways = ["kept golden scores", "alone", "shuffled", *(["fresh process"] if fresh else [])]
+    assert together.code == 0 and list(together.ways) == ways
+
+
+def test_a_linear_model_has_the_ways_of_its_kind(run_parity, tmp_path):
     pairs = [PreferencePair(str(n), user_turn("q"), f"kano roba {n}", f"mino suba {n} x") for n in range(20)]
-    told = run(saved(linear().fit(pairs), tmp_path / "linear"))
+    told = run_parity(saved(linear().fit(pairs), tmp_path / "linear"))
     assert told.code == 0 and list(told.ways) == ["kept golden scores", "alone", "shuffled"]
 
 
-def test_the_model_behind_rewardlab_serve(rm, run):
+def test_the_model_behind_rewardlab_serve(rm, run_parity):
     with serving(make()) as url:
-        told = run(rm, "--against", "http", url)
+        told = run_parity(rm, "--against", "http", url)
     assert told.code == 0 and told.ways[url]["verdict"] == "same"
 
 
-def test_conversations_that_only_the_contract_can_cut_are_left_out_and_counted(run, tmp_path):
+def test_conversations_that_only_the_contract_can_cut_are_left_out_and_counted(run_parity, tmp_path):
     """A leading BOS stays in front of what is cut."""
-    told = run(saved(make(bos=True), tmp_path / "rm"), "--against", "checkpoint")
+    told = run_parity(saved(make(bos=True), tmp_path / "rm"), "--against", "checkpoint")
     assert told.code == 0 and told.ways["plain Transformers"]["conversations"] == 11
     assert f"4 conversations beyond {LIMIT} tokens are left out" in told.report
 
 
-def test_more_conversations_may_be_given(rm, run, tmp_path):
+def test_more_conversations_may_be_given(rm, run_parity, tmp_path):
     (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
-    assert run(rm, "--data", tmp_path / "more.jsonl").ways["alone"]["conversations"] == 12 + 1 + 3
+    assert run_parity(rm, "--data", tmp_path / "more.jsonl").ways["alone"]["conversations"] == 12 + 1 + 3
 
 
 # ---- planted faults: folders that were changed ----
 
 
-def test_other_template(rm, run, tmp_path):
+def test_other_template(rm, run_parity, tmp_path):
     saved(make(), tmp_path / "other")
     (tmp_path / "other" / FILE).unlink()  # as somebody else's folder
     (tmp_path / "other" / "golden.jsonl").unlink()
     (tmp_path / "other" / "chat_template.jinja").write_text(CHATML)
-    told = run(rm, "--against", tmp_path / "other")
+    told = run_parity(rm, "--against", tmp_path / "other")
     way = told.ways[str(tmp_path / "other")]
-    assert told.code == 5 and told.said.endswith(f"1 of 8 ways give other scores. {way['way']}: other template")
+    assert told.code == 5 and told.last_line.endswith(f"1 of 8 ways give other scores. {way['way']}: other template")
     assert re.match(r"conversation 1, token 1: \d+ instead of \d+", way["token"]) and way["flips"] > 0
 
 
-def test_re_initialised_head(rm, run, tmp_path):
+def test_re_initialised_head(rm, run_parity, tmp_path):
     file = saved(make(), tmp_path / "other") / "model.safetensors"
     tensors = load_file(file)
     drawn = torch.randn(tensors["score.weight"].shape, generator=torch.Generator().manual_seed(5))
     save_file(tensors | {"score.weight": 0.3 * drawn}, file, metadata={"format": "pt"})
-    told = run(rm, "--against", tmp_path / "other")
+    told = run_parity(rm, "--against", tmp_path / "other")
     assert told.code == 5
-    assert told.culprit(str(tmp_path / "other")) == "re-initialised head or other weights: it reads the same tokens"
-    changed = run(tmp_path / "other")
+    culprit = told.ways[str(tmp_path / "other")]["culprit"]
+    assert culprit == "re-initialised head or other weights: it reads the same tokens"
+    changed = run_parity(tmp_path / "other")
     assert changed.code == 5 and changed.ways["kept golden scores"]["verdict"] == "FAILED"
 
 
-def test_wrong_truncation_side(run, tmp_path):
-    settings = saved(make(), tmp_path / "rm") / "tokenizer_config.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"truncation_side": "right"}))
-    told = run(tmp_path / "rm", "--against", "checkpoint")
-    assert told.code == 5 and told.culprit("plain Transformers") == "wrong truncation side"
-
-
-def test_missing_eos_where_the_contract_adds_it_and_the_template_does_not(run, tmp_path):
-    told = run(saved(make(template=PLAIN_TEMPLATE), tmp_path / "rm"), "--against", "checkpoint")
-    assert told.code == 5 and told.culprit("plain Transformers") == "missing EOS"
-    assert told.ways["plain Transformers"]["token"].endswith(": None instead of 1")
-
-
-def test_a_bias_that_plain_transformers_leaves_out(run, tmp_path):
+def test_a_bias_that_plain_transformers_leaves_out(run_parity, tmp_path):
     file = saved(make(), tmp_path / "rm") / "model.safetensors"
     save_file(load_file(file) | {"score.bias": torch.tensor([0.7])}, file, metadata={"format": "pt"})
     (tmp_path / "rm" / "golden.jsonl").unlink()
-    told = run(tmp_path / "rm", "--against", "checkpoint")
-    assert told.code == 5 and told.culprit("plain Transformers") == "head without its bias"
+    told = run_parity(tmp_path / "rm", "--against", "checkpoint")
+    assert told.code == 5 and told.ways["plain Transformers"]["culprit"] == "head without its bias"
 
 
 # ---- planted faults: a server that speaks vLLM's protocol ----
@@ -215,41 +178,20 @@ def reader(model):
     return read
 
 
-def means(model, rows):
-    batches = [(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool)) for ids in rows]
-    with torch.no_grad():
-        return np.stack([head_outputs(model.model, *one)[0].mean(0).double().numpy() for one in batches])
-
-
-def with_padding(model, rows):
-    width = max(map(len, rows))
-    return score_ids(model, [[*ids, *[model.encoder.tokenizer.pad_token_id] * (width - len(ids))] for ids in rows])
-
-
-FAULTS = {
-    "sigmoid activation": lambda model, rows: 1 / (1 + np.exp(-score_ids(model, rows))),
-    "double BOS": lambda model, rows: score_ids(model, [[ids[0], *ids] for ids in rows]),
-    "missing EOS": lambda model, rows: score_ids(model, [ids[:-1] for ids in rows]),
-    "wrong pooling (mean)": means,
-    "pad token scored as content": with_padding,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_server_is_named(fault, run, tmp_path):
-    model = make(bos=fault == "double BOS")
-    folder = saved(model, tmp_path / "rm")
-    with pooling_server(lambda rows: FAULTS[fault](model, rows), reader(model)) as url:
-        told = run(folder, "--against", "vllm", url)
-    assert told.code == 5 and told.culprit("vLLM") == told.culprit("vLLM, as it activates") == fault
+def test_a_faulty_server_is_named(rm, run_parity):
+    model = make()
+    with pooling_server(lambda rows: 1 / (1 + np.exp(-score_ids(model, rows))), reader(model)) as url:
+        told = run_parity(rm, "--against", "vllm", url)
+    fault = "sigmoid activation"
+    assert told.code == 5 and told.ways["vLLM"]["culprit"] == told.ways["vLLM, as it activates"]["culprit"] == fault
     assert [one.find("failure").get("message") for one in told.cases if one.get("name") == "vLLM"] == [fault]
     assert sum(one.find("failure") is not None for one in told.cases) == told.report.count("FAILED")
 
 
-def test_a_sound_server_passes(rm, run):
+def test_a_sound_server_passes(rm, run_parity):
     model = make()
     with pooling_server(lambda rows: score_ids(model, rows), reader(model)) as url:
-        told = run(rm, "--against", "vllm", f"{url}/v1")
+        told = run_parity(rm, "--against", "vllm", f"{url}/v1")
     assert told.code == 0 and told.ways["vLLM, its template"]["conversations"] == 15
 
 
@@ -270,11 +212,11 @@ def test_no_text_of_others_breaks_a_report():
 # ---- settings ----
 
 
-def test_half_precision_fails_only_where_it_was_asked_for(rm, run):
-    told = run(rm)
+def test_half_precision_fails_only_where_it_was_asked_for(rm, run_parity):
+    told = run_parity(rm)
     assert told.code == 0 and told.ways["bfloat16"]["verdict"] == "reported"
-    asked = run(rm, "--half", "True")
-    assert asked.code == 5 and asked.said.endswith("bfloat16: bfloat16 itself")
+    asked = run_parity(rm, "--half", "True")
+    assert asked.code == 5 and asked.last_line.endswith("bfloat16: bfloat16 itself")
     assert asked.ways["bfloat16"]["largest"] > 0.02 * asked.ways["bfloat16"]["deviation"]
 
 
@@ -287,14 +229,11 @@ def test_what_is_compared_is_read_word_by_word():
             parse_against(words)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "sentence"),
-    [
+def test_what_cannot_be_run_is_one_sentence(rm, capsys):
+    for words, code, sentence in (
         (["--against", "vllm", "http://127.0.0.1:9"], 3, "no answer .*is vLLM up, with --runner pooling"),
         (["--against", "adapter"], 2, "holds no adapter_config.json"),
         (["--output", "x.txt"], 2, "--output ends with .md"),
-    ],
-)
-def test_what_cannot_be_run_is_one_sentence(words, code, sentence, rm, capsys):
-    assert main(["parity", str(rm), "--fresh", "False", *words]) == code
-    assert re.search(sentence, capsys.readouterr().err.strip().split("\n")[-1])
+    ):
+        assert main(["parity", str(rm), "--fresh", "False", *words]) == code, words
+        assert re.search(sentence, capsys.readouterr().err.strip().split("\n")[-1]), words

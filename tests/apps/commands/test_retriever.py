@@ -73,20 +73,17 @@ def test_mean_pooling_and_one_kind_of_pairs(train):
     assert load_encoder(folder).embed(["x"]).shape == (1, 1, 8)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
+def test_what_cannot_be_trained_is_one_sentence(train):
+    for words, code, message in (
         (["--group_by", "none"], 3, "no case -> case pair, and --case_weight 0.5 asks for them"),
         (["--pooling", "cls"], 2, "pooling is facets or mean, got 'cls'"),
         (["--granularities", "word"], 2, "granularities are some of sentence, segment, text"),
         (["--temperature", "0"], 2, "--temperature is above 0"),
         (["--case_weight", "2"], 2, "--case_weight is a share in [0, 1]"),
         (["--model", "no_such_folder/x/y"], 3, "cannot be loaded as an encoder"),
-    ],
-)
-def test_what_cannot_be_trained_is_one_sentence(train, words, code, message):
-    found, _, err, folder = train(*words)
-    assert found == code and message in err and not folder.exists()
+    ):
+        found, _, err, folder = train(*words)
+        assert found == code and message in err and not folder.exists(), words
 
 
 def test_rows_without_a_document_are_refused_with_their_line(train, tmp_path):

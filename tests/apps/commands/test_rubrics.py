@@ -112,7 +112,7 @@ def test_a_build_that_was_cut_off_asks_nothing_twice_and_ends_as_if_it_had_not_b
         assert (folder / name).read_bytes() == (whole[3] / name).read_bytes()
 
 
-def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server):
+def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server, reader, capsys):
     before = server.asked.total()
     code, facts, err, folder = rubrics("build", "--data", pairs, "--dry_run")
     assert code == 0 and facts["models"]["teacher"]["calls"] == 20 and server.asked.total() == before, err
@@ -120,10 +120,7 @@ def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server):
     assert facts["cost_of_diagnoses"] is None and "no cost without prices; give them with --prompt_price" in err
     priced = rubrics("build", "--data", pairs, "--dry_run", *PRICES)[1]
     assert priced["cost_of_diagnoses"] == 20 * 2048 * 5 / 1e6 and "cost_at_most" not in priced
-
-
-def test_a_local_writer_may_have_a_judge_behind_an_endpoint(capsys, pairs, reader, server):
-    named = ["--local", reader, "--endpoint", server.url, "--judge", "judge"]
+    named = ["--local", reader, "--endpoint", server.url, "--judge", "judge"]  # a local writer, and a judge behind it
     code, facts, err = call(capsys, "rubrics", "build", "--data", pairs, *named, "--dry_run")
     assert code == 0 and set(facts["models"]) == {reader.name, "judge"}, err
     assert call(capsys, "rubrics", "build", "--data", pairs, *named[:4], "--dry_run")[0] == 2
@@ -176,23 +173,19 @@ def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_pat
     assert pq.read_table(folder / "judgments.parquet").num_rows == 5
     asked = ["--endpoint", server.url, "--model", "judge", "--samples", 20, "--rubric", folder / "rubrics.jsonl"]
     code, facts, err = call(capsys, "judge", "--data", data, *asked, "--output", tmp_path / "again")
-    assert code == 0 and facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0) == 5 - len(
-        lines(folder / "rubrics.jsonl")
-    ), err
+    without = facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0)
+    assert code == 0 and without == 5 - len(lines(folder / "rubrics.jsonl")), err
 
 
 # ---- lint, files ----
 
 
-def test_lint_tells_what_is_doubtful(capsys, tmp_path):
+def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp_path):
     rule = {"id": "r1", "type": "must", "criterion": "Is good and short.", "test": "Read it."}
     (tmp_path / "mine.json").write_text(json.dumps({"rules": [rule]}))
     code, facts, err = call(capsys, "rubrics", "lint", tmp_path / "mine.json", "direct_answer")
     assert code == 0 and facts == {"files": 2, "rubrics": 2, "findings": 3}, err
     assert "mine.json: rule 'r1' looks compound; split it" in err and "'r1' is vague: 'good'" in err
-
-
-def test_a_file_that_is_no_rubric_fails_the_check(capsys, tmp_path):
     (tmp_path / "bad.toml").write_text('[[rules]]\nid = "r1"\ntype = "should"\ncriterion = "c"\ntest = "t"\n')
     rows = write(tmp_path / "twice.jsonl", [rubric_row("a", rubric_of(["number"]))] * 2)
     code, _, err = call(capsys, "rubrics", "lint", tmp_path / "bad.toml", rows, "direct_answer")
@@ -201,20 +194,16 @@ def test_a_file_that_is_no_rubric_fails_the_check(capsys, tmp_path):
     assert "twice.jsonl" in err and "no other row has, got 'a'" in err
 
 
-@pytest.mark.parametrize("path", sorted(OURS.glob("*.toml")), ids=lambda path: path.stem)
-def test_rubrics_that_come_with_the_package_are_found_by_name(path):
-    assert find_rubric(path.stem) == path and open_rubric(path.stem) == read_rubrics(path)[path.stem]
-
-
-def test_a_rubric_file_has_one_of_three_endings(tmp_path):
+def test_rubrics_are_found_by_name_or_in_files_of_three_endings(tmp_path):
+    for path in OURS.glob("*.toml"):
+        assert find_rubric(path.stem) == path and open_rubric(path.stem) == read_rubrics(path)[path.stem]
     (tmp_path / "a.txt").write_text("Be good.")
     with pytest.raises(UsageError, match="a rubric file ends with .toml, .json, .jsonl"):
         find_rubric(str(tmp_path / "a.txt"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
+    for words, message in (
         (["grow"], "--action is one of build, train, lint, apply, got 'grow'"),
         (["lint"], "--action lint FILE is missing"),
         (["build"], "--data is missing"),
@@ -223,8 +212,6 @@ def test_a_rubric_file_has_one_of_three_endings(tmp_path):
         (["train", "--data", "y", "--output", "o", "--base", "b", "--strong_share", "2"], "strong_share lies in"),
         (["train", "--data", "y", "--output", "o", "--base", "b"], "y: no folder of rewardlab rubrics build"),
         (["build", "--data", "y", "--output", "o"], "rubrics build is for one writer, got 0"),
-    ],
-)
-def test_what_cannot_be_run_is_told_in_a_sentence(capsys, words, message):
-    code, _, err = call(capsys, "rubrics", *words)
-    assert code == 2 and message in err, err
+    ):
+        code, _, err = call(capsys, "rubrics", *words)
+        assert code == 2 and message in err, err

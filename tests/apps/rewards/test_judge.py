@@ -44,6 +44,8 @@ def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text(
     one = reward(longer)
     assert one([*answers("abc", "abcdef", "abc"), *answers("abc", prompt=OTHER)]) == [3.0, 6.0, 3.0, 3.0]
     assert one.asked.calls == 3
+    drawn = reward(longer, "pointwise(samples=3)", Materials(sampling=Sampling(temperature=1.0, seed=5)))
+    assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.asked.calls == 6, "samples are draws of their own"
 
 
 def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(capsys):
@@ -60,37 +62,26 @@ def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(ca
     assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
 
 
-def test_samples_of_one_answer_are_draws_of_their_own():
-    one = reward(longer, "pointwise(samples=3)", Materials(sampling=Sampling(temperature=1.0, seed=5)))
-    assert one(answers("abc", "abcd")) == [3.0, 4.0] and one.asked.calls == 6
-
-
 def test_a_pairwise_judge_plays_a_tournament_within_the_answers_to_a_prompt():
     """Of three the middle one wins one of its two comparisons; the other prompt's two are by themselves."""
     one = reward(longer, "pairwise")
     found = one([*answers("a", "aaa", "aa"), *answers("aaaaaaa", "aaaaaa", prompt=OTHER)])
     assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.asked.calls == 2 * (3 + 1)
-
-
-def test_the_same_text_twice_is_a_tie_that_nobody_is_asked_about():
     one = reward(longer, "pairwise")
-    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.calls == 2
+    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.calls == 2, "nobody is asked about a tie"
     assert one(answers("aa", "aa")) == [0.5, 0.5] and one(answers("alone")) == [None]
 
 
-def test_a_missing_comparison_is_missing_for_its_two_answers_alone():
+def test_a_missing_comparison_is_missing_for_its_two_answers_and_one_that_follows_the_order_a_tie_or_missing():
     def shy(ask):
         texts = {shown(ask, "answer_a"), shown(ask, "answer_b")}
         return "Both have merits." if texts == {"a", "aa"} else longer(ask)
 
-    assert reward(shy, "pairwise")(answers("a", "aa", "aaa")) == [None, None, 1.0]
-    assert win_share([1.0, None]) is None and win_share([1.0, 0.5]) == 0.75
-
-
-def test_a_verdict_that_follows_the_order_is_a_tie_or_missing():
     def first(ask):
         return '{"winner": "A"}'
 
+    assert reward(shy, "pairwise")(answers("a", "aa", "aaa")) == [None, None, 1.0]
+    assert win_share([1.0, None]) is None and win_share([1.0, 0.5]) == 0.75
     assert reward(first, "pairwise")(answers("a", "b")) == [0.5, 0.5]
     assert reward(first, "pairwise(flip=abstain)")(answers("a", "b")) == [None, None]
 
@@ -160,14 +151,8 @@ def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path)
 def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
     """Three coins of five are spent before; two of four further answers can still be paid, then nobody is asked."""
     with ChatServer(answer=lambda asked: '{"score": 10.0}') as world:  # 15 letters are 4 tokens
-        settings = {
-            "endpoint": world.url,
-            "model": "qwen",
-            "prompt_price": 0,
-            "completion_price": 250_000,
-            "concurrency": 1,
-            "max_cost": 5,
-        }
+        settings = {"endpoint": world.url, "model": "qwen", "concurrency": 1, "max_cost": 5}
+        settings |= {"prompt_price": 0, "completion_price": 250_000}
         short = Materials(sampling=Sampling(max_tokens=4))
 
         def opened():
@@ -266,25 +251,21 @@ def test_what_a_rubric_forbids_is_to_be_avoided():
     assert hints_of(Rubric(rules, (Principle("p", "Is short."),))) == Hints(("Names wax.", "Is short."), ("Lies.",))
 
 
-def test_a_tournament_is_watched_beside_it(rl, server):
+def test_a_tournament_is_watched_beside_points_and_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
     specs = [f"{name}=judge(kind={kind}, endpoint={server.url}, model=qwen)" for name, kind in
              (("points", "pointwise"), ("duels", "pairwise"))]  # fmt: skip
     code, _, err, folder = rl("--reward", specs[0], "--watch", specs[1], "--max_steps", 1, *SHORT)
     assert code == 0 and steps_of(folder)[0]["rewards/duels/mean"] == pytest.approx(0.5), err  # one wins, one loses
-
-
-def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
     labelled = f"labels=judge(endpoint={server.url}, model=qwen, max_tokens=64), groups=2"
     spec = f"r2m(model={rl_world / 'rm'}, floor=0.3, learning_rate=1e-2, alpha=0, {labelled})"
     before = len(server.requests)
-    code, _, err, folder = rl("--reward", spec, "--max_steps", 1)
+    code, _, err, folder = rl("--reward", spec, "--max_steps", 1, output="r2m")
     assert code == 0, err
     assert [row["r2m/calls"] for row in steps_of(folder)] == [2] and len(server.requests) - before <= 4
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_what_cannot_be_asked_is_told_in_a_sentence():
+    for spec, message in (
         ("judge(kind=pointwise)", "a judge as a reward asks one model, got 0"),
         ("judge(endpoint=http://127.0.0.1:9/v1)", "asks one model, got 0"),
         ("judge(model=a)", "--model a stands behind a server"),
@@ -292,8 +273,6 @@ def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
         ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),
         ("judge(kind=pointwize, model=a, endpoint=http://127.0.0.1:9/v1)", "did you mean 'pointwise'"),
-    ],
-)
-def test_what_cannot_be_asked_is_told_in_a_sentence(spec, message):
-    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
-        build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+            build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]

@@ -128,20 +128,17 @@ def test_prompts_on_which_all_answers_do_alike_are_dropped(rl):
 # ---- what cannot be run ----
 
 
-@pytest.mark.parametrize(
-    ("spec", "columns", "message"),
-    [
+def test_a_row_without_what_is_needed_is_told_with_its_prompt():
+    for spec, columns, message in (
         ("rlvrr", {}, "the row of the prompt 'user: what is it?': no column 'reference'"),
         ("rlvrr(reference=gold)", {"reference": "a"}, "no column 'gold'"),
         ("rlvrr", {"reference": "a"}, "no column 'keywords'"),
         ("rlvrr", {"reference": [], "keywords": [[["a"]]]}, "'reference' is a text or a list of texts"),
         ("rlpr", {"reference": ["a"]}, "'reference' is a text, got"),
-    ],
-)
-def test_a_row_without_what_is_needed_is_told_with_its_prompt(spec, columns, message):
-    with pytest.raises(UsageError, match="user: what is it") as error:
-        build("apps.rewards", spec, run=facts(**columns))
-    assert message in str(error.value)
+    ):
+        with pytest.raises(UsageError, match="user: what is it") as error:
+            build("apps.rewards", spec, run=facts(**columns))
+        assert message in str(error.value), spec
 
 
 def test_settings_that_make_no_sense_are_refused():

@@ -112,9 +112,8 @@ def test_a_file_is_read_once_and_opens_in_the_inspector(scores_file, tmp_path, m
     assert [entry.kind for entry in open_root(folder).entries()] == [JUDGED]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
+def test_other_files_are_refused_in_a_sentence_and_leave_nothing(tmp_path):
+    for name, text, sentence in (
         ("a.jsonl", '{"prompt": "a", "chosen": "b", "rejected": "c"}', "'scores_chosen' is missing"),
         ("b.jsonl", '{"prompt": "a", "answers": ["b", "c"], "best": 0, "scores": [1, "x"]}', "b.jsonl:1: could not"),
         ("c.jsonl", '{"prompt": "a", "answers": ["b", "c"], "best": 0, "scores": [1]}', "2 answers and 1 stored"),
@@ -124,11 +123,9 @@ def test_a_file_is_read_once_and_opens_in_the_inspector(scores_file, tmp_path, m
         ("f.eval", "nonsense", "not a readable log of inspect_ai"),
         ("g.json", '{"eval": {"task": "x"}, "samples": [{"id": 1}]}', "not a log of inspect_ai that this version"),
         ("h.txt", "nonsense", "cannot tell the format"),
-    ],
-)
-def test_other_files_are_refused_in_a_sentence_and_leave_nothing(name, text, sentence, tmp_path):
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(ValueError, match=sentence):
-        import_results(path, tmp_path / "cache")
-    assert not [*tmp_path.glob("cache/*")]
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(ValueError, match=sentence):
+            import_results(path, tmp_path / "cache")
+        assert not [*tmp_path.glob("cache/*")], name

@@ -95,21 +95,12 @@ def test_long_conversations_are_refused_or_cut_as_the_contract_says(url, model):
         assert client.rate(rows) == pytest.approx(model.rate(rows), abs=NEAR)
 
 
-def test_a_token_opens_the_server(serve, model):
-    url = serve(model, token="sesame")
-    assert ScoringClient(url, "sesame").rate(EXAMPLES[:1]) == pytest.approx(model.rate(EXAMPLES[:1]), abs=NEAR)
-    with pytest.raises(UsageError, match="needs its token"):
-        ScoringClient(url, "wrong").rate(EXAMPLES[:1])
-
-
-def test_half_a_character_is_told_with_its_place(url):
-    with ScoringClient(url) as client, pytest.raises(DataError, match="conversation 1: half a character"):
-        client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
-
-
 def test_what_the_server_refuses_is_a_data_error(url):
-    with ScoringClient(url) as client, pytest.raises(DataError, match="conversations.0.0.role"):
-        client.rate([Example(({"role": "root", "content": "a"},), "b")])
+    with ScoringClient(url) as client:
+        with pytest.raises(DataError, match="conversation 1: half a character"):
+            client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
+        with pytest.raises(DataError, match="conversations.0.0.role"):
+            client.rate([Example(({"role": "root", "content": "a"},), "b")])
 
 
 def test_a_wrong_address_is_told_at_once():
@@ -124,20 +115,15 @@ def test_a_wrong_address_is_told_at_once():
 # ---- large requests ----
 
 
-def test_many_conversations_go_in_several_requests():
+def test_many_or_long_conversations_go_in_several_requests():
     seen: list = []
     client = ScoringClient("http://x", http=scripted(*[1.0] * 9, limits={"request_items": 4}, seen=seen))
-    assert client.rate(EXAMPLES[:10]).tolist() == [[1.0]] * 10
-    assert [len(rows) for rows in seen] == [4, 4, 2]
-
-
-def test_long_conversations_go_in_requests_of_their_own():
-    seen: list = []
+    assert client.rate(EXAMPLES[:10]).tolist() == [[1.0]] * 10 and [len(rows) for rows in seen] == [4, 4, 2]
+    seen.clear()
     client = ScoringClient("http://x", http=scripted(*[1.0] * 9, seen=seen))
     client.rate([Example(user_turn("a"), "x" * size) for size in (10, 10, 900, 10, 2000)])
-    assert [[len(turns[-1]["content"]) for turns in rows] for rows in seen] == [[10, 10], [900], [10], [2000]], (
-        "1,000 tokens are at least 1,000 bytes, of which the roles take some"
-    )
+    lengths = [[len(turns[-1]["content"]) for turns in rows] for rows in seen]
+    assert lengths == [[10, 10], [900], [10], [2000]], "1,000 tokens are at least 1,000 bytes, some of them of roles"
 
 
 # ---- a busy server ----
@@ -164,12 +150,12 @@ def test_those_who_were_refused_together_do_not_come_back_together(clock, monkey
     assert drawn == [(1.0, 1.5)] and clock.slept == [3.0]
 
 
-@pytest.mark.parametrize("status", [500, 504])
-def test_other_failures_are_not_repeated(clock, status):
-    answer = httpx.Response(status, json={"error": {"message": "broken"}})
-    with pytest.raises(UsageError, match="http://x: broken"):
-        ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
-    assert clock.slept == []
+def test_other_failures_are_not_repeated(clock):
+    for status in (500, 504):
+        answer = httpx.Response(status, json={"error": {"message": "broken"}})
+        with pytest.raises(UsageError, match="http://x: broken"):
+            ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
+        assert clock.slept == [], status
 
 
 def test_another_contract_is_refused():

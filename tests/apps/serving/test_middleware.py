@@ -34,13 +34,12 @@ ONE = asks(EXAMPLES[:1])
 # ---- who ----
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org"])
-def test_other_machines_need_a_token(host, capsys, monkeypatch):
-    monkeypatch.delenv("REWARDLAB_TOKEN", raising=False)
-    assert main(["serve", "nowhere", "--host", host]) == 2
-    assert f"--host {host} lets other machines ask this model; give a password for it with --token" in (
-        capsys.readouterr().err
-    )
+def test_other_machines_need_a_token(capsys, monkeypatch):
+    for host in ("0.0.0.0", "::", "192.168.0.7", "example.org"):
+        monkeypatch.delenv("REWARDLAB_TOKEN", raising=False)
+        assert main(["serve", "nowhere", "--host", host]) == 2, host
+        message = f"--host {host} lets other machines ask this model; give a password for it with --token"
+        assert message in capsys.readouterr().err
 
 
 def test_with_a_token_nothing_but_health_is_answered_without_it(serve, http, model):
@@ -74,22 +73,19 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, c
     assert "pip install 'rewardlab[serve]' for the server (prometheus_client is not installed)" in said
 
 
-def test_the_token_may_stand_in_the_environment(monkeypatch):
+def test_client_and_server_take_the_same_token(serve, model):
+    example = [Example(user_turn("hi"), "bees")]
+    for token in ("sesame\n", " sesame", "sésame", "voilà", "open sesame"):
+        url = serve(model, token=token)
+        for sent in (token, token.strip()):
+            assert ScoringClient(url, sent, patience=1).rate(example) == pytest.approx(model.rate(example), abs=1e-6)
+        with pytest.raises(UsageError, match="needs its token"):
+            ScoringClient(url, "wrong", patience=1).rate(example)
+
+
+def test_a_token_may_stand_in_the_environment_and_has_one_line(capsys, monkeypatch):
     monkeypatch.setenv("REWARDLAB_TOKEN", "sesame")
     assert ServeConfig(model="rm").token == "sesame" and ServeConfig(model="rm", token="mine").token == "mine"
-
-
-@pytest.mark.parametrize("token", ["sesame\n", " sesame", "sésame", "voilà", "open sesame"])
-def test_client_and_server_take_the_same_token(serve, model, token):
-    url = serve(model, token=token)
-    example = [Example(user_turn("hi"), "bees")]
-    assert ScoringClient(url, token, patience=1).rate(example) == pytest.approx(model.rate(example), abs=1e-6)
-    assert ScoringClient(url, token.strip(), patience=1).rate(example).shape == (1, 2)
-    with pytest.raises(UsageError, match="needs its token"):
-        ScoringClient(url, "wrong", patience=1).rate(example)
-
-
-def test_a_token_of_two_lines_is_refused_at_the_start(capsys):
     assert main(["serve", "nowhere", "--token", "open\nsesame"]) == 2
     assert "the token has a line break" in capsys.readouterr().err
     with pytest.raises(UsageError, match="the token has a line break"):
@@ -97,17 +93,15 @@ def test_a_token_of_two_lines_is_refused_at_the_start(capsys):
 
 
 def test_another_sites_pages_may_not_ask(url, http):
-    assert http.post(f"{url}/score", json=ONE, headers={"host": "evil.example"}).status_code == 403
-    assert http.post(f"{url}/score", json=ONE, headers={"origin": "http://evil.example"}).status_code == 403
-    assert http.post(f"{url}/score", json=ONE, headers={"origin": "http://["}).status_code == 403
+    for header in ({"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "http://["}):
+        assert http.post(f"{url}/score", json=ONE, headers=header).status_code == 403, header
 
 
 # ---- how much ----
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "sentence"),
-    [
+def test_what_cannot_be_scored_is_told_why_and_the_next_is_scored(url, http):
+    for body, status, sentence in (
         (b"x", 400, "the body is not JSON"),
         (b"", 400, "the body is not JSON"),
         (b"\xff\xfe{}", 400, "the body is not JSON"),
@@ -134,14 +128,11 @@ def test_another_sites_pages_may_not_ask(url, http):
         (b'{"tokens": [[1, 300]]}', 422, "sequence 0 holds what is no token"),
         (b'{"tokens": [[' + b"9" * 5000 + b"]]}", 400, "number out of range"),
         (b'{"tokens": [' + b"[1]," * 600 + b"[1]]}", 422, "601 conversations in one request; it may hold 512"),
-    ],
-    ids=range(22),
-)
-def test_what_cannot_be_scored_is_told_why_and_the_next_is_scored(url, http, body, status, sentence):
-    answer = http.post(f"{url}/score", content=body)
-    assert answer.status_code == status and sentence in answer.json()["error"]["message"]
-    assert answer.json()["error"]["code"] == status and answer.headers["x-scoring-contract"]
-    assert http.post(f"{url}/score", json=ONE).status_code == 200
+    ):
+        answer = http.post(f"{url}/score", content=body)
+        assert answer.status_code == status and sentence in answer.json()["error"]["message"], body
+        assert answer.json()["error"]["code"] == status and answer.headers["x-scoring-contract"], body
+        assert http.post(f"{url}/score", json=ONE).status_code == 200, body
 
 
 def test_ten_megabytes_are_too_many(url, http):
@@ -156,39 +147,26 @@ def test_ten_megabytes_are_too_many(url, http):
     assert http.post(f"{url}/score", json=ONE).status_code == 200
 
 
-def test_a_conversation_of_100_000_tokens_is_too_long_even_to_be_cut(url, http, model):
-    long = Example(user_turn("a"), "fox " * 100_000)
-    assert model.encoder.encode(long).length > 100_000
+def test_a_request_and_a_conversation_have_a_number_of_tokens(serve, url, http, model):
+    answer = http.post(f"{serve(model, request_tokens=50)}/score", json=asks(EXAMPLES[:6]))
+    assert answer.status_code == 422 and "it may hold 50" in answer.json()["error"]["message"]
+    long = asks([Example(user_turn("a"), "fox " * 40_000)])
     for truncate in (False, True):
-        answer = http.post(f"{url}/score", json=asks([long]) | {"truncate": truncate})
-        assert answer.status_code == 422
+        answer = http.post(f"{url}/score", json=long | {"truncate": truncate})
+        assert answer.status_code == 422, "too long even to be cut"
     assert "one may have 32768" in answer.json()["error"]["message"]
     assert http.post(f"{url}/score", json=ONE).status_code == 200
 
 
-def test_a_request_has_a_number_of_tokens(serve, http, model):
-    url = serve(model, request_tokens=50)
-    answer = http.post(f"{url}/score", json=asks(EXAMPLES[:6]))
-    assert answer.status_code == 422 and "it may hold 50" in answer.json()["error"]["message"]
-    assert http.post(f"{url}/score", json=ONE).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("given_settings", "sentence"),
-    [
+def test_settings_that_cannot_be_are_refused(model):
+    for setting, sentence in (
         ({"queue_tokens": 0}, "--queue_tokens is at least 1, got 0"),
         ({"timeout": 0.0}, "--timeout is above 0 seconds, got 0.0"),
         ({"batch_tokens": 0}, "--batch_tokens is at least 1, got 0"),
         ({"model": ""}, "--model is missing"),
-    ],
-    ids=["queue", "timeout", "batch", "model"],
-)
-def test_settings_that_cannot_be_are_refused(given_settings, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        parse_settings("serve", {"model": "model", **given_settings})[0].validate()
-
-
-def test_an_objective_that_the_model_has_not_is_refused(model):
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            parse_settings("serve", {"model": "model", **setting})[0].validate()
     with pytest.raises(UsageError, match="no objective 'breif'; did you mean 'brief'"):
         Site(model, config(objective="breif"))
 

@@ -89,11 +89,11 @@ def test_requests_take_turns_and_rewards_keep_their_order(clock):
     assert fleet.open().rate([]).shape == (0, 1) and clock.slept == []
 
 
-@pytest.mark.parametrize("wrong", [httpx.ConnectError("gone"), busy(429, "30"), busy(503, "1", 0.25)], ids=str)
-def test_what_one_cannot_answer_goes_to_another_at_once(clock, wrong):
-    fleet = Fleet([wrong] * 9, [])
-    assert fleet.open(in_flight=1).rate(EXAMPLES[:8]).tolist() == LENGTHS[:8]
-    assert fleet.asked == {"a": 1, "b": 2} and clock.slept == []
+def test_what_one_cannot_answer_goes_to_another_at_once(clock):
+    for wrong in (httpx.ConnectError("gone"), busy(429, "30"), busy(503, "1", 0.25)):
+        fleet = Fleet([wrong] * 9, [])
+        assert fleet.open(in_flight=1).rate(EXAMPLES[:8]).tolist() == LENGTHS[:8], wrong
+        assert fleet.asked == {"a": 1, "b": 2} and clock.slept == [], wrong
 
 
 def test_one_that_asks_to_be_left_alone_is(clock):
@@ -173,17 +173,14 @@ def test_what_the_servers_refuse_is_told_and_not_repeated(clock):
     assert fleet.asked.total() == 1
 
 
-@pytest.mark.parametrize(
-    ("urls", "message"),
-    [
+def test_servers_that_cannot_be_asked_are_told():
+    for urls, message in (
         ("http://127.0.0.1:9", "no answer .*is rewardlab serve running there"),
         ("127.0.0.1:9", "a server's address is an address such as"),
         ("[http://a, http://a]", "urls names http://a twice"),
-    ],
-)
-def test_servers_that_cannot_be_asked_are_told(urls, message):
-    with pytest.raises(UsageError, match=message):
-        served(run=None, urls=urls)
+    ):
+        with pytest.raises(UsageError, match=message):
+            served(run=None, urls=urls)
 
 
 # ---- with servers ----

@@ -37,17 +37,14 @@ def scores(answer) -> list[list[float]]:
 def test_score_gives_every_objective_its_number(url, http, model):
     answer = http.post(f"{url}/score", json=asks(EXAMPLES))
     assert scores(answer) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
+    ids = {"tokens": [encoded.ids for encoded in model.encoder.encode_all(EXAMPLES)]}
+    assert scores(http.post(f"{url}/score", json=ids)) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
     told = answer.json()
     assert told["objectives"] == ["helpful", "brief"] == [*told["results"][0]["scores"]]
     assert told["contract"] == answer.headers["x-scoring-contract"] == model.contract.hash()
     lengths = [encoded.length for encoded in model.encoder.encode_all(EXAMPLES)]
     assert [one["tokens"] for one in told["results"]] == lengths
     assert not any(one["truncated"] for one in told["results"])
-
-
-def test_score_of_token_ids_is_that_of_the_conversation(url, http, model):
-    ids = [encoded.ids for encoded in model.encoder.encode_all(EXAMPLES)]
-    assert scores(http.post(f"{url}/score", json={"tokens": ids})) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
 
 
 def test_clients_at_once_get_their_own_scores(url, http, model):
@@ -58,12 +55,8 @@ def test_clients_at_once_get_their_own_scores(url, http, model):
         found = scores(http.post(f"{url}/score", json=asks([EXAMPLES[one] for one in some])))
         return bool(np.abs(np.array(found) - truth[some]).max() < NEAR)
 
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(ask, range(96)))
-
-
-def test_a_request_without_conversations_has_no_results(url, http):
-    assert http.post(f"{url}/score", json={"conversations": []}).json()["results"] == []
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(32)))
 
 
 def test_what_the_model_would_read_cut_off_is_refused_with_the_lengths(url, http, model):
@@ -78,7 +71,8 @@ def test_what_the_model_would_read_cut_off_is_refused_with_the_lengths(url, http
     assert [(one["tokens"] == 64, one["truncated"]) for one in cut.json()["results"]] == [(False, False), (True, True)]
 
 
-def test_an_answer_of_nothing_has_a_score(url, http, model):
+def test_no_conversation_has_no_result_and_an_empty_answer_a_score(url, http, model):
+    assert http.post(f"{url}/score", json={"conversations": []}).json()["results"] == []
     empty = Example(user_turn("hello"), "")
     assert scores(http.post(f"{url}/score", json=asks([empty]))) == pytest.approx(model.rate([empty]), abs=NEAR)
 
@@ -103,27 +97,18 @@ def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, mod
         assert one["probs"] == pytest.approx(truth[0], abs=NEAR)
 
 
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
-        ({"use_activation": True}, "scores here are raw"),
-        ({"add_generation_prompt": True}, "the contract says how messages are rendered"),
-        ({"chat_template": "{{ messages }}"}, "the contract says how messages are rendered"),
-        ({"truncate_prompt_tokens": 8}, "the contract says what is cut"),
-        ({"input": "a"}, "give either input or messages"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_classify_refuses_what_would_change_a_number(url, http, setting, sentence):
-    answer = http.post(f"{url}/classify", json={"messages": turns(EXAMPLES[0])} | setting)
-    assert answer.status_code == 422 and sentence in answer.json()["error"]["message"]
-
-
-def test_classify_knows_its_model_by_name(url, http):
-    answer = http.post(f"{url}/classify", json={"input": "a", "model": "gpt"})
-    assert (
-        answer.status_code == 404 and answer.json()["error"]["message"] == "no model 'gpt' here; this server has 'rm'"
-    )
+def test_classify_refuses_what_would_change_a_number_and_another_models_name(url, http):
+    rendered = "the contract says how messages are rendered"
+    for setting, status, sentence in (
+        ({"use_activation": True}, 422, "scores here are raw"),
+        ({"add_generation_prompt": True}, 422, rendered),
+        ({"chat_template": "{{ messages }}"}, 422, rendered),
+        ({"truncate_prompt_tokens": 8}, 422, "the contract says what is cut"),
+        ({"input": "a"}, 422, "give either input or messages"),
+        ({"model": "gpt"}, 404, "no model 'gpt' here; this server has 'rm'"),
+    ):
+        answer = http.post(f"{url}/classify", json={"messages": turns(EXAMPLES[0])} | setting)
+        assert answer.status_code == status and sentence in answer.json()["error"]["message"], setting
 
 
 # ---- OpenRLHF's ----
@@ -214,12 +199,6 @@ def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(se
 # ---- what the server says of itself ----
 
 
-def test_health_tells_the_contract_and_what_a_request_may_hold(url, http, model):
-    told = http.get(f"{url}/health").json()
-    assert told["status"] == "ready" and told["contract"] == model.contract.hash()
-    assert told["scoring"]["max_length"] == 64 and told["limits"]["request_items"] == 512
-
-
 def test_texts_that_the_template_leaves_out_are_answered_and_counted(serve, http, words):
     template = copy.deepcopy(words)
     template.chat_template = NO_THOUGHT
@@ -251,10 +230,12 @@ def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):
         assert line in page.splitlines(), line
 
 
-def test_the_api_is_described_by_a_schema_and_a_page_that_fetches_nothing(url, http):
-    assert {"/score", "/classify", "/pooling", "/get_reward", "/health", "/metrics", "/docs"} == {
-        *http.get(f"{url}/openapi.json").json()["paths"]
-    }
+def test_the_server_tells_its_contract_limits_and_schema_on_a_page_that_fetches_nothing(url, http, model):
+    told = http.get(f"{url}/health").json()
+    assert told["status"] == "ready" and told["contract"] == model.contract.hash()
+    assert told["scoring"]["max_length"] == 64 and told["limits"]["request_items"] == 512
+    routes = {"/score", "/classify", "/pooling", "/get_reward", "/health", "/metrics", "/docs"}
+    assert routes == {*http.get(f"{url}/openapi.json").json()["paths"]}
     page = http.get(f"{url}/docs")
     assert page.headers["content-type"].startswith("text/html") and "<script" not in page.text
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page.text)

@@ -7,12 +7,12 @@ from rewardlab.apps.settings.ranges import NAMES, OF_VERB, RANGES, check_ranges
 from rewardlab.rm.errors import UsageError
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_nan_and_what_lies_below_is_refused_and_a_text_is_no_number(name):
-    for value in (math.nan, -(10.0**9)) if name != "entropy" else (math.nan, math.inf):
-        with pytest.raises(UsageError, match=f"--{name} is .*, got {value}"):
-            check_ranges("train", {name: value})
-    check_ranges("train", {name: None}), check_ranges("train", {name: "word"})
+def test_nan_and_what_lies_below_is_refused_and_a_text_is_no_number():
+    for name in RANGES:
+        for value in (math.nan, math.inf if name == "entropy" else -(10.0**9)):
+            with pytest.raises(UsageError, match=f"--{name} is .*, got {value}"):
+                check_ranges("train", {name: value})
+        check_ranges("train", {name: None}), check_ranges("train", {name: "word"})
 
 
 def test_ends_are_taken_as_the_text_says():

@@ -9,24 +9,18 @@ def listed(sizes, *, scale=1):
     return sizes, scale
 
 
-@pytest.mark.parametrize(
-    ("text", "spec"),
-    [
-        ("grpo", Spec("grpo", {})),
-        ("grpo()", Spec("grpo", {})),
-        (" gae ( lam = 0.95 ) ", Spec("gae", {"lam": "0.95"})),
-        ("gate(reward=rm-1.helpful, by=form)", Spec("gate", {"reward": "rm-1.helpful", "by": "form"})),
-        ("my.code:fn(sizes=[1, 2], scale=3)", Spec("my.code:fn", {"sizes": "[1, 2]", "scale": "3"})),
-    ],
-)
-def test_a_spec_is_a_name_and_arguments(text, spec):
-    assert parse_spec(text) == spec
-
-
-@pytest.mark.parametrize("text", ["", "gae(", "gae)lam=1(", "gae(0.95)", "gae(lam=)", "gae(lam=1, lam=2)", "a b"])
-def test_what_is_no_spec_is_refused(text):
-    with pytest.raises(UsageError, match="cannot read"):
-        parse_spec(text)
+def test_a_spec_is_a_name_and_arguments_and_anything_else_is_refused():
+    for text, spec in {
+        "grpo": Spec("grpo", {}),
+        "grpo()": Spec("grpo", {}),
+        " gae ( lam = 0.95 ) ": Spec("gae", {"lam": "0.95"}),
+        "gate(reward=rm-1.helpful, by=form)": Spec("gate", {"reward": "rm-1.helpful", "by": "form"}),
+        "my.code:fn(sizes=[1, 2], scale=3)": Spec("my.code:fn", {"sizes": "[1, 2]", "scale": "3"}),
+    }.items():
+        assert parse_spec(text) == spec
+    for text in ("", "gae(", "gae)lam=1(", "gae(0.95)", "gae(lam=)", "gae(lam=1, lam=2)", "a b"):
+        with pytest.raises(UsageError, match="cannot read"):
+            parse_spec(text)
 
 
 def test_values_are_what_the_function_annotates():
@@ -43,24 +37,24 @@ def test_values_without_an_annotation_are_read_as_python_reads_them(monkeypatch)
     assert takes("anywhere", "x:listed", "scale") and not takes("anywhere", "x:listed", "weights")
 
 
-@pytest.mark.parametrize(
-    ("folder", "text", "message"),
-    [
-        ("advantages", "gea", "no 'gea' in policy.advantages; did you mean 'gae'?"),
-        ("advantages", "gae(x=1)", r"gae\(x=1\): no argument 'x'; there is gamma, lam"),
-        ("advantages", "gae(lamb=1)", "no argument 'lamb'; did you mean 'lam'?"),
-        ("advantages", "rloo(epsilon=1)", "no argument 'epsilon'; it has none"),
-        ("advantages", "grpo(epsilon=small)", "'epsilon' is a number, got 'small'"),
-        ("aggregations", "fixed_length(length=1.5)", "'length' is a whole number, got '1.5'"),
-        ("aggregations", "fixed_length(length=0)", "length is the longest completion's, at least 1, got 0"),
-        ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
-        ("schedulers", "pf_ppo(kind=worst)", "kind is one of power, best_worst, best_random, got 'worst'"),
-        ("losses", "no_such_package.code:fn", "write it as 'file.py:function' or 'package.module:function'"),
-    ],
-)
-def test_a_wrong_choice_is_answered_with_what_there_is(folder, text, message):
-    with pytest.raises(UsageError, match=message):
-        build(f"policy.{folder}", text)
+WRONG = [
+    ("advantages", "gea", "no 'gea' in policy.advantages; did you mean 'gae'?"),
+    ("advantages", "gae(x=1)", r"gae\(x=1\): no argument 'x'; there is gamma, lam"),
+    ("advantages", "gae(lamb=1)", "no argument 'lamb'; did you mean 'lam'?"),
+    ("advantages", "rloo(epsilon=1)", "no argument 'epsilon'; it has none"),
+    ("advantages", "grpo(epsilon=small)", "'epsilon' is a number, got 'small'"),
+    ("aggregations", "fixed_length(length=1.5)", "'length' is a whole number, got '1.5'"),
+    ("aggregations", "fixed_length(length=0)", "length is the longest completion's, at least 1, got 0"),
+    ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
+    ("schedulers", "pf_ppo(kind=worst)", "kind is one of power, best_worst, best_random, got 'worst'"),
+    ("losses", "no_such_package.code:fn", "write it as 'file.py:function' or 'package.module:function'"),
+]
+
+
+def test_a_wrong_choice_is_answered_with_what_there_is():
+    for folder, text, message in WRONG:
+        with pytest.raises(UsageError, match=message):
+            build(f"policy.{folder}", text)
 
 
 def test_what_we_give_is_for_nobody_else_to_set():
@@ -69,9 +63,8 @@ def test_what_we_give_is_for_nobody_else_to_set():
         build("policy.advantages", "gdpo(weights=[1, 2])", weights=[1.0, 2.0])
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "source"),
-    [
+def test_a_source_is_called_as_told_or_by_its_last_part():
+    for text, name, source in (
         ("safe=runs/rm", "safe", "runs/rm"),
         ("runs/rm/", "rm", "runs/rm/"),
         ("runs/lr=0.1/rm", "rm", "runs/lr=0.1/rm"),
@@ -79,12 +72,7 @@ def test_what_we_give_is_for_nobody_else_to_set():
         ("my.code:compiles", "compiles", "my.code:compiles"),
         ("gold=my.code:gold(objectives=['a', 'b'])", "gold", "my.code:gold(objectives=['a', 'b'])"),
         ("my.code:gold(objectives=['a/b'])", "gold", "my.code:gold(objectives=['a/b'])"),
-    ],
-)
-def test_a_source_is_called_as_told_or_by_its_last_part(text, name, source):
-    assert named(text) == (name, source)
-
-
-def test_a_function_is_told_from_a_folder():
-    assert is_function("my.code:fn") and is_function("my.code:fn(a=1)")
-    assert not is_function("runs/rm") and not is_function("org/model") and not is_function("grpo(a=1)")
+    ):
+        assert named(text) == (name, source)
+        assert is_function(source) == source.startswith("my.code:")
+    assert is_function("my.code:fn(a=1)") and not is_function("org/model") and not is_function("grpo(a=1)")

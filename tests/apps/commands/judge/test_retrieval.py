@@ -144,9 +144,8 @@ def test_examples_with_one_id_are_numbered_and_repetitions_left_out():
     assert [case.id for case in _unique(cases)] == ["a", "a#2"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, asked):
+    for words, message in (
         (["--examples", "retrieved"], "--examples_from is missing"),
         (["--examples_from", "x.jsonl"], "--examples_from is read for --examples"),
         (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
@@ -154,22 +153,17 @@ def test_examples_with_one_id_are_numbered_and_repetitions_left_out():
         (["--rubrics_from", "x.jsonl"], "--rubrics_from is read for --rubric"),
         (["--rubric", "random", "--rubrics_from", "none.jsonl"], "no file of rubrics 'none.jsonl'"),
         (["--kind", "rubric", "--examples", "random", "--examples_from", "{own}"], "pairwise and pointwise judges"),
-    ],
-)
-def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, asked, words, message):
-    own = write(tmp_path / "own.jsonl", lengths(3))
-    code, _, err, _ = run(*[word.format(own=own) for word in words])
-    assert code == 2 and message in err and not asked
+    ):
+        own = write(tmp_path / "own.jsonl", lengths(3))
+        code, _, err, _ = run(*[word.format(own=own) for word in words])
+        assert code == 2 and message in err and not asked, words
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_of_the_retriever_are_checked():
+    for settings, message in (
         ({"retriever": "none"}, "--retriever is tfidf, bm25 or a folder"),
         ({"retriever_index": "i"}, "--retriever_index stores the vectors"),
-    ],
-)
-def test_settings_of_the_retriever_are_checked(settings, message):
-    config = RetrievalConfig(examples="retrieved", examples_from=["x"], **settings)
-    with pytest.raises(UsageError, match=message):
-        config.validate(None)
+    ):
+        config = RetrievalConfig(examples="retrieved", examples_from=["x"], **settings)
+        with pytest.raises(UsageError, match=message):
+            config.validate(None)

@@ -143,9 +143,8 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
     assert any(not torch.equal(whole[name], first[name]) for name in whole)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
+def test_what_cannot_be_trained_is_said(train):
+    for words, code, says in (
         (["--teacher", "no_folder"], 2, "--teacher: no folder 'no_folder'; write 'local=FOLDER'"),
         (["--teacher", "model=M"], 2, "--model M stands behind a server; give its address with --endpoint"),
         (["--teacher", "local=a, colour=red"], 2, "--teacher: no setting 'colour'"),
@@ -157,12 +156,10 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
         (["--advantage", "grpp"], 2, "did you mean 'grpo'?"),
         (["--temperature", "0"], 2, "--temperature is above 0"),
         ([], 3, "none of 8 pairs has the right verdict in both orders"),
-    ],
-)
-def test_what_cannot_be_trained_is_said(words, code, says, train):
-    found, _, err, folder = train(*words, at=None)
-    assert (found, says in err) == (code, True), err
-    assert not folder.exists()
+    ):
+        found, _, err, folder = train(*words, at=None)
+        assert (found, says in err) == (code, True), err
+        assert not folder.exists(), words
 
 
 def test_rubrics_of_other_cases_are_refused(train, tmp_path):

@@ -22,11 +22,11 @@ def headers(monkeypatch) -> list[httpx.Headers]:
     return received
 
 
-@pytest.mark.parametrize(("server", "variable"), [(Vllm, "VLLM_API_KEY"), (ServedSteps, "REWARDLAB_TOKEN")])
-def test_the_key_of_a_file_that_ends_in_a_line_break_is_sent_without_it(headers, monkeypatch, server, variable):
-    monkeypatch.setenv(variable, "sesame\n")
-    server("http://127.0.0.1:9").request("GET", "/health")
-    assert headers[-1]["authorization"] == "Bearer sesame"
+def test_the_key_of_a_file_that_ends_in_a_line_break_is_sent_without_it(headers, monkeypatch):
+    for server, variable in ((Vllm, "VLLM_API_KEY"), (ServedSteps, "REWARDLAB_TOKEN")):
+        monkeypatch.setenv(variable, "sesame\n")
+        server("http://127.0.0.1:9").request("GET", "/health")
+        assert headers[-1]["authorization"] == "Bearer sesame", server
 
 
 def test_a_token_is_cleaned_as_a_key_is_and_one_of_two_lines_is_refused(headers):
@@ -37,21 +37,17 @@ def test_a_token_is_cleaned_as_a_key_is_and_one_of_two_lines_is_refused(headers)
     assert "sesame" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "remedy"),
-    [
+def test_a_server_that_was_started_for_something_else_is_told_its_options(monkeypatch):
+    client, started = httpx.Client, "--runner pooling --some option"
+    for status, body, remedy in (
         (404, {"detail": "Not Found"}, True),
         (400, {"error": {"message": "Unsupported task: 'token_classify'", "param": "task"}}, True),
         (400, {"error": {"message": "too many tokens", "param": "input"}}, False),
         (401, {"error": "Unauthorized"}, False),
-    ],
-)
-def test_a_server_that_was_started_for_something_else_is_told_its_options(monkeypatch, status, body, remedy):
-    def answer(request: httpx.Request) -> httpx.Response:
-        named = request.method == "GET"
-        return httpx.Response(200 if named else status, json={"data": [{"id": "rm"}]} if named else body)
-
-    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(answer)))
-    with pytest.raises(DataError, match=f"/pooling: {status} ") as error:
-        Vllm("http://127.0.0.1:9", start="--runner pooling --some option").token_classify([[1, 2]])
-    assert str(error.value).endswith("; start vLLM with --runner pooling --some option") == remedy
+    ):
+        replies = {"GET": httpx.Response(200, json={"data": [{"id": "rm"}]}), "POST": httpx.Response(status, json=body)}
+        transport = httpx.MockTransport(lambda request, replies=replies: replies[request.method])
+        monkeypatch.setattr(httpx, "Client", partial(client, transport=transport))
+        with pytest.raises(DataError, match=f"/pooling: {status} ") as error:
+            Vllm("http://127.0.0.1:9", start=started).token_classify([[1, 2]])
+        assert str(error.value).endswith(f"; start vLLM with {started}") == remedy, body

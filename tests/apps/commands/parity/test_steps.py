@@ -147,19 +147,16 @@ def test_a_missing_step_is_counted(folder, run_parity):
     assert run.ways[RAW]["culprit"].endswith("and 3 steps")
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+def test_what_cannot_be_compared_is_a_sentence(folder, run_parity):
+    for change, sentence in (
         (["--against", "sglang", "http://127.0.0.1:9"], "--step_token compares with --against vllm URL"),
         (["--step_token", "roba kano"], "--step_token roba kano: "),
         (["--step_token", "suba"], "no token "),
-    ],
-)
-def test_what_cannot_be_compared_is_a_sentence(change, sentence, folder, run_parity):
-    *_, path = folder(AutoModelForTokenClassification)
-    (path.parent / "steps.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
-    run = run_parity(*words(path, "http://127.0.0.1:9", *change))
-    assert run.code in (2, 3) and sentence in run.last_line
+    ):
+        *_, path = folder(AutoModelForTokenClassification)
+        (path.parent / "steps.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
+        run = run_parity(*words(path, "http://127.0.0.1:9", *change))
+        assert run.code in (2, 3) and sentence in run.last_line, change
 
 
 def test_a_server_that_does_not_answer_is_told_the_options_of_these_labels(folder, run_parity):
@@ -207,7 +204,7 @@ def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity, tmp_path)
         run = run_parity(*words, "--against", "http", url)
     assert run.code == 0 and {*run.verdicts("").values()} == {"same", "reported"}, run.last_line
     assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
-    report = (tmp_path / "out" / "parity.md").read_text()
+    report = run.report
     assert "0 golden conversations, 3 of --data" in report, "the last one is too long for the model"
     assert "one that was cut off and so no score: 1." in report
 

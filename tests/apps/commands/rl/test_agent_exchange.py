@@ -10,17 +10,11 @@ import pytest
 from rewardlab.benchmarks.garden import models
 
 from tests.apps.conftest import steps_of
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-FORMULAS = [
-    "--advantage_transform",
-    "hacpo(floor=0.05)",
-    "--loss",
-    "hacpo(delta=0.8)",
-    "--aggregation",
-    "completion_mean",
-]
+FORMULAS = ["--advantage_transform", "hacpo(floor=0.05)", "--loss", "hacpo(delta=0.8)", "--aggregation"]
+FORMULAS += ["completion_mean"]
 METHOD = ["--reward", "even=tests.apps.commands.rl.test_agent_exchange:even", *FORMULAS]
 RUN = "import sys; from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
 COMPARED = ("loss", "reward", "reward_own", "watch/kl", "grad_norm", "rewards/even/mean")
@@ -68,9 +62,8 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
     assert len([*(tmp_path / "shared").iterdir()]) == 4
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
+def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
+    for flags, reason in (
         (["--agents", 2], "name a folder for them with --exchange"),
         (["--exchange", "shared"], "between 2 agents or more, numbered from 0; got --agent 0 --agents 1"),
         (["--exchange", "shared", "--agent", 2, "--agents", 2], "got --agent 2 --agents 2"),
@@ -83,96 +76,57 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
         ),
         (["--exchange", "shared", "--agents", 2, "--use_vllm", "True"], "leave --use_vllm out"),
         (["--exchange", "shared", "--agents", 2, "--curriculum", "sec"], "leave --curriculum out"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_before_anything_is_loaded(flags, reason, rl):
-    code, _, told, folder = rl(*METHOD, *flags)
-    assert code == 2 and reason in told and not folder.exists()
+    ):
+        code, _, told, folder = rl(*METHOD, *flags)
+        assert code == 2 and reason in told and not folder.exists(), flags
 
 
 # ---- two processes ----
 
 
-class Pair:
-    """Two real processes in one exchange folder."""
-
-    def __init__(self, script, rl_world: Path, other: Path, folder: Path):
-        self.script, self.models, self.folder, self.world = script, (rl_world / "start", other), folder, rl_world
-        self.processes: list[subprocess.Popen] = []
-        folder.mkdir()
-        (folder / "slow.py").write_text(f"import time\n\n{inspect.getsource(even)}\n{inspect.getsource(slow)}")
-
-    def start(self, *words) -> None:
-        """Train, or go on."""
-        self.processes = [self._start(number, *words) for number in range(2)]
-
-    def _start(self, number: int, *words) -> subprocess.Popen:
-        flags = ["rl", "--config", self.world / "recipe.yaml", "--data", self.world / "prompts.jsonl", *FORMULAS]
-        flags += ["--reward", "even=slow:slow", "--model", self.models[number], "--max_steps", 8]
-        flags += ["--exchange", self.folder / "shared", "--agent", number, "--agents", 2, "--exchange_timeout", 240]
-        flags += ["--save_strategy", "steps", "--save_steps", 2, "--output", self.folder / f"run-{number}", *words]
-        paths = {"PYTHONPATH": str(self.folder), "OMP_NUM_THREADS": "1"}
-        with (self.folder / f"log-{number}").open("a") as log:
-            return subprocess.Popen(self.script(RUN, *flags), stdout=log, stderr=log, env=os.environ | paths)
-
-    def finish(self) -> None:
-        """Both end well."""
-        for number, one in enumerate(self.processes):
-            assert one.wait(timeout=PATIENCE) == 0, self.said(number)[-2000:]
-
-    def kill(self) -> None:
-        """Both end now."""
-        for one in self.processes:
-            one.kill()
-        for one in self.processes:
-            one.wait()
-
-    def said(self, number: int) -> str:
-        """What a process wrote."""
-        return (self.folder / f"log-{number}").read_text()
-
-    def steps(self, number: int) -> list[dict]:
-        """What the run logged."""
-        return steps_of(self.folder / f"run-{number}")
-
-
 @pytest.fixture
-def pair(script, rl_world, other, tmp_path):
-    """Makes pairs whose processes end with the test."""
-    made = []
+def start(script, rl_world, other, tmp_path):
+    """Starts two processes in one exchange folder; they end with the test."""
+    started = []
 
-    def make(name: str) -> Pair:
-        made.append(Pair(script, rl_world, other, tmp_path / name))
-        return made[-1]
+    def start(name: str, *words) -> tuple[Path, list[subprocess.Popen]]:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "slow.py").write_text(f"import time\n\n{inspect.getsource(even)}\n{inspect.getsource(slow)}")
+        flags = ["rl", "--config", rl_world / "recipe.yaml", "--data", rl_world / "prompts.jsonl", *FORMULAS]
+        flags += ["--reward", "even=slow:slow", "--max_steps", 8, "--save_strategy", "steps", "--save_steps", 2]
+        flags += ["--exchange", folder / "shared", "--agents", 2, "--exchange_timeout", 240, *words]
+        paths = {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+        for number, model in enumerate((rl_world / "start", other)):
+            own = ["--agent", number, "--model", model, "--output", folder / f"run-{number}"]
+            with (folder / f"log-{number}").open("a") as log:
+                command = script(RUN, *flags, *own)
+                started.append(subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | paths))
+        return folder, started[-2:]
 
-    yield make
-    for one in made:
-        one.kill()
-
-
-def until(path: Path, process: subprocess.Popen) -> None:
-    """The file is there."""
-    end = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.02)
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.long
-def test_two_processes_that_were_killed_go_on_as_if_nothing_had_happened(pair):
-    whole, cut = pair("whole"), pair("cut")
-    whole.start()
-    whole.finish()
-    cut.start()
-    until(cut.folder / "shared" / "step-000003-agent-1.safetensors", cut.processes[1])
-    cut.kill()
-    assert not any((cut.folder / f"run-{number}").exists() for number in range(2))
-    cut.start("--resume")
-    cut.finish()
+def test_two_processes_that_were_killed_go_on_as_if_nothing_had_happened(start):
+    whole, processes = start("whole")
+    assert [process.wait(timeout=PATIENCE) for process in processes] == [0, 0]
+    cut, processes = start("cut")
+    wait_until((cut / "shared" / "step-000003-agent-1.safetensors").exists, processes[1])
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not any((cut / f"run-{number}").exists() for number in range(2))
+    _, processes = start("cut", "--resume")
+    assert [process.wait(timeout=PATIENCE) for process in processes] == [0, 0]
     for number in range(2):
-        rows, others = whole.steps(number), cut.steps(number)
-        assert len(rows) == len(others) == 8 and "resuming from checkpoint-2" in cut.said(number)
+        rows, others = steps_of(whole / f"run-{number}"), steps_of(cut / f"run-{number}")
+        assert len(rows) == len(others) == 8
+        assert "resuming from checkpoint-2" in (cut / f"log-{number}").read_text()
         for name in COMPARED:
             assert [row[name] for row in others] == pytest.approx([row[name] for row in rows], abs=1e-5), name
-    files = [sorted((one.folder / "shared").iterdir()) for one in (whole, cut)]
-    assert [one.name for one in files[0]] == [one.name for one in files[1]] and len(files[0]) == 16
+    files = [sorted(path.name for path in (folder / "shared").iterdir()) for folder in (whole, cut)]
+    assert files[0] == files[1] and len(files[0]) == 16

@@ -108,12 +108,7 @@ def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
     assert torch.equal(credited[:, 0], credited[:, 1]) and not torch.equal(raw[:, 0], raw[:, 1])
 
     solver = f"solver={second / 'policy'}, longest=12"
-    flags = [
-        "--reward",
-        f"ccpo({solver}, reward={GOLD})",
-        "--reward_transform",
-        HISTORY,
-    ]
+    flags = ["--reward", f"ccpo({solver}, reward={GOLD})", "--reward_transform", HISTORY]
     flags += ["--weight", "ccpo.solo=0", "--max_steps", 2, "--model", first / "policy", *EVERY]
     code, _, err, third = rl(*flags, output="third")
     assert code == 0 and trained(steps_of(third)), err
@@ -200,33 +195,20 @@ def test_a_robust_centre_trains_too(rl, rl_world):
 # ---- both ----
 
 
+KILLED = {
+    "thinker": ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
+    "solver": ["--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}", "--reward_transform"]
+    + ["ccpo_solver(reward=gold)"],
+    "talk": ["--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})", "--advantage"]
+    + ["dacr(gamma=0.5)", "--max_completion_length", 8],
+}
+
+
 @pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param(
-            ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
-            id="thinker",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [
-                *("--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}"),
-                *("--reward_transform", "ccpo_solver(reward=gold)"),
-            ],
-            id="solver",
-        ),
-        pytest.param(
-            [
-                *("--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})"),
-                *("--advantage", "dacr(gamma=0.5)", "--max_completion_length", 8),
-            ],
-            id="talk",
-            marks=pytest.mark.slow,
-        ),
-    ],
+    "role", ["solver", *(pytest.param(name, marks=pytest.mark.slow) for name in ("thinker", "talk"))]
 )
-def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
-    flags = [str(one).replace("START", str(rl_world / "start")) for one in flags]
+def test_a_killed_run_goes_on_as_if_it_had_not_been(role, rl, rl_world):
+    flags = [str(one).replace("START", str(rl_world / "start")) for one in KILLED[role]]
     flags += ["--max_steps", 4, "--save_strategy", "steps", "--save_steps", 2, *EVERY]
     code, _, err, expected = rl(*flags, output="whole")
     assert code == 0, err
@@ -244,9 +226,8 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
     torch.testing.assert_close(estimates(found), estimates(whole))
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_what_cannot_work_together_is_refused(rl, rl_world):
+    for flags, message in (
         (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "has 1 token or more, got longest=0"),
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
@@ -258,14 +239,14 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr has no exchange about"),
         (
             ["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY],
-            "give it --weight ccpo.solo=0",
+            "give it --weight ccpo.solo",
         ),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_together_is_refused(flags, message, rl, rl_world):
-    flags = [str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags]
-    code, _, err, _ = rl(*flags, "--max_steps", 1)
-    assert code in (2, 3) and message in err
+    ):
+        flags = [
+            str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags
+        ]
+        code, _, err, _ = rl(*flags, "--max_steps", 1, "--overwrite")
+        assert code in (2, 3) and message in err, flags
 
 
 def two():
@@ -283,12 +264,8 @@ def test_a_talk_about_other_prompts_is_refused(policy):
 
 
 def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):
-    source = ccpo(
-        run=run_of(policy),
-        solver=str(rl_world / "start"),
-        reward="tests.apps.commands.rl.test_agents:broken",
-        longest=4,
-    )
+    broken = "tests.apps.commands.rl.test_agents:broken"
+    source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=broken, longest=4)
     with pytest.raises(DataError, match="reward 'rating' is inf for completion 0"):
         source.rate([Example(user_turn("describe bees"), "wax")])
     with pytest.raises(UsageError, match="a completion has 1 token or more"):

@@ -8,18 +8,15 @@ from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.rm.errors import UsageError
 
 
-@pytest.mark.parametrize(
-    ("settings", "rule"),
-    [
+def test_a_missing_reward_does_what_was_set_and_estimators_of_certain_rewards_need_them_all():
+    for settings, rule in (
         ({}, "group"),
         ({"on_missing": "sum"}, "sum"),
         ({"advantage": "gdpo"}, "group"),
         ({"advantage": "gdpo", "on_missing": "strict"}, "strict"),
         ({"advantage": "laser(reference=-2)"}, "strict"),
-    ],
-)
-def test_a_missing_reward_does_what_was_set_and_estimators_of_certain_rewards_need_them_all(settings, rule):
-    assert build_algorithm(RlConfig(**settings), ["right", "said"]).on_missing == rule
+    ):
+        assert build_algorithm(RlConfig(**settings), ["right", "said"]).on_missing == rule, settings
 
 
 def test_a_sum_for_an_estimator_that_needs_all_rewards_is_refused():

@@ -66,9 +66,8 @@ def test_a_killed_run_goes_on_with_the_same_prompts(rl, prompts):
     assert asked[0] == asked[1] and len({*asked[0]}) > 8
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected", "message"),
-    [
+def test_what_cannot_be_drawn_from_is_told(rl, tmp_path):
+    for flags, expected, message in (
         (["--curriculum", "dump(window=4)"], 2, "give --curriculum and --category together"),
         (["--category", "kind"], 2, "give --curriculum and --category together"),
         (["--curriculum", "dumb(window=4)", "--category", "kind"], 2, "did you mean 'dump'?"),
@@ -80,11 +79,9 @@ def test_a_killed_run_goes_on_with_the_same_prompts(rl, prompts):
             2,
             "is called both a reward and the curriculum",
         ),
-    ],
-)
-def test_what_cannot_be_drawn_from_is_told(flags, expected, message, rl, tmp_path):
-    rows = [
-        {"prompt": list(one), "kind": str(place % 2), "same": "a"} for place, one in enumerate(garden.prompts(8, 0))
-    ]
-    code, _, err, folder = rl("--reward", REWARD, *flags, data=write(tmp_path / "some.jsonl", rows))
-    assert code == expected and message in err and not folder.exists()
+    ):
+        rows = [
+            {"prompt": list(one), "kind": str(place % 2), "same": "a"} for place, one in enumerate(garden.prompts(8, 0))
+        ]
+        code, _, err, folder = rl("--reward", REWARD, *flags, data=write(tmp_path / "some.jsonl", rows))
+        assert code == expected and message in err and not folder.exists(), flags

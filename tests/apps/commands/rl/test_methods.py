@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from rewardlab.rm.types import Example
 
 from tests.apps.conftest import steps_of
 
@@ -64,20 +63,12 @@ def test_a_method_trains_a_policy(name, rl):
     assert any(row["grad_norm"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
+def test_what_cannot_work_is_refused_before_anything_is_trained(rl):
+    for flags, reason in (
         (["--advantage", "grpo", "--reward_transform", NOISY], "undoes the correction"),
         (["--advantage", "lite_ppo", "--reward_transform", NOISY], "undoes the correction"),
         (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "no clip rule and no loss of whole completions"),
         (["--advantage", "dr_grpo", "--advantage_transform", "entropy_mask", "ha_dw"], "stands behind"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_trained(flags, reason, rl):
-    code, _, told, folder = rl("--reward", VERDICT, *flags, "--max_steps", 1)
-    assert code == 2 and reason in str(told) and not folder.exists()
-
-
-def test_the_verdicts_here_are_of_both_kinds():
-    answers = [Example((), "one two"), Example((), "one")]
-    assert verdict()(answers) == [1.0, 0.0] and said()(answers) == [-23.0, -20.0]
+    ):
+        code, _, told, folder = rl("--reward", VERDICT, *flags, "--max_steps", 1)
+        assert code == 2 and reason in str(told) and not folder.exists(), flags

@@ -28,25 +28,17 @@ def test_its_name_is_the_only_change(rl, rl_world):
     asked = [Example(user_turn(row["prompt"].removeprefix("user: ")), row["completion"]) for row in rows]
     rewards = [row["reward/sources/r2m"] for row in rows]
     np.testing.assert_allclose(rewards, load_reward_model(str(rm)).rate(asked)[:, 0], atol=2e-5)  # at ω = 1
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["contracts"]["r2m"] and manifest["rewards"].keys() == facts["rewards"].keys() == {"r2m"}
-
-
-def test_every_reward_says_which_model_gave_it(rl, rl_world):
-    code, _, _, folder = rl("--reward", f"r2m(model={rl_world / 'rm'}, {R2M})", "--max_steps", 2, "--rollout_steps", 1)
-    assert code == 0
     rows = rollouts_of(folder)
     assert all(row["version/r2m/head"] == row["version/r2m/policy"] == row["step"] for row in rows)
-    assert {(row["step"], row["version/r2m/omega"]) for row in rows} == {(0, 1.0), (1, 0.5)}
+    assert {(row["step"], row["version/r2m/omega"]) for row in rows if row["step"] in (0, 2)} == {(0, 1.0), (2, 0.5)}
     assert len({row["version/r2m/body"] for row in rows}) == 1
-
-
-def test_what_it_became_is_in_the_run_folder(rl, rl_world):
-    code, _, _, folder = rl("--reward", f"r2m(model={rl_world / 'rm'}, {R2M})", "--max_steps", 2)
-    assert code == 0
-    model = r2m(str(folder / "rewards" / "r2m"))
-    before = load_reward_model(str(rl_world / "rm")).model.get_parameter("score.weight")
-    assert not np.allclose(model.head.score.weight.detach(), before.detach())
+    learned, before = (
+        r2m(str(folder / "rewards" / "r2m")),
+        load_reward_model(str(rm)).model.get_parameter("score.weight"),
+    )
+    assert not np.allclose(learned.head.score.weight.detach(), before.detach())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["contracts"]["r2m"] and manifest["rewards"].keys() == facts["rewards"].keys() == {"r2m"}
 
 
 def test_labels_from_outside_are_asked_for_and_counted(rl, rl_world):
@@ -56,12 +48,12 @@ def test_labels_from_outside_are_asked_for_and_counted(rl, rl_world):
     assert [row["r2m/calls"] for row in steps_of(folder)] == [2, 4]
 
 
-@pytest.mark.parametrize("control", ["frozen", "stale", "noise", "full_update"])
-def test_controls_have_names(rl, rl_world, control):
-    spec = f"r2m(model={rl_world / 'rm'}, control={control})"
-    code, _, err, folder = rl("--reward", f"mine={spec}", "--max_steps", 2)
-    assert code == 0, err
-    assert [row["mine/policy_version"] for row in steps_of(folder)] == [0, 1]
+def test_controls_have_names(rl, rl_world):
+    for control in ("frozen", "stale", "noise", "full_update"):
+        spec = f"mine=r2m(model={rl_world / 'rm'}, control={control})"
+        code, _, err, folder = rl("--reward", spec, "--max_steps", 2, output=control)
+        assert code == 0, err
+        assert [row["mine/policy_version"] for row in steps_of(folder)] == [0, 1], control
 
 
 @pytest.mark.slow
@@ -78,9 +70,8 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
             assert one[name] == pytest.approx(other[name], abs=1e-5), name
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
+    for spec, message in (
         ("r2m(width=8)", "the argument 'model' is missing; write r2m(model=..., width=8)"),
         ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
         ("r2m(model={rm}, groups=2)", "labels come from a labeller and for some groups; got labels='' and groups=2"),
@@ -91,12 +82,10 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
             "an anchor is to label 99 groups and the cycle has 4",
         ),
         ("r3m(model={rm})", "r3m(model="),
-    ],
-)
-def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world, spec, message):
-    code, _, err, folder = rl("--reward", spec.format(rm=rl_world / "rm"))
-    assert code in (2, 3) and message in err.replace("\n", " "), err
-    assert not (folder / "policy").exists()
+    ):
+        code, _, err, folder = rl("--reward", spec.format(rm=rl_world / "rm"), "--overwrite")
+        assert code in (2, 3) and message in err.replace("\n", " "), err
+        assert not (folder / "policy").exists(), spec
 
 
 def test_a_reward_that_learns_is_not_only_watched(rl, rl_world):
@@ -104,14 +93,11 @@ def test_a_reward_that_learns_is_not_only_watched(rl, rl_world):
     assert code == 2 and "'r2m' learns from its own rewards and is only watched; name it with --reward" in err
 
 
-@pytest.mark.parametrize(
-    ("settings", "prompts", "cycles"),
-    [
+def test_the_number_of_cycles_is_known_beforehand(tmp_path):
+    for settings, prompts, cycles in (
         ({"max_steps": 6}, 40, 6),  # a step is a generation's two micro-batches
         ({"max_steps": 6, "num_iterations": 2}, 40, 3),
         ({"num_train_epochs": 2}, 41, 20),  # 16 answers to 4 prompts each; the 41st is left over
-    ],
-)
-def test_the_number_of_cycles_is_known_beforehand(tmp_path, settings, prompts, cycles):
-    arguments = PolicyArguments(output_dir=str(tmp_path), **(SMALL_RUN | settings))
-    assert arguments.cycles(prompts) == cycles
+    ):
+        arguments = PolicyArguments(output_dir=str(tmp_path), **(SMALL_RUN | settings))
+        assert arguments.cycles(prompts) == cycles, settings

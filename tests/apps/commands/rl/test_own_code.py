@@ -121,9 +121,8 @@ def test_the_plain_unclipped_loss_trains_like_a_clip_rule_without_bounds(rl, wor
         torch.testing.assert_close(value, weights[1][name], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_a_wrong_function_is_refused_before_a_model_is_loaded(rl, working_folder, monkeypatch):
+    for flags, message in (
         (["--reward", "mine.py:absent"], "no 'absent' in mine.py; name one of its functions"),
         (["--reward", "mine:matchs"], "no 'matchs' in mine; did you mean 'matches'?"),
         (["--reward", "nowhere.py:f"], "no file"),
@@ -138,14 +137,12 @@ def test_the_plain_unclipped_loss_trains_like_a_clip_rule_without_bounds(rl, wor
         (["--loss", "mine.py:of_completions"], "returns one loss for each of"),
         (["--loss", "mine.py:constant"], "has no gradient"),
         (["--advantage", "mine.py:centred(size=2)"], "no argument 'size'; the function has scale"),
-    ],
-)
-def test_a_wrong_function_is_refused_before_a_model_is_loaded(flags, message, rl, working_folder, monkeypatch):
-    monkeypatch.setattr(running, "open_language_model", lambda *_: pytest.fail("the policy was loaded"))
-    data = write(working_folder / "rows.jsonl", ROWS)
-    given = flags if "--reward" in flags else ["--reward", "mine.py:matches", *flags]
-    code, _, error, _ = rl(*given, "--max_steps", 1, data=data)
-    assert code == 2 and message in error
+    ):
+        monkeypatch.setattr(running, "open_language_model", lambda *_: pytest.fail("the policy was loaded"))
+        data = write(working_folder / "rows.jsonl", ROWS)
+        given = flags if "--reward" in flags else ["--reward", "mine.py:matches", *flags]
+        code, _, error, _ = rl(*given, "--max_steps", 1, data=data)
+        assert code == 2 and message in error, flags
 
 
 def test_a_column_that_no_row_has_is_named(rl, working_folder):

@@ -1,7 +1,5 @@
 """`rewardlab rl --reward verdict`: prompts in both orders of a pair, and a reward for the right verdict."""
 
-import pytest
-
 from tests.apps.conftest import rollouts_of, steps_of, write
 
 
@@ -36,15 +34,12 @@ def test_both_orders_are_in_one_group_and_no_verdict_is_missing_or_a_penalty(rl,
     assert code == 5 and steps_of(folder)[0]["rewards/v/mean"] == -1.0, told
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "says"),
-    [
+def test_rows_that_are_not_of_a_pair_are_refused(rl, tmp_path):
+    for change, code, says in (
         ({"labels": ["A"]}, 2, "'labels' has A or B for each of its 2 requests"),
         ({"prompt_variants": "describe bees"}, 3, "'prompt_variants' is a list of prompts"),
         ({"prompt_variants": ["a", "b"], "labels": ["A", "B", "A"]}, 2, "--num_generations is 4 and a prompt has 3"),
-    ],
-)
-def test_rows_that_are_not_of_a_pair_are_refused(change, code, says, rl, tmp_path):
-    data = write(tmp_path / "verdicts.jsonl", [row | change for row in rows()])
-    found, _, told, _ = rl("--data", data, "--reward", "verdict")
-    assert (found, says in told) == (code, True), told
+    ):
+        data = write(tmp_path / "verdicts.jsonl", [row | change for row in rows()])
+        found, _, told, _ = rl("--data", data, "--reward", "verdict")
+        assert (found, says in told) == (code, True), told

@@ -30,8 +30,8 @@ def world(tmp_path_factory):
     folder, words = tmp_path_factory.mktemp("world"), tokenizer()
     causal_lm(words).save_pretrained(folder / "policy")
     words.save_pretrained(folder / "policy")
-    write(folder / "train.jsonl", pairs(60, 0))
-    write(folder / "test.jsonl", pairs(30, 0, "test"))
+    write(folder / "train.jsonl", pairs(40, 0))
+    write(folder / "test.jsonl", pairs(12, 0, "test"))
     return folder
 
 
@@ -45,38 +45,47 @@ def train(world, output, *words, model=True) -> int:
 BOTH = ("--objectives", "helpful", "harmless")
 
 
-@pytest.mark.parametrize(
-    "words, objectives",
-    [
-        ((*BOTH, "--embedding", "random"), ("helpful", "harmless")),
-        (
-            (*BOTH, "--texts", "honey hive", "ask slowly", "--token_baseline", "expected", "--span"),
-            ("helpful", "harmless"),
-        ),
-        ((*BOTH, "--embedding", "one_hot", "--token_baseline", "constant"), ("helpful", "harmless")),
-        ((*BOTH, "--texts", "honey hive", "ask slowly", "--generator", "trunk"), ("helpful", "harmless")),
-        ((*BOTH, "--adapter", "pblora", "--lora_r", "4", "--shared_rank", "4"), ("helpful", "harmless")),
-        (("--adapter", "lora", "--objectives", "harmless"), ("harmless",)),
-        (("--adapter", "none"), ("reward",)),
-    ],
-)
-def test_every_kind_is_trained_saved_and_scored(world, tmp_path, capsys, words, objectives):
-    evaluated = ("--eval_data", str(world / "test.jsonl"), "--eval_steps", "2")
-    assert train(world, tmp_path / "arm", *words, *evaluated) == 0
-    found = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
-    assert 0 <= found["eval_accuracy"] <= 1 and np.isfinite(found["train_loss"])
+TEXTS = ("--texts", "honey hive", "ask slowly")
+KINDS = {
+    "texts": (*BOTH, *TEXTS, "--token_baseline", "expected", "--span"),
+    "one-hot": (*BOTH, "--embedding", "one_hot", "--token_baseline", "constant"),
+    "trunk": (*BOTH, *TEXTS, "--generator", "trunk"),
+    "pblora": (*BOTH, "--adapter", "pblora", "--lora_r", "4", "--shared_rank", "4"),
+    "lora": ("--adapter", "lora", "--objectives", "harmless"),
+    "none": ("--adapter", "none"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_trained_and_saved(world, tmp_path, capsys, kind):
+    assert train(world, tmp_path / "arm", *KINDS[kind], "--eval_data", str(world / "test.jsonl")) == 0
+    facts = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+    assert 0 <= facts["eval_accuracy"] <= 1 and np.isfinite(facts["train_loss"])
     model = load_reward_model(str(tmp_path / "arm"))
+    objectives = {"lora": ("harmless",), "none": ("reward",)}.get(kind, ("helpful", "harmless"))
     assert model.contract.objectives == objectives and model.beta == 0.01
-    names = {path.name for path in (tmp_path / "arm").iterdir()}
-    assert ("model.safetensors" in names) == (words[-1] == "none")
-    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
-    assert manifest["encoding"]["kept"] == 60
-    output = str(tmp_path / "scores.jsonl")
-    assert (
-        main(["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--output", output]) == 0
-    )
-    first = json.loads((tmp_path / "scores.jsonl").read_text().split("\n")[0])
-    assert set(objectives) < {*first}
+    assert (tmp_path / "arm" / "model.safetensors").exists() == (kind == "none")
+    assert json.loads((tmp_path / "arm" / "manifest.json").read_text())["encoding"]["kept"] == 40
+
+
+@pytest.fixture(scope="module")
+def arm(world) -> Path:
+    """A guide of two objectives."""
+    assert train(world, world / "arm", *BOTH, "--embedding", "random") == 0
+    return world / "arm"
+
+
+def test_a_guide_is_scored_and_evaluated_by_objective_or_at_a_preference(world, arm, tmp_path, capsys):
+    scores = tmp_path / "scores.jsonl"
+    asked = ["--model", str(arm), "--data", str(world / "test.jsonl")]
+    assert main(["score", *asked, "--output", str(scores)]) == 0
+    assert {"helpful", "harmless"} < {*json.loads(scores.read_text().split("\n")[0])}
+    asked = ["eval", *asked, "--samples", "50"]
+    for words in (["--objective", "harmless"], ["--objective", "helpful", "--preference", "helpful=0.8,harmless=0.2"]):
+        assert main([*asked, *words, "--output", str(tmp_path / words[-1].replace("=", "-"))]) == 0
+    capsys.readouterr()
+    assert main([*asked, "--preference", "honest=1", "--output", str(tmp_path / "no")]) == 2
+    assert "no objective 'honest' in this model" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
 
 def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, tmp_path, capsys, monkeypatch):
@@ -89,7 +98,7 @@ def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, 
     assert error.count("the guide has collapsed at helpful, harmless") == 2
     assert "starting again with half the learning rate of A" in error and "lower --learning_rate" in error
     guide = json.loads((tmp_path / "arm" / "manifest.json").read_text())["guide"]
-    assert guide["restarts"] == 1 and guide["collapsed"] == ["helpful", "harmless"] and guide["pairs"] == 60
+    assert guide["restarts"] == 1 and guide["collapsed"] == ["helpful", "harmless"] and guide["pairs"] == 40
     steps = [json.loads(line) for line in (tmp_path / "arm" / "metrics.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in steps if "entropy_harmless" in entry] == [1, 2, 3, 4]
     asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
@@ -121,16 +130,16 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
     manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
     assert manifest["guide"]["restarts"] == 1
     if stream:
-        assert manifest["stream"]["read"] == 60
+        assert manifest["stream"]["read"] == 40
 
 
-@pytest.mark.parametrize(
-    "betas, sentence",
-    [(["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"), (["honest=1"], "no objective 'honest'")],
-)
-def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys, betas, sentence):
-    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2
-    assert sentence in capsys.readouterr().err
+def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys):
+    for betas, sentence in (
+        (["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"),
+        (["honest=1"], "no objective 'honest'"),
+    ):
+        assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2, betas
+        assert sentence in capsys.readouterr().err, betas
 
 
 def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
@@ -143,37 +152,19 @@ def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
     assert manifest["encoding"]["kept"] == 40 and str(tmp_path / "helpful.jsonl") in manifest["data"]
 
 
-def test_an_evaluation_reads_it_by_objective_or_at_a_preference(world, tmp_path, capsys):
-    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "random") == 0
-    asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
-    for words in (["--objective", "harmless"], ["--objective", "helpful", "--preference", "helpful=0.8,harmless=0.2"]):
-        assert main([*asked, *words, "--output", str(tmp_path / words[-1].replace("=", "-"))]) == 0
-    capsys.readouterr()
-    assert main([*asked, "--preference", "honest=1", "--output", str(tmp_path / "no")]) == 2
-    assert "no objective 'honest' in this model" in capsys.readouterr().err
-    assert not (tmp_path / "no").exists()
-
-
-@pytest.mark.parametrize(
-    "words, model, code, sentence",
-    [
+def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys):
+    for words, model, code, sentence in (
         (BOTH, False, 2, "needs the language model to start from; name it with --model"),
         ((*BOTH, "--lora"), True, 2, "here it is --adapter lora"),
         ((*BOTH, "--adapter", "none"), True, 2, "without an adapter a model learns one objective"),
-        ((*BOTH, "--adapter", "lora"), True, 2, "a plain LoRA has one objective"),
         ((*BOTH, "--adapter", "none", "--token_baseline", "expected"), True, 2, "without an adapter"),
         ((*BOTH, "--adapter", "dora"), True, 2, "--adapter is one of lora, pblora, moslora, none, got 'dora'"),
-        ((*BOTH, "--embedding", "random", "--global_form", "hinge"), True, 2, "the global form is one of scalarised"),
-        ((*BOTH, "--embedding", "random", "--targets", "wq"), True, 2, "no layer of qwen3 is called wq"),
-        (("--objectives", "honest", "--adapter", "lora"), True, 3, "60 without a label for 'honest'"),
-        ((*BOTH, "--embedding", "random", "--global_form", "scores"), True, 3, "needs pairs with a 'gaps' column"),
-    ],
-)
-def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys, words, model, code, sentence):
-    assert train(world, tmp_path / "arm", *words, model=model) == code
-    error = capsys.readouterr().err
-    assert sentence in error and "Traceback" not in error
-    assert not list(tmp_path.iterdir())
+        (("--objectives", "honest", "--adapter", "lora"), True, 3, "40 without a label for 'honest'"),
+    ):
+        assert train(world, tmp_path / "arm", *words, model=model) == code, words
+        error = capsys.readouterr().err
+        assert sentence in error and "Traceback" not in error, words
+        assert not list(tmp_path.iterdir()), words
 
 
 def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
@@ -188,10 +179,10 @@ def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
     assert "the adapter was trained on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("method", "adapter"), [("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")])
-def test_a_methods_name_stands_for_its_adapter(method, adapter):
-    assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
-    assert PlanConfig(model="7b", adapter=method).adapter == adapter
+def test_a_methods_name_stands_for_its_adapter():
+    for method, adapter in (("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")):
+        assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter, method
+        assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
 
 
 def test_the_settings_of_lora_are_the_same_for_every_kind_and_earlier_names_are_accepted(tmp_path, capsys):

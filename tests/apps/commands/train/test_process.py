@@ -1,8 +1,6 @@
 """Process reward models as a user trains, resumes, loads and scores them."""
 
 import json
-import signal
-import subprocess
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,9 +9,6 @@ import yaml
 from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example, user_turn
-from safetensors.numpy import load_file
-
-from tests.apps.commands.test_train import RUN, STOPS, wait_for
 
 SETTINGS = {
     "kind": "process",
@@ -88,27 +83,18 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
     assert "steps have the separator ' ' in them" in told
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_settings_that_do_not_fit_together_are_refused(train):
+    for words, sentence in (
         (["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
         (["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
         (["--step_separator", ""], "--step_separator is a text, got none"),
-        (["--loss", "scaled_bradley_terry"], "--loss belongs to --kind scalar and multi_head, got process"),
-        (
-            ["--center_rewards_coefficient", "0.1"],
-            "--center_rewards_coefficient belongs to --kind scalar and multi_head",
-        ),
         (["--objective", "helpful"], "--kind process learns labels of steps; leave --objective and --objectives out"),
-        (["--dtype", "bfloat16"], "--dtype belongs to a backbone"),
         (["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got scalar"),
         (["--objectives", "a", "b"], "--kind process learns labels of steps"),
         (["--lora"], "--lora adapts a backbone"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(words, sentence, train):
-    code, _, told, folder = train(*words)
-    assert code == 2 and sentence in told and not folder.exists()
+    ):
+        code, _, told, folder = train(*words)
+        assert code == 2 and sentence in told and not folder.exists(), words
 
 
 def test_a_lora_on_a_named_backbone_scores_the_same_after_it_is_merged(train, tmp_path, capsys):
@@ -116,7 +102,8 @@ def test_a_lora_on_a_named_backbone_scores_the_same_after_it_is_merged(train, tm
     config = json.loads((base / "config.json").read_text())
     assert config["architectures"] == ["Qwen3ForTokenClassification"]
     (base / "scoring.json").unlink()
-    code, _, told, _ = train("--model", base, "--lora", "--output", tmp_path / "lora")
+    words = ["--model", base, "--lora", "--max_steps", "8", "--output", tmp_path / "lora"]
+    code, _, told, _ = train(*words)
     folder = tmp_path / "lora"
     assert code == 0 and (folder / "adapter_config.json").exists(), told
     assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 0
@@ -124,18 +111,3 @@ def test_a_lora_on_a_named_backbone_scores_the_same_after_it_is_merged(train, tm
     examples = [Example(user_turn("Name plants"), "oak oak\n\nnewt"), Example(user_turn("Name plants"), "birch")]
     merged, adapted = (load_reward_model(str(path)) for path in (tmp_path / "merged", folder))
     assert np.allclose(merged.rate(examples), adapted.rate(examples), atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_killed_and_resumed_run_ends_with_the_same_weights(recipe, script, tmp_path):
-    def command(output, *flags, first=""):
-        return script(first + RUN, "train", "--config", recipe, "--output", output, *flags)
-
-    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
-    output, checkpoint = tmp_path / "prm", tmp_path / "prm.partial" / "checkpoints" / "checkpoint-16"
-    with subprocess.Popen(command(output, first=STOPS.replace("STEP", "16")), stderr=subprocess.DEVNULL) as process:
-        wait_for(lambda: (checkpoint / "optimizer.pt").exists(), process)
-        process.send_signal(signal.SIGKILL)
-    subprocess.run(command(output, "--resume"), check=True, capture_output=True)
-    first, second = (load_file(folder / "model.safetensors") for folder in (tmp_path / "whole", output))
-    assert all(np.array_equal(first[name], second[name]) for name in first)

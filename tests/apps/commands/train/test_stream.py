@@ -101,20 +101,16 @@ def _resume_with_other_processes_is_refused(world, output, kind):
     stored.write_text(text)
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch):
+    for words, sentence in (
         (("--max_steps", "-1"), "say with --max_steps how long to train"),
         (("--kind", "linear"), "belongs to --kind"),
         (("--model", ""), "name one with --model"),
         ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
         (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
         (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
-    ],
-    ids=range(6),
-)
-def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch, words, sentence):
-    monkeypatch.chdir(world)
-    assert train(world, tmp_path / "run", *words) in (2, 3)
-    assert sentence in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    ):
+        monkeypatch.chdir(world)
+        assert train(world, tmp_path / "run", *words) in (2, 3), words
+        assert sentence in capsys.readouterr().err, words
+        assert not (tmp_path / "run").exists(), words

@@ -117,13 +117,13 @@ def called_by_verl(solution: str, extra_info: dict, **reward_kwargs):
     return verl_reward.compute_score(**given, **reward_kwargs)
 
 
-@pytest.mark.parametrize("prompt", ["kano", [{"role": "user", "content": "kano"}]])
-def test_verl_gets_the_models_rewards(prompt, server, model):
-    async def rewards():
+def test_verl_gets_the_models_rewards(server, model):
+    async def rewards(prompt):
         calls = [called_by_verl(text, {"prompt": prompt, "num_turns": 2}, url=server) for text in TEXTS]
         return await asyncio.gather(*calls)
 
-    assert asyncio.run(rewards()) == pytest.approx(rated(model, *TEXTS), abs=1e-5)
+    for prompt in ("kano", [{"role": "user", "content": "kano"}]):
+        assert asyncio.run(rewards(prompt)) == pytest.approx(rated(model, *TEXTS), abs=1e-5), prompt
 
 
 def test_a_completion_that_is_too_long_is_cut_or_missing(server, model):
