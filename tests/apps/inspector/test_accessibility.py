@@ -1,5 +1,6 @@
 """Axe finds no serious violation on any tab, light and dark; the focus can be seen; lists close behind it."""
 
+import gradio as gr
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from rewardlab.apps.inspector.components import ALL, chooser
@@ -64,4 +65,5 @@ def test_the_focus_can_be_seen_and_a_list_closes_when_it_moves_on(visit, address
 
 def test_a_list_has_all_runs(site):
     """Defect 11: a list ended after 100 runs, as Gradio's do by default."""
-    assert chooser(site, STUDY).num_choices_shown == ALL > 100_000
+    with gr.Blocks():
+        assert chooser(site, STUDY).num_choices_shown == ALL > 100_000

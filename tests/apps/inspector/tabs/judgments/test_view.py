@@ -251,7 +251,7 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
 
 
 def test_what_is_pressed_while_a_case_is_loaded_counts(visit, desk, desk_address, monkeypatch):
-    """Defect 9, also for how a case is shown; an annotation is shown where its case was asked for before it was stored."""
+    """Defect 9, also of a toggle. An annotation is shown where its case was asked for before it was stored."""
     write_run(desk / "late")
     page = visit(desk_address, "?run=late&item=a1", ready=ITEM)
     page.locator("#annotation-reader").fill("Ada")

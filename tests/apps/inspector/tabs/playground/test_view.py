@@ -14,7 +14,7 @@ PROMPT = "tell me about bees"
 
 @pytest.fixture(scope="session")
 def swept(runs, models) -> list[dict]:
-    """Three completions of the command line, from all weight on the first objective to all on the second."""
+    """Three completions of the command line, from all weight on the second objective to all on the first."""
     (models / "bees.txt").write_text(PROMPT + "\n")
     words = ["--base", str(models / "base"), "--arm", *(f"{name}={models / name}" for name in OBJECTIVES)]
     words += ["--data", str(models / "bees.txt"), "--output", str(runs / "swept.jsonl")]
@@ -90,7 +90,7 @@ def test_a_sweep_has_the_completions_of_the_command_line_and_a_figure_with_axes(
     set_number(page, "Steps", 3)
     page.locator("button", has_text="Sweep").last.click()
     page.locator("#status", has_text="3 completions,").wait_for()
-    assert [words_of(text) for text in answers(page)] == [words_of(row["completion"]) for row in swept]
+    assert [words_of(text) for text in answers(page)] == [words_of(row["completion"]) for row in reversed(swept)]
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
     page.locator("#sweep", has_text="words · reward").wait_for()
     page.get_by_role("combobox", name="Up", exact=True).click()
