@@ -34,6 +34,13 @@ def pick(page: Any, outcome: str) -> None:
     page.get_by_role("radio", name=outcome).check()
 
 
+def settle(page: Any) -> None:
+    """Wait for two frames: Gradio writes the first value of a field that has just appeared in the frame after it."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+    )
+
+
 def mark(page: Any) -> None:
     """Press `m`, and wait until the bookmark is stored."""
     before = page.evaluate("localStorage['rewardlab-marks']")

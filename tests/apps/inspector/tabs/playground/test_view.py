@@ -92,10 +92,10 @@ def test_a_sweep_has_the_completions_of_the_command_line_and_a_figure_with_axes(
     page.locator("#status", has_text="3 completions,").wait_for()
     assert [words_of(text) for text in answers(page)] == [words_of(row["completion"]) for row in reversed(swept)]
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
-    page.locator("#sweep", has_text="words · reward").wait_for()
+    page.locator("#sweep .ytitle", has_text="arm · harmless").wait_for()
     page.get_by_role("combobox", name="Up", exact=True).click()
-    page.get_by_role("option", name="reward of helpful").click()
-    page.locator("#sweep .ytitle", has_text="reward of helpful").wait_for()
+    page.get_by_role("option", name="words · reward").click()
+    page.locator("#sweep .ytitle", has_text="words · reward").wait_for()
     prompted(page, 4, "bees " * 300)
     press(page, "Decode")
     page.get_by_text("shorten it to 255 at most").first.wait_for()

@@ -11,6 +11,7 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 from rewardlab.rm.errors import DataError, UsageError
 
+from tests.apps.inspector.acts import settle
 from tests.apps.inspector.court import RUBRIC, TEXT, write_court
 from tests.apps.inspector.gallery import save_base
 
@@ -21,7 +22,8 @@ def test_a_judges_grounds_are_shown_and_its_rubric_scores_the_item_again(address
     assert page.locator("#grounds .reply").count() == 2
     page.get_by_text("score the stored verdicts again").click()
     editor = page.locator("#rubric textarea")
-    page.wait_for_function("document.querySelector('#rubric textarea').value.includes('Names a tree.')")
+    page.wait_for_function("document.querySelector('#rubric textarea')?.value.includes('Names a tree.')")
+    settle(page)
     added = '\n[[principles]]\nid = "kind"\ndescription = "Is kind."\n'
     editor.fill(TEXT.replace("weight = 1.0", "weight = 3.0") + added)
     page.get_by_role("button", name="Score again").click()
