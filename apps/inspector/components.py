@@ -33,7 +33,10 @@ EMPTY = {
         "rewardlab rl --model world/policy --data world/train.jsonl --reward rm={folder}/rm --max_steps 20 "
         "--max_completion_length 16 --rollout_steps 5 --output {folder}/policy",
     ),
-    STUDY: ("No study is here yet. This command writes one:", "rewardlab study uniarm --output {folder}/uniarm"),
+    STUDY: (
+        "No study is here yet. This command writes one:",
+        "python -m rewardlab.research.studies guide_recipes --output {folder}/guide_recipes",
+    ),
     ANSWERS: (
         "No decoded file is here yet. This command writes one:",
         "rewardlab decode --base MODEL --arm GUIDE --data PROMPTS --sweep 11 --output {folder}/completions.jsonl",

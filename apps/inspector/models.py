@@ -4,14 +4,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...rm.adapters.settings import SETTINGS, load_settings
 from ...rm.backbones.hub import absent
 from ...rm.contract.golden_scores import contract_and_kind
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import RewardModel
-from ..commands.decode.guides import arms, base_of, check_guides
+from ..commands.decode.guides import arms, check_guides
 from ..commands.decode.settings import DecodeConfig
 from ..commands.inspect.settings import InspectConfig
 from ..runs.run_folder import trust
@@ -43,7 +43,6 @@ class Models:
         """Of the playground, by what the reward models' folders say."""
         self._opened: dict[str, RewardModel] = {}
         self._decoder: Decoder | None = None
-        self._tokenizer: Any = None
         self._turn = threading.Lock()
 
     @property
@@ -77,16 +76,6 @@ class Models:
             if self._decoder is None:
                 self._decoder = _open_decoder(self._config)
             yield self._decoder
-
-    def tokenizer(self) -> Any:
-        """Return the tokenizer of the base model, for decoded files; None if no base model is known."""
-        source = base_of(self._config.base, [folder for _, folder in arms(self._config.arm)])
-        if source is None or self._tokenizer is not None:
-            return self._tokenizer
-        from ...rm.backbones.loading import load_tokenizer
-
-        self._tokenizer = load_tokenizer(source, **trust(self._config))
-        return self._tokenizer
 
 
 def check_models(config: InspectConfig) -> None:

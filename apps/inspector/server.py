@@ -1,15 +1,19 @@
 """Serving the page: on this machine only unless there is a token, with nothing shared, reported or fetched."""
 
-import os
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import gradio as gr
+from gradio.http_server import Server
+from gradio.routes import App
 from starlette.middleware import Middleware
+from uvicorn import Config
 
 from ..commands.inspect.settings import InspectConfig
-from ..serving.access import LOCAL, check_reach, free_port
+from ..serving.access import LOCAL, address, check_reach, listen
 from .guard import Guard
 from .models import check_models
 from .scripts import cloning, joining
@@ -34,14 +38,16 @@ def serve(config: InspectConfig) -> dict[str, Any]:
 
 
 def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> str:
-    """Serve the page from a thread and return its address: nothing is shared, reported or fetched from elsewhere."""
-    port = free_port(host, port)  # Gradio itself would try for seconds and give no reason
-    _reach_directly("localhost", host)
-    _, url, _ = page.launch(
-        server_name=f"[{host}]" if ":" in host else host,
-        server_port=port,
+    """Serve the page from a thread and return its address: nothing is shared, reported or fetched from elsewhere.
+
+    The socket listens at once, and requests wait in it: Gradio's own start gives up where a server takes five seconds.
+    """
+    listening = listen(host, port)
+    page.local_url = f"{address('localhost' if host == '0.0.0.0' else host, listening.getsockname()[1])}/"
+    page.is_running, page.is_colab = True, False  # Gradio then makes the application and starts no server
+    app, url, _ = page.launch(
         auth=(USER, token) if token else None,
-        app_kwargs={"middleware": [Middleware(Guard, hosts=None if token else LOCAL)]},
+        app_kwargs={"lifespan": _startup, "middleware": [Middleware(Guard, hosts=None if token else LOCAL)]},
         prevent_thread_lock=True,
         share=False,
         ssr_mode=False,
@@ -52,16 +58,21 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         inline=False,
         quiet=True,
         show_error=True,
-        _frontend=False,  # Gradio gives its own page three seconds to answer, too few on a busy machine
+        _frontend=False,
         footer_links=[],
         theme=THEME,
         css=CSS,
         head=POLICY + cloning.HEAD + joining.HEAD,
     )
+    page.server = server = Server(Config(app, log_level="warning"))  # `page.close` stops it
+    server.thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    server.thread.start()
     return url
 
 
-def _reach_directly(*hosts: str) -> None:
-    """Exclude hosts from a proxy of the environment, because Gradio sends a request to its own server."""
-    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
-    os.environ["no_proxy"] = ",".join([*([known] if known else []), *hosts])
+@asynccontextmanager
+async def _startup(app: App) -> AsyncIterator[None]:
+    """Start the page's queue of events before the first request is accepted."""
+    app.get_blocks().run_startup_events()
+    await app.get_blocks().run_extra_startup_events()
+    yield

@@ -46,7 +46,8 @@ def build(config: InspectConfig) -> gr.Blocks:
         site = Site(page, root, config, Models(config))
         with gr.Tabs(elem_id="tabs") as tabs:
             for name, tab in TABS.items():
-                with gr.Tab(TITLES.get(name, name.replace("_", " ").capitalize()), id=name) as shown_tab:
+                title = TITLES.get(name, name.capitalize())
+                with gr.Tab(title, id=name, render_children=name == "playground") as shown_tab:
                     tab(site._replace(tab=shown_tab))
         page.load(_asked_tab, None, tabs, **QUIET)
         for script in (CLICKS, LISTS, history.SCRIPT, copying.SCRIPT):

@@ -41,18 +41,21 @@ def _split(address: str) -> SplitResult | None:
         return None
 
 
-def free_port(host: str, port: int) -> int:
-    """Return the port if it is available, or a free one for 0."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the port, or on a free one for 0: requests wait in it until they are accepted."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address[0], port))
-            return probe.getsockname()[1]
+        family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+        return socket.create_server((address[0], port), family=family)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on {host}:{port} ({error}); choose another with --port, or --port 0 for a free one"
         ) from error
+
+
+def free_port(host: str, port: int) -> int:
+    """Return the port if it is available, or a free one for 0."""
+    with listen(host, port) as probe:
+        return probe.getsockname()[1]
 
 
 def address(host: str, port: int) -> str:

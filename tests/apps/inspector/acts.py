@@ -29,17 +29,16 @@ def choose(page: Any, label: str, option: str, within: str = "") -> None:
     page.get_by_role("option", name=option, exact=True).click()
 
 
-FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+def pick(page: Any, outcome: str) -> None:
+    """Choose an outcome by its name and its number of cases."""
+    page.get_by_role("radio", name=outcome).check()
 
 
-def fill(page: Any, field: Any, text: str) -> None:
-    """Fill a field of a tab that was just opened: Gradio writes its first value a frame after it is there."""
-    for _ in range(10):
-        field.fill(text)
-        page.evaluate(FRAMES)
-        if field.input_value() == text:
-            return
-    raise AssertionError(f"the field does not keep {text!r}")
+def settle(page: Any) -> None:
+    """Wait for two frames: Gradio writes the first value of a field that has just appeared in the frame after it."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+    )
 
 
 def mark(page: Any) -> None:
@@ -47,21 +46,6 @@ def mark(page: Any) -> None:
     before = page.evaluate("localStorage['rewardlab-marks']")
     page.keyboard.press("m")
     page.wait_for_function("before => localStorage['rewardlab-marks'] !== before", arg=before)
-
-
-def pick(page: Any, label: str) -> None:
-    """Choose an outcome; its row is drawn anew with every answer, and a click that falls into that moment is lost."""
-    from playwright.sync_api import TimeoutError
-
-    radio = page.get_by_label(label)
-    for _ in range(5):
-        radio.click()
-        try:
-            radio.and_(page.locator(":checked")).wait_for(timeout=10_000)
-            return
-        except TimeoutError:
-            continue
-    raise AssertionError(f"'{label}' cannot be chosen")
 
 
 def outcomes(page: Any) -> set[str]:
@@ -87,7 +71,7 @@ def clicked_link(page: Any, element: Any) -> str:
     page.evaluate("""() => document.addEventListener("click", event => {
         const link = event.target.closest("a");
         if (link) {event.preventDefault(); window.opened = link.getAttribute("href")}
-    }, true)""")
+    }, {capture: true, once: true})""")
     element.wait_for()
     element.scroll_into_view_if_needed()
     box = element.bounding_box()

@@ -1,20 +1,23 @@
-"""A browser, and visits that must end without an error, a script of the data, or a request to elsewhere."""
+"""A browser, pages over runs that are only read, and visits that must end without an error or a script of the data."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
+from rewardlab.apps.inspector.components import Site
+from rewardlab.apps.inspector.models import Models
+from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.server import launch
 from rewardlab.apps.inspector.site import build
 
+from tests.apps.inspector import gallery
 from tests.conftest import PATIENCE
 
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
-
-
 LEFT = (
     "AbortError: BodyStreamBuffer was aborted",
     "AbortError: signal is aborted without reason",
@@ -24,7 +27,7 @@ LEFT = (
 """What Gradio reports when a visitor follows a link while the page is being filled."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium):
     from playwright.sync_api import sync_playwright
 
@@ -35,7 +38,7 @@ def browser(chromium):
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served() -> Iterator[Callable[..., str]]:
     """The address of an inspector over a folder."""
     pages = []
@@ -47,6 +50,37 @@ def served() -> Iterator[Callable[..., str]]:
     yield start
     for page in pages:
         page.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> Path:
+    """A base, guides, and a reward model: see `gallery.write_models`."""
+    return gallery.write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, models) -> Path:
+    """Runs of every kind, which no test changes: see `gallery.write_runs`."""
+    return gallery.write_runs(tmp_path_factory.mktemp("gallery") / "runs", models)
+
+
+@pytest.fixture(scope="session")
+def address(served, runs, models) -> str:
+    """The page over these runs, with models that explain and guide."""
+    guides = [f"{name}={models / name}" for name in gallery.OBJECTIVES]
+    return served(runs, base=str(models / "base"), arm=guides, model=[str(models / "arm"), str(models / "words")])
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory) -> Path:
+    """A folder into which each test writes runs of its own name."""
+    return tmp_path_factory.mktemp("desk")
+
+
+@pytest.fixture(scope="session")
+def desk_address(served, desk) -> str:
+    """The page over the desk, without models."""
+    return served(desk)
 
 
 @pytest.fixture
@@ -76,3 +110,11 @@ def visit(browser) -> Iterator[Callable[..., Any]]:
         assert page.evaluate("window.hacked") is None
         page.close()
     assert strange == []
+
+
+@pytest.fixture(scope="session")
+def site(runs) -> Site:
+    """The context of the tabs over these runs, without a page that is served."""
+    config = InspectConfig(run=str(runs))
+    with gr.Blocks() as page:
+        return Site(page, open_root(runs), config, Models(config))

@@ -27,7 +27,8 @@ def write_run(folder: Path, copies: int = 1) -> Path:
     items = {"case": names, "subset": subset, "cluster": ["p"] * len(cases)}
     items |= {"prompt": [f"user: {prompt}" for prompt in prompts]}
     items |= {"messages": [json.dumps([{"role": "user", "content": prompt}]) for prompt in prompts]}
-    pq.write_table(pa.table(items | {"answers": answers, "best": best}), folder / "items.parquet")
+    items |= {"answers": answers, "lengths": [[*map(len, texts)] for texts in answers], "best": best}
+    pq.write_table(pa.table(items), folder / "items.parquet")
     rows = [
         {"scorer": MODEL, "case": name, "scores": scores, "abstained": None if scores else "no score", "margin": margin}
         for name, *_, scores, margin in cases

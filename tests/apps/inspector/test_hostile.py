@@ -19,6 +19,7 @@ from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import expect_place
 from tests.apps.inspector.payloads import OUT, PAYLOADS
+from tests.apps.inspector.test_server import read
 from tests.conftest import PATIENCE
 
 TOGETHER = 5
@@ -32,8 +33,8 @@ def texts(start: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
-    """Ten cases with all payloads in prompts, right and wrong answers; names, subsets and reasons are payloads too."""
+def hostile(tmp_path_factory, served) -> str:
+    """The page over ten cases with all payloads in prompts and answers; names, subsets and reasons are payloads too."""
     folder = tmp_path_factory.mktemp("place") / "<img src=x onerror=window.hacked=1>" / "<svg onload=window.hacked=1>"
     folder.mkdir(parents=True)
     cases = [
@@ -47,13 +48,20 @@ def runs(tmp_path_factory) -> Path:
     (folder / "report.md").write_text("# report\n\n" + "\n\n".join(PAYLOADS))
     (folder / "manifest.json").write_text("{}")
     add(folder, annotate(item(open_run(folder), PAYLOADS[0], cases[0].id), "tie", PAYLOADS[1], texts(0)))
-    return folder.parent
+    return served(Path(folder.parent))
 
 
-def test_they_are_read_as_they_were_written(visit, served, runs):
-    page = visit(served(runs), "?tab=judgments&outcome=all", ready="#case .answer")
-    page.get_by_role("button", name="Raw").click()
-    for number in range(10):
+def test_they_do_nothing_as_markdown_are_read_as_they_were_written_and_make_an_inert_report(visit, hostile):
+    page = visit(hostile, "?tab=judgments&outcome=all", ready="#case .rendered")
+    for number in range(11):
+        expect_place(page, f"{number + 1} of 11")
+        page.locator("#case:not(.refreshing) .rendered").first.wait_for()
+        assert page.locator(f"#case .rendered :is({ACTIVE}, a, [style], [src])").count() == 0
+        page.keyboard.press("j" if number < 10 else "r")
+    page.locator("#case .text:not(.rendered)", has_text="more characters").wait_for()
+    assert len(page.locator("#case .answer .text").first.inner_text()) < 101_000
+    for number in reversed(range(10)):
+        page.keyboard.press("k")
         start = number * TOGETHER
         expect_place(page, f"{number + 1} of 11")
         page.locator("#case .prompt .text:not(.rendered)", has_text=visible(PAYLOADS[start])[:40]).wait_for()
@@ -61,26 +69,9 @@ def test_they_are_read_as_they_were_written(visit, served, runs):
         assert shown == [visible(texts(start)), visible(texts(start + 17)), visible(texts(start + 31))]
         assert visible(PAYLOADS[start]).split("\n")[0] in page.locator("#case .prompt .head").inner_text()
         assert page.locator(f"#judged .rl :is({ACTIVE})").count() == 0
-        page.keyboard.press("j")
-    expect_place(page, "11 of 11")
-    page.locator("#case", has_text="more characters").wait_for()
-    assert len(page.locator("#case .answer .text").first.inner_text()) < 101_000
     page.get_by_label("Subset").click()
     assert page.get_by_role("option").locator("visible=true").count() >= 12
-    assert page.evaluate("window.hacked") is None
-
-
-def test_rendered_as_markdown_they_do_nothing(visit, served, runs):
-    page = visit(served(runs), "?tab=judgments&outcome=all", ready="#case .rendered")
-    for number in range(11):
-        expect_place(page, f"{number + 1} of 11")
-        page.locator("#case:not(.refreshing) .rendered").first.wait_for()
-        assert page.locator(f"#case .rendered :is({ACTIVE}, a, [style], [src])").count() == 0
-        page.keyboard.press("j")
-
-
-def test_a_report_of_them_is_inert(visit, served, runs):
-    page = visit(served(runs), "?tab=judgments")
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Report").click()
     page.locator("#report h1", has_text="report").wait_for()
     assert "<img src=x onerror" in page.locator("#report").inner_text()
@@ -89,30 +80,27 @@ def test_a_report_of_them_is_inert(visit, served, runs):
     assert page.locator("#report a[href^='javascript:' i], #report [onerror], #report [onload]").count() == 0
 
 
-def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, served, runs, monkeypatch):
+def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, hostile, monkeypatch):
     """Where a report came to the page as it is, the browser was told to load nothing from elsewhere."""
     monkeypatch.setattr(judgments, "safe_markdown", lambda text: text)
     monkeypatch.setattr(judgments, "_open", judgments._open.__wrapped__)
     page, asked = browser.new_page(), []
     page.set_default_timeout(PATIENCE * 1000)
     page.on("requestfailed", lambda one: asked.append((one.url, one.failure)))
-    page.on("requestfinished", lambda one: None if one.url.startswith(address) else asked.append((one.url, "came")))
-    address = served(runs)
-    page.goto(f"{address}?tab=judgments")
+    page.on("requestfinished", lambda one: None if one.url.startswith(hostile) else asked.append((one.url, "came")))
+    page.goto(f"{hostile}?tab=judgments")
     page.get_by_role("button", name="Report").click()
     page.locator("#report img").first.wait_for(state="attached")
     while f"{OUT}.png" not in {url for url, _ in asked}:  # ends with the test's own limit
         page.wait_for_timeout(50)
-    elsewhere = [(url, why) for url, why in asked if not url.startswith((address, "data:", "blob:"))]
+    elsewhere = [(url, why) for url, why in asked if not url.startswith((hostile, "data:", "blob:"))]
     assert f"{OUT}.png" in {url for url, _ in elsewhere} and {why for _, why in elsewhere} == {"csp"}
     page.close()
 
 
-def test_a_page_holds_them_as_data(served, runs):
+def test_a_page_holds_them_as_data(hostile):
     """The list of runs is in the page's own script."""
-    from tests.apps.inspector.test_server import read
-
-    text = read(served(runs)).decode()
+    text = read(hostile).decode()
     assert "<svg onload" not in text and "<img src=x" not in text
     start = text.index("window.gradio_config = ") + len("window.gradio_config = ")
     config, _ = json.JSONDecoder().raw_decode(text[start:])

@@ -73,29 +73,16 @@ def test_a_run_appears_as_it_is_written(root):
     assert opened.find("new", JUDGED) == root / "new"
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
-        "..",
-        "../runs/eval",
-        "eval/..",
-        "eval/../eval",
-        "./eval",
-        "eval/",
-        "/etc/passwd",
-        "",
-        None,
-        "eval\0",
-        ".hidden/eval",
-    ],
-)
-def test_only_listed_names_open_anything(root, id):
-    with pytest.raises(UsageError, match="there is no run .* here; choose one of the list"):
-        open_root(root).find(id)
-    with pytest.raises(UsageError, match="there is no run"):
-        open_root(root).find(str(root / "eval"))
-    with pytest.raises(UsageError, match="there is no run"):
-        open_root(root).find("eval", TRAINED)
+def test_only_listed_names_open_anything(root, tmp_path):
+    opened, missing = open_root(root), "there is no run .* here; choose one of the list"
+    ids = ("..", "../runs/eval", "eval/..", "eval/../eval", "./eval", "eval/", "/etc/passwd", "", None, "eval\0")
+    for id in (*ids, ".hidden/eval", str(root / "eval")):
+        with pytest.raises(UsageError, match=missing):
+            opened.find(id)
+    with pytest.raises(UsageError, match=missing):
+        opened.find("eval", TRAINED)
+    with pytest.raises(UsageError, match="no run folder .*nowhere"):
+        open_root(tmp_path / "nowhere")
 
 
 def test_a_linked_run_is_not_there(root, tmp_path):
@@ -108,26 +95,17 @@ def test_a_linked_run_is_not_there(root, tmp_path):
         open_root(root).find("linked")
 
 
-@pytest.mark.parametrize("name", ["items.parquet", "report.md", "extra/deep.txt"])
-def test_a_link_in_a_run_closes_it(root, tmp_path, name):
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    path = root / "eval" / name
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
-    os.symlink(secret, path)
-    with pytest.raises(UsageError, match="is a link, and links are not followed"):
-        open_root(root).find("eval")
-
-
-def test_a_root_may_itself_be_reached_through_a_link(root, tmp_path):
+def test_a_link_in_a_run_closes_it_but_a_root_may_be_reached_through_one(root, tmp_path):
     os.symlink(root, tmp_path / "shortcut")
     assert open_root(tmp_path / "shortcut").find("eval") == root / "eval"
-
-
-def test_a_root_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(UsageError, match="no run folder .*nowhere"):
-        open_root(tmp_path / "nowhere")
+    (tmp_path / "secret").write_text("secret")
+    for name in ("items.parquet", "report.md", "extra/deep.txt"):
+        path = write_run(root / f"holds-{Path(name).stem}") / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.symlink(tmp_path / "secret", path)
+        with pytest.raises(UsageError, match="is a link, and links are not followed"):
+            open_root(root).find(f"holds-{Path(name).stem}")
 
 
 def test_a_run_is_whole_with_a_summary_and_both_tables(tmp_path):

@@ -73,18 +73,10 @@ class Controls(NamedTuple):
     order: gr.Dropdown
 
 
-class Shown(NamedTuple):
-    """The components that follow the controls."""
-
-    outcome: gr.Radio
-    cases: gr.HTML
-    timer: gr.Timer
-
-
 def toolbar(site: Site) -> Controls:
     """Two rows of controls; those that are asked for less often are folded away."""
     slim: dict[str, Any] = {"show_label": False, "container": False}
-    outcomes, optional = list(views.OUTCOMES), {"min_width": 120}  # a gr.Number cannot be empty
+    optional = {"min_width": 120}  # a gr.Number cannot be empty
     with gr.Column(elem_id="judgments-toolbar"):
         with gr.Row():
             run = chooser(site, JUDGED, scale=3, min_width=140, **slim)
@@ -95,7 +87,15 @@ def toolbar(site: Site) -> Controls:
             subset = gr.Dropdown([], label="Subset", num_choices_shown=ALL, scale=2, min_width=140, **slim)
             order = gr.Dropdown(ORDERS, value=START.order, label="Sort", scale=2, min_width=150, **slim)
         with gr.Row(elem_classes="bar"):
-            outcome = gr.Radio(outcomes, value=START.outcome, label="Outcome", scale=4, min_width=300, **slim)
+            outcome = gr.Radio(
+                list(views.OUTCOMES),
+                value=START.outcome,
+                label="Outcome",
+                scale=4,
+                min_width=300,
+                elem_id="outcome",
+                **slim,
+            )
             more = button("More filters", elem_id="more-button")
         with gr.Row(elem_id="more-filters", elem_classes="folded-away"):
             margin = gr.Textbox(label="Largest |margin|", placeholder="any", **optional)

@@ -1,5 +1,6 @@
 """Every judgment of a run: a filtered list of cases, one case in full, and annotations."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,17 +14,19 @@ from ...run_list import JUDGED
 from ..metrics import SECTION
 from . import export_view as exporting
 from . import queries as views
-from .controls import ANNOTATION, CASE, WATCH, Controls, Shown, case_list, toolbar
+from .controls import ANNOTATION, CASE, WATCH, Controls, case_list, toolbar
 from .explanation import view as why
 from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
 
 BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
+FILTER = "(...values) => window.rewardlabCases?.filter(values, TYPED)"
+"""JavaScript of a control: no event of Gradio's, whose answers redraw the controls and may come late."""
 Marks = dict[str, list[str]]
 """Run -> cases with a bookmark."""
 
 
 def tab(site: Site) -> None:
-    """Each event sends the list what passes the filter; the list's script asks for rows and cases itself."""
+    """The list's script asks for what passes the filter, and for rows and cases, by itself: see `case_server`."""
     controls = toolbar(site)
     with gr.Row(elem_id="judged", equal_height=False):
         with gr.Column(elem_id="list-pane"):
@@ -33,12 +36,11 @@ def tab(site: Site) -> None:
             gr.HTML(ANNOTATION, apply_default_css=False)
             with gr.Column(elem_id="why-section"):
                 explained = why.section(site)
-    shown = Shown(controls.outcome, cases, gr.Timer(WATCH, active=False))
     marks, case = gr.BrowserState({}, storage_key="rewardlab-marks"), gr.State("")
     exporting.section([*controls, marks], lambda *asked: _exported(site, asked))
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="report")
-    _connect(site, controls, shown, marks, case, report)
+    _connect(site, controls, marks, case, [report, cases, gr.Timer(WATCH, active=False)])
 
     def settled(run: str | None, scorer: str | None, known: Any, event: gr.EventData) -> list[Any]:
         name = str(event.case)
@@ -51,13 +53,9 @@ def tab(site: Site) -> None:
     cases.marked(_marked, marks, marks, **EACH)
 
 
-def _connect(
-    site: Site, controls: Controls, shown: Shown, marks: gr.BrowserState, case: gr.State, report: gr.Markdown
-) -> None:
+def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.State, shown: list[Any]) -> None:
     """Connect the controls, the address, and the clock of runs that are being written."""
-    typed, read = gr.State([""] * 4), gr.State()  # the run that is shown
-    others = [control for control in controls if control not in (controls.run, controls.outcome)]
-    everything = [*others, report, typed, *shown]
+    read, everything = gr.State(), [*controls[1:], *shown]
 
     def arrive(query: dict[str, str], marks: Marks) -> list[Any]:
         run = pick(site, query.get("run"), JUDGED)
@@ -69,44 +67,48 @@ def _connect(
         return [run, *_open(site, {"run": run or ""}, marks)]
 
     opening(site, "judgments", arrive, [marks], [controls.run, read, *everything])
-    options = QUIET | {"trigger_mode": "always_last"}
-    controls.run.input(choose, [controls.run, read, marks], [read, *everything], **options)
-    shown.timer.tick(_grown(site), [*controls, case, marks], [controls.run, read, *everything], **QUIET)
-    texts = (controls.search, controls.margin, controls.gap, controls.length)
-    for control in controls:
-        if control is not controls.run and not isinstance(control, gr.Textbox):
-            control.input(_answer(site), [marks, *controls], list(shown), **options)
-    for control in texts:  # they have no `input` event when they become empty
-        inputs, outputs = [typed, marks, *controls], [typed, *shown]
-        control.change(_retyped(site), inputs, outputs, **options)
+    controls.run.input(
+        choose, [controls.run, read, marks], [read, *everything], **QUIET | {"trigger_mode": "always_last"}
+    )
+    shown[-1].tick(_grown(site), [*controls, case, marks], [controls.run, read, *everything], **QUIET)
+    for control in controls[1:]:
+        typed = isinstance(control, gr.Textbox)  # which have no `input` event when they become empty
+        event = control.change if typed else control.input
+        event(None, list(controls), None, js=FILTER.replace("TYPED", json.dumps(typed)))
 
 
 # ---- events ----
 
 
 def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
-    """Return the outputs for the run, filters and case of an address; missing ones are reported."""
+    """Return the controls but the run, the report, the list and the clock for an address; a missing run is reported."""
     asked = _asked(site, query)
     names, chosen = scorers(site, asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
-    named = gr.Dropdown(names, value=chosen)
-    texts = [asked.search, asked.margin, asked.gap, asked.length]
-    rest = [*texts, asked.only, asked.order]
+    choices, report = [], ""
     try:
         if asked.run is None:
             raise nothing_yet(site, JUDGED)
         entry = site.root.entry(asked.run, JUDGED)
-        opened = views.open_run(entry.path)
+        opened, growing = views.open_run(entry.path), entry.growing
         choices = subset_choices(opened)
         values = [value for _, value in choices]
         asked_names = (asked.subset, (asked.subset or "").removeprefix(SECTION))  # a section may be a subset
         asked = asked._replace(subset=next((name for name in asked_names if name in values), EVERY))
-        position = _position(opened, asked, query.get("item"), marks)
-        shown = Shown(*_show(opened, asked, marks, position, growing=entry.growing, opened=bool(query.get("item"))))
-        shown = shown._replace(outcome=gr.Radio(shown.outcome.choices, value=asked.outcome))
-        return [named, gr.Dropdown(choices, value=asked.subset), *rest, opened.report, texts, *shown]
+        marked = marks.get(asked.run, [])
+        filter, report = filter_of(opened, asked, marked), opened.report
+        counts = views.outcomes(opened, filter)
+        value = {"counts": counts, "total": counts[filter.outcome], "opened": bool(query.get("item"))}
+        value |= {"position": _position(opened, filter, asked.order, query.get("item")), "marked": marked}
     except (DataError, UsageError) as error:
-        return [named, gr.Dropdown([], value=None), *rest, "", texts, *_nothing(site, asked, str(error))]
+        growing = site.root.growing(asked.run)
+        value = {"total": 0, "error": note_html(f"{BEING_WRITTEN if growing else ''}{error}")}
+    lists = [
+        gr.Dropdown(names, value=chosen),
+        asked.outcome,
+        gr.Dropdown(choices, value=asked.subset if choices else None),
+    ]
+    return [*lists, *asked[4:], report, value | {"query": asked._asdict()}, gr.Timer(active=growing)]
 
 
 def _asked(site: Site, query: dict[str, str]) -> Asked:
@@ -118,42 +120,12 @@ def _asked(site: Site, query: dict[str, str]) -> Asked:
     return asked_from({"outcome": "all" if query.get("item") else "", **query, "run": run})
 
 
-def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> int:
+def _position(run: views.Run, filter: views.Filter, order: str, case: str | None) -> int:
     """Return the position of the case of an address; one that is hidden or missing is reported."""
-    if not case:
-        return 0
-    position = views.position(run, filter_of(run, asked, marks.get(str(asked.run), [])), case, order=asked.order)
+    position = views.position(run, filter, case, order=order) if case else 0
     if position is None:
         gr.Warning(shown_text(f"The case '{case}' does not pass this filter, or is not in this run."))
     return position or 0
-
-
-def _answer(site: Site) -> Callable[..., list[Any]]:
-    """Return an event's function from the controls to the values of `Shown`."""
-
-    def answer(marks: Marks, *values: Any) -> list[Any]:
-        asked = asked_from(dict(zip(Asked._fields, values, strict=True)))
-        try:
-            if not asked.run:
-                raise nothing_yet(site, JUDGED)
-            entry = site.root.entry(asked.run, JUDGED)
-            return _show(views.open_run(entry.path), asked, marks, growing=entry.growing)
-        except (DataError, UsageError) as error:
-            return _nothing(site, asked, str(error))
-
-    return answer
-
-
-def _retyped(site: Site) -> Callable[..., list[Any]]:
-    """Return an event's function for text fields, which ignores values that an address filled in."""
-    answer = _answer(site)
-
-    def retyped(typed: list[str], marks: Marks, *values: Any) -> list[Any]:
-        asked = Asked(*values)
-        now = [text or "" for text in (asked.search, asked.margin, asked.gap, asked.length)]
-        return [gr.skip() for _ in range(1 + len(Shown._fields))] if now == typed else [now, *answer(marks, *values)]
-
-    return retyped
 
 
 def _grown(site: Site) -> Callable[..., list[Any]]:
@@ -176,10 +148,9 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
 
 def _unchosen(opened: list[Any]) -> list[Any]:
     """Return the outputs of `_open` without the values of the controls, which the reader may have changed."""
-    scorer, subset, *values, report, _typed, outcome, cases, timer = opened
-    lists = [gr.Dropdown(scorer.choices), gr.Dropdown(subset.choices)]
-    unchanged = [gr.skip() for _ in values]
-    return [*lists, *unchanged, report, gr.skip(), gr.Radio(outcome.choices), cases, timer]
+    scorer, _outcome, subset, *texts, report, cases, timer = opened
+    unchanged, cases = [gr.skip() for _ in texts], cases | {"again": True}
+    return [gr.Dropdown(scorer.choices), gr.skip(), gr.Dropdown(subset.choices), *unchanged, report, cases, timer]
 
 
 def _marked(marks: Marks, event: gr.EventData) -> Marks:
@@ -195,32 +166,3 @@ def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter
     run = views.open_run(site.root.find(controls.run, JUDGED))
     marked = marks.get(controls.run, [])
     return run, filter_of(run, controls, marked), views.Filter(str(controls.scorer), among=marked)
-
-
-# ---- what the page shows ----
-
-
-def _show(
-    run: views.Run, asked: Asked, marks: Marks, position: int = 0, *, growing: bool, opened: bool = False
-) -> list[Any]:
-    """Values for `Shown`. The outcomes get their counts and no value: the reader may have chosen another meanwhile."""
-    marked = marks.get(str(asked.run), [])
-    filter = filter_of(run, asked, marked)
-    counts = views.outcomes(run, filter)
-    choices = [(f"{name} ({counts[name]:,})", name) for name in views.OUTCOMES]
-    value = {
-        "query": asked._asdict(),
-        "total": counts[filter.outcome],
-        "position": position,
-        "marked": marked,
-        "opened": opened,
-    }
-    return [gr.Radio(choices), value, gr.Timer(active=growing)]
-
-
-def _nothing(site: Site, asked: Asked, sentence: str) -> list[Any]:
-    """Return the values of `Shown` with a note in place of the case."""
-    growing = site.root.growing(asked.run)
-    note = note_html(f"{BEING_WRITTEN if growing else ''}{sentence}")
-    value = {"query": asked._asdict(), "total": 0, "error": note}
-    return [gr.Radio(list(views.OUTCOMES)), value, gr.Timer(active=growing)]

@@ -10,7 +10,6 @@ import numpy as np
 
 from .....rm.errors import DataError
 from .....rm.types import prompt_text
-from ....runs.token_texts import pieces
 from ...run_list import stamp
 from .guided import ShownCompletion
 
@@ -66,17 +65,17 @@ def _row(line: bytes, location: str, *, complete: bool) -> dict[str, Any] | None
 
 
 def _check_row(row: Mapping[str, Any]) -> None:
-    lists = [row["tokens"], row.get("pieces", row["tokens"]), *(_curve(row[name]) for name in CURVES)]
+    lists = [row["tokens"], row["pieces"], *(_curve(row[name]) for name in CURVES)]
     lengths = {len(values) for values in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
     if len(lengths) > 1:
         raise ValueError(f"its lists have {sorted(lengths)} values")
-    if not all(isinstance(text, str) for text in (row["completion"], row["finished"], *row.get("pieces", ()))):
+    if not all(isinstance(text, str) for text in (row["completion"], row["finished"], *row["pieces"])):
         raise ValueError("its completion is no text")
     if "prompt" in row:
         prompt_text(row["prompt"])  # raises if a message is no object
     if not all(type(id) is int and id >= 0 for id in row["tokens"]):
         raise ValueError("its tokens are no numbers of tokens")
-    float(row.get("weight", 0))
+    float(row["weight"])
 
 
 def guides_of(row: Mapping[str, Any]) -> list[str]:
@@ -84,32 +83,19 @@ def guides_of(row: Mapping[str, Any]) -> list[str]:
     return [name for name, value in row.items() if name not in OTHERS and isinstance(value, list)]
 
 
-def decoded_completion(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> ShownCompletion:
-    """Return a row of `read_answers` as a completion; the weight of a guide by objective is w α_i.
-
-    A file of an older version holds neither w, which is `weight` then, nor the texts of tokens, which a tokenizer
-    gives; tokens go by their ids where it is another than they were decoded with.
-    """
-    names, ids, shares = guides_of(row), row["tokens"], row["preference"]
-    texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["completion"]), float(row.get("weight", weight))
+def decoded_completion(row: Mapping[str, Any]) -> ShownCompletion:
+    """Return a row of `read_answers` as a completion; the weight of a guide by objective is w α_i."""
+    names, shares = guides_of(row), row["preference"]
     return ShownCompletion(
         title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",
         text=row["completion"],
         finished=row["finished"],
-        pieces=tuple(texts or (f"⟨{id}⟩" for id in ids)),
+        pieces=tuple(row["pieces"]),
         guides={name: _curve(row[name]) for name in names},
-        weights={name: weight * shares[name] for name in names if name in shares},
+        weights={name: float(row["weight"]) * shares[name] for name in names if name in shares},
         **{name: _curve(row[name]) for name in CURVES},
     )
 
 
 def _curve(values: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], float)
-
-
-def _texts(tokenizer: Any, ids: Sequence[int], answer: str) -> list[str]:
-    """Return the texts of the tokens if they spell the completion; empty for another tokenizer."""
-    if tokenizer is None or not ids or max(ids) >= len(tokenizer):
-        return []
-    spelt = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return pieces(tokenizer, ids) if spelt.startswith(answer) else []

@@ -1,17 +1,19 @@
 """Guided decoding on the page: a prompt, sliders, several settings in one batch, who pushed each token, a sweep."""
 
+import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
-from ...components import QUIET, SLOW, Site, button, number, opening, sentences, streamed
+from ...components import EACH, QUIET, Site, button, number, opening, sentences, streamed
 from ...html import note_html, shown
-from . import decoded_view as answers
+from . import decoded_view as files
 from . import guided
 from . import queries as views
 from .queries import MOST_SETTINGS, MOST_SWEPT, Setting
@@ -23,13 +25,20 @@ START = (
 CANCELLED = "Cancelled."
 WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
+DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
+"""A newer request of a visitor ends the earlier one, so it must not wait for it in Gradio's queue."""
+MIXTURE = """(...raw) => {
+    const names = NAMES, sum = raw.reduce((all, value) => all + (value ?? 0), 0);
+    const share = index => (sum ? (raw[index] ?? 0) / sum : 1 / names.length).toFixed(2);
+    const shares = names.map((name, index) => `${name} ${share(index)}`);
+    document.getElementById("mixture").textContent = "Preference: " + shares.join(" · ");
+}"""
+"""JavaScript: the values of the sliders as shares that sum to 1."""
 
 
 class Decoded(NamedTuple):
     """What was decoded last, and what was measured of it."""
 
-    prompt: str
-    status: str
     answers: list[guided.ShownCompletion]
     measured: dict[str, list[float]]
 
@@ -54,8 +63,8 @@ def tab(site: Site) -> None:
                 _decode(site)
             else:
                 gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
-        with gr.Tab("Decoded files", id="files") as files:
-            answers.part(site, files)
+        with gr.Tab("Decoded files", id="files") as files_tab:
+            files.part(site._replace(tab=files_tab))
     opening(site, "playground", _asked, [], [tabs])
 
 
@@ -70,7 +79,11 @@ def _decode(site: Site) -> None:
         with gr.Column(scale=2, min_width=320):
             prompt = gr.Textbox(label="Prompt", lines=3, max_lines=12, elem_id="prompt")
             sliders = [gr.Slider(0, 1, value=1 / len(names), step=0.01, label=name) for name in names]
-            mixture = gr.Markdown(_mixture(names, [1.0] * len(names)), visible=bool(names), elem_id="mixture")
+            if sliders:  # the page itself computes the shares, without an event that a later one could overtake
+                equal = " · ".join(f"{shown(name)} {1 / len(names):.2f}" for name in names)
+                gr.HTML(f'<div id="mixture">Preference: {equal}</div>', apply_default_css=False)
+                moved = [slider.change for slider in sliders]
+                gr.on(moved, None, sliders, None, js=MIXTURE.replace("NAMES", json.dumps(names)))
             numbers = _numbers()
             kept_state, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
             with gr.Row(elem_classes="bar"):
@@ -79,39 +92,24 @@ def _decode(site: Site) -> None:
             over, steps, low, high, sweep = _sweep(names)
         with gr.Column(scale=3, min_width=320):
             result = _results()
-    controls = [*sliders, *numbers]
+    controls, asks = [*sliders, *numbers], Asks()
 
     def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
         return _added(settings_kept, _setting(names, values))
 
-    def decode_all(asked: str, prompt: str, settings_kept: list[Setting], *values: float) -> Iterator[list[Any]]:
-        return _stream(site, asks.ended(asked), prompt, settings_kept or [_setting(names, values)])
+    def decode_all(request: gr.Request, prompt: str, settings_kept: list[Setting], *values: float) -> Iterator[Any]:
+        return _stream(site, asks, request, prompt, settings_kept or [_setting(names, values)])
 
     def sweep_all(
-        asked: str, prompt: str, over: str, steps: float, low: float, high: float, *values: float
-    ) -> Iterator[list[Any]]:
-        return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
+        request: gr.Request, prompt: str, over: str, steps: float, low: float, high: float, *values: float
+    ) -> Iterator[Any]:
+        return _stream(site, asks, request, prompt, _swept(_setting(names, values), over, steps, low, high))
 
-    def measure(asked: str, decoded: Decoded | None) -> Any:
-        new = decoded and len(decoded.answers) > 1 and not decoded.measured and not asks.ended(asked)()
-        return _measured(site, decoded) if new else gr.skip()
-
-    moved = [slider.change for slider in sliders]  # one event, so that the last answer is that of the last values
-    if moved:  # as they come, because Gradio 6.31 fails on a field that is empty for a moment
-        options = QUIET | {"trigger_mode": "always_last", "preprocess": False}
-        gr.on(moved, lambda *raw: _mixture(names, raw), sliders, mixture, **options)
-    add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **QUIET)
-    clear.click(lambda: ([], ""), None, [kept_state, listed], **QUIET)
-    asks, asked = Asks(), gr.State("")
-    for pressed, function, inputs in (
-        (decode, decode_all, [prompt, kept_state, *controls]),
-        (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
-    ):
-        begun = pressed.click(asks.begin, None, asked, trigger_mode="multiple", **QUIET)
-        written = begun.then(streamed(function), [asked, *inputs], list(result), trigger_mode="multiple", **SLOW)
-        drawn = [result.decoded, result.status, result.figure, result.across, result.up]
-        written.then(sentences(measure), [asked, result.decoded], drawn, trigger_mode="multiple", **SLOW)
-    cancel.click(asks.end, result.decoded, result.status, **QUIET)
+    add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **EACH)
+    clear.click(lambda: ([], ""), None, [kept_state, listed], **EACH)
+    decode.click(streamed(decode_all), [prompt, kept_state, *controls], list(result), **DECODING)
+    sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], list(result), **DECODING)
+    cancel.click(asks.end, result.decoded, result.status, **EACH)
     site.page.unload(asks.forget)
     result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
     for axis in (result.across, result.up):
@@ -135,7 +133,7 @@ def _numbers() -> list[Any]:
 def _sweep(names: Sequence[str]) -> list[Any]:
     """Build the controls of a sweep: its axis, steps, the range of the weight, and the button."""
     axes = views.axes_of(names)
-    with gr.Accordion("Sweep", open=False), gr.Row(elem_classes="bar"):
+    with gr.Accordion("Sweep"), gr.Row(elem_classes="bar"):
         return [
             gr.Dropdown(axes, value=axes[0], label="Over", min_width=200),
             gr.Slider(2, MOST_SWEPT, value=5, step=1, label="Steps", min_width=160),
@@ -156,11 +154,6 @@ def _results() -> Shown:
 
 
 # ---- settings ----
-
-
-def _mixture(names: Sequence[str], raw: Sequence[float | None]) -> str:
-    shares = views.normalised(names, [value or 0.0 for value in raw]) if names else ()
-    return "Preference: " + " · ".join(f"{shown(name)} {share:.2f}" for name, share in shares)
 
 
 def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
@@ -194,24 +187,19 @@ def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting
 
 
 class Asks:
-    """Latest request of each visitor: a newer one, or `cancel`, ends the decoding of the earlier one.
+    """Latest request of each visitor: a newer one, or `end`, ends the decoding of the earlier one.
 
-    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep. What
-    `begin` says is kept on the server: a page may ask for what follows before it was told.
+    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
-    def begin(self, request: gr.Request) -> str:
-        """Return the visitor and the number of this request."""
-        number = self._last[visitor] = self._last.get(visitor := str(request.session_hash), 0) + 1
-        return f"{visitor} {number}"
-
-    def ended(self, asked: str) -> Callable[[], bool]:
-        """Return a function that tells whether a newer request followed, or the visitor has left."""
-        visitor, _, number = asked.partition(" ")
-        return lambda: str(self._last.get(visitor)) != number
+    def begin(self, request: gr.Request) -> Callable[[], bool]:
+        """Return a function that tells whether a newer request followed this one, or the visitor has left."""
+        visitor = str(request.session_hash)
+        number = self._last[visitor] = self._last.get(visitor, 0) + 1
+        return lambda: self._last.get(visitor) != number
 
     def end(self, decoded: Decoded | None, request: gr.Request) -> Any:
         """End the decoding; finished completions stay."""
@@ -223,16 +211,18 @@ class Asks:
         self._last.pop(str(request.session_hash), None)
 
 
-def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
-    """Yield the page while completions are decoded, and at the end."""
+def _stream(
+    site: Site, asks: Asks, request: gr.Request, prompt: str, settings: Sequence[Setting]
+) -> Iterator[list[Any]]:
+    """Yield the page while completions are decoded, and at the end with what was measured of them."""
     requests = [setting.request(prompt) for setting in settings]
-    titles, written = [setting.label for setting in settings], [""] * len(settings)
-    started = looked = time.monotonic()
-    if ended():
-        return
-    yield _writing(f"Decoding {_answers(settings)} …", titles, written)
+    titles, written, done = [setting.label for setting in settings], [""] * len(settings), [None] * len(settings)
+    ended, status = asks.begin(request), f"Decoding {_answers(settings)} …"
     with site.models.decoder() as (engine, _):
-        done: list[Any] = [None] * len(settings)
+        if ended():
+            return
+        yield _writing(status, titles, written)
+        started = looked = time.monotonic()
         for piece in _pieces(engine, requests):
             if ended():
                 yield _writing(CANCELLED, titles, written)
@@ -241,15 +231,12 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
             done[piece.row] = piece.completion
             if time.monotonic() - looked > SECONDS:
                 looked = time.monotonic()
-                yield _writing(f"Decoding {_answers(settings)} …", titles, written)
-        answers = [
-            guided.shown_completion(
-                title, answer, engine.base.encoder.tokenizer, views.weights_of(setting, engine.guides)
-            )
-            for title, answer, setting in zip(titles, done, settings, strict=True)
-        ]
-    tokens, seconds = sum(len(answer.pieces) for answer in answers), time.monotonic() - started
-    yield _finished(Decoded(prompt, f"{_answers(answers)}, {tokens:,} tokens in {seconds:.1f} s.", answers, {}))
+                yield _writing(status, titles, written)
+        tokenizer, guides = engine.base.encoder.tokenizer, engine.guides
+    weights = [views.weights_of(setting, guides) for setting in settings]
+    shown_answers = [guided.shown_completion(*row) for row in zip(titles, done, repeat(tokenizer), weights)]
+    tokens, seconds = sum(len(answer.pieces) for answer in shown_answers), time.monotonic() - started
+    yield _finished(site, prompt, f"{_answers(settings)}, {tokens:,} tokens in {seconds:.1f} s.", shown_answers)
 
 
 def _answers(some: Sequence[Any]) -> str:
@@ -272,29 +259,17 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
     return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
 
 
-def _finished(decoded: Decoded) -> list[Any]:
-    """Return the coloured completions.
-
-    The figure of several, for which the reward models have to be asked, is an event of its own: of two states of one
-    event in quick succession Gradio 6.31 may give the page the second one's components for both.
-    """
-    colours = guided.colours_of(decoded.answers)
-    colour = gr.Radio(colours, value=colours[0], visible=True)
-    coloured = guided.answers_html(decoded.answers, colours[0])
-    hidden = [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    return [decoded, note_html(decoded.status), coloured, colour, *hidden]
-
-
-def _measured(site: Site, decoded: Decoded) -> list[Any]:
-    """Return the measures of several completions, notes on models that failed, the figure and its axes."""
-    rewards, refused = _rewards(site, decoded.prompt, decoded.answers)
-    measured = views.measures(decoded.answers, rewards)
-    x, y = views.first_axes(measured, len(rewards))
-    titles = [answer.title for answer in decoded.answers]
-    axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
-    figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
-    note = note_html(" ".join([decoded.status, *refused]))
-    return [decoded._replace(measured=measured), note, figure, *axes]
+def _finished(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
+    """Return the coloured completions; of several also what was measured of them, as a figure with its axes."""
+    colours = guided.colours_of(answers)
+    coloured = guided.answers_html(answers, colours[0])
+    measured, refused, figure = {}, [], [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+    if len(answers) > 1:
+        rewards, refused = _rewards(site, prompt, answers)
+        measured = views.measures(answers, rewards)
+        figure = files.figure_and_axes(answers, measured, len(rewards))
+    note = note_html(" ".join([status, *refused]))
+    return [Decoded(answers, measured), note, coloured, gr.Radio(colours, value=colours[0], visible=True), *figure]
 
 
 def _rewards(
@@ -318,13 +293,11 @@ def _rewards(
 # ---- looking again ----
 
 
-def _recoloured(decoded: Decoded | None, colour: str) -> str:
-    return guided.answers_html(decoded.answers, colour) if decoded else ""
+def _recoloured(decoded: Decoded | None, colour: str) -> Any:
+    return guided.answers_html(decoded.answers, colour) if decoded else gr.skip()
 
 
 def _redrawn(decoded: Decoded | None, x: str, y: str) -> Any:
     if decoded is None:
         raise UsageError("nothing is decoded yet; press Decode or Sweep")
-    return gr.Plot(
-        views.sweep_figure([answer.title for answer in decoded.answers], decoded.measured, x, y), visible=True
-    )
+    return files.figure_and_axes(decoded.answers, decoded.measured, 0, x, y)[0]

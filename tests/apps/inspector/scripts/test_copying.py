@@ -3,18 +3,7 @@
 import csv
 import io
 
-import pytest
-
-from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
-
-NAME = "=cmd('x'), \"rm\""
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory, served) -> str:
-    folder = tmp_path_factory.mktemp("runs")
-    write_evaluation(folder / "eval", pairs(4), {NAME: margins([1.0, 1.0, 1.0, -1.0])})
-    return served(folder)
+from tests.apps.inspector.gallery import FORMULA
 
 
 def copied(page, button) -> str:
@@ -25,15 +14,11 @@ def copied(page, button) -> str:
     return page.wait_for_function("navigator.clipboard.readText().then(text => text || null)").json_value()
 
 
-def test_a_table_is_copied_as_csv_in_which_nothing_is_a_formula(visit, address):
-    page = visit(address, "?tab=benchmarks", ready="#facts table")
+def test_a_table_is_copied_as_csv_in_which_nothing_is_a_formula_and_a_figure_as_png(visit, address):
+    page = visit(address, "?tab=benchmarks&run=formula", ready="#calibration .point")
     heads, model = csv.reader(io.StringIO(copied(page, page.locator("#facts .csv"))))
     assert heads == ["scorer", "role", "overall, %", "scored", "ties", "abstained"]
-    assert model[:2] == [f"'{NAME}", "model"] and model[2].startswith("75.0 [") and model[3:] == ["4", "0", "0"]
-
-
-def test_a_figure_is_downloaded_as_png(visit, address):
-    page = visit(address, "?tab=benchmarks", ready="#calibration .point")
+    assert model[:2] == [f"'{FORMULA}", "model"] and model[2].startswith("60.0 [") and model[3:] == ["5", "1", "0"]
     page.locator("#calibration .js-plotly-plot").hover()
     with page.expect_download() as download:
         page.locator("#calibration [data-title='Download plot as a PNG']").click()
@@ -48,9 +33,15 @@ def test_a_folder_without_runs_has_one_card_with_commands_to_copy_on_every_tab(v
         ("Compare", "rewardlab eval"),
         ("Benchmarks", "rewardlab eval"),
         ("RL training", "rewardlab rl"),
-        ("Studies", "rewardlab study"),
+        ("Studies", "python -m rewardlab.research.studies guide_recipes"),
     ):
         page.get_by_role("tab", name=tab, exact=True).click()
         card = page.locator(".empty:visible", has_text=f"--output {tmp_path}")
         card.locator("code", has_text=command).wait_for()
         assert card.count() == 1
+    page.get_by_role("tab", name="Playground", exact=True).click()
+    page.get_by_text("--arm GUIDE").first.wait_for()
+    assert page.locator("#prompt").count() == 0
+    page.get_by_role("tab", name="Decoded files").click()
+    page.locator("#file-note code", has_text="rewardlab decode --base MODEL --arm GUIDE").wait_for()
+    assert page.locator("#file-answers .heat").count() == 0

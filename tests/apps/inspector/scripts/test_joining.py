@@ -5,7 +5,7 @@ from functools import partial
 import gradio as gr
 import pytest
 from rewardlab.apps.inspector.components import QUIET
-from rewardlab.apps.inspector.scripts import joining
+from rewardlab.apps.inspector.server import launch
 
 from tests.conftest import PATIENCE
 
@@ -60,6 +60,9 @@ TOGETHER = """{
 ASK = "() => {window.ending = () => {window.ending = null; document.querySelector('#b').click()}}"
 
 
+BOTH = "['a', 'b'].forEach(name => document.getElementById(name).click())"
+
+
 @pytest.fixture(scope="module")
 def done() -> list[str]:
     """Events in the order in which they were handled."""
@@ -67,7 +70,9 @@ def done() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def address(done):
+def buttons(done):
+    """The address of a page with two buttons, whose events the product's scripts join."""
+
     def handle(name: str) -> str:
         done.append(name)
         return f"{name} is done"
@@ -76,47 +81,51 @@ def address(done):
         for name in "ab":
             said = gr.HTML(elem_id=f"said-{name}")
             gr.Button(name, elem_id=name).click(partial(handle, name), None, said, **QUIET)
-    options = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "run_history": False}
-    yield page.launch(head=joining.HEAD, **options)[1]
+    yield launch(page)
     page.close(verbose=False)
 
 
-def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answered(browser, address, done):
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE * 1000)
-    page.add_init_script(LATE)
-    page.goto(address)
-    page.locator("#b").wait_for()
-    done.clear()
+@pytest.fixture
+def opened(browser, buttons, done):
+    """The page under a script that delays something."""
+    pages = []
+
+    def start(script: str):
+        pages.append(browser.new_page())
+        pages[-1].set_default_timeout(PATIENCE * 1000)
+        pages[-1].add_init_script(script)
+        pages[-1].goto(buttons)
+        pages[-1].locator("#b").wait_for()
+        done.clear()
+        return pages[-1]
+
+    yield start
+    for page in pages:
+        page.close()
+
+
+def expect_both(page) -> None:
+    for name in "ab":
+        page.locator(f"#said-{name}", has_text=f"{name} is done").wait_for()
+
+
+def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answered(opened, done):
+    page = opened(LATE)
     page.evaluate(ASK)
     page.locator("#a").click()
-    page.locator("#said-a", has_text="a is done").wait_for()
-    page.locator("#said-b", has_text="b is done").wait_for()
+    expect_both(page)
     assert done == ["a", "b"] and page.evaluate("window.ending") is None  # asked for at the end of the stream
-    page.close()
 
 
-def test_events_are_handled_in_the_order_in_which_they_were_asked_for(browser, address, done):
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE * 1000)
-    page.add_init_script(SLOW)
-    page.goto(address)
-    page.locator("#b").wait_for()
-    done.clear()
-    page.evaluate("['a', 'b'].forEach(name => document.getElementById(name).click())")
-    page.locator("#said-b", has_text="b is done").wait_for()
-    page.locator("#said-a", has_text="a is done").wait_for()
+def test_events_are_handled_in_the_order_in_which_they_were_asked_for(opened, done):
+    page = opened(SLOW)
+    page.evaluate(BOTH)
+    expect_both(page)
     assert done == ["a", "b"]
-    page.close()
 
 
-def test_answers_are_shown_in_the_order_in_which_they_arrive(browser, address):
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE * 1000)
-    page.add_init_script(TOGETHER)
-    page.goto(address)
-    page.locator("#b").wait_for()
-    page.evaluate("['a', 'b'].forEach(name => document.getElementById(name).click())")
+def test_answers_are_shown_in_the_order_in_which_they_arrive(opened):
+    page = opened(TOGETHER)
+    page.evaluate(BOTH)
     page.wait_for_function("window.shown.length === 2")
     assert page.evaluate("window.shown") == ["a", "b"]
-    page.close()

@@ -3,7 +3,6 @@
 from html import unescape
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rewardlab.apps.inspector.texts.rendering import (
@@ -54,25 +53,24 @@ def expect_inert(html: str) -> None:
     assert not {name for name in reader.attributes if name in ("href", "src", "style") or name.startswith("on")}
 
 
-@pytest.mark.parametrize(
-    ("markdown", "html"),
-    [
-        ("# Title", '<p class="heading" dir="auto">Title</p>\n'),
-        ("*a* **b** ~~c~~", '<p dir="auto"><em>a</em> <strong>b</strong> <s>c</s></p>\n'),
-        ("one\ntwo", '<p dir="auto">one<br>\ntwo</p>\n'),
-        ("- x\n- y", '<ul dir="auto">\n<li dir="auto">x</li>\n<li dir="auto">y</li>\n</ul>\n'),
-        ("3. x", '<ol dir="auto" start="3">\n<li dir="auto">x</li>\n</ol>\n'),
-        ("> q", '<blockquote dir="auto"><p dir="auto">q</p>\n</blockquote>\n'),
-        ("`a<b`", '<p dir="auto"><code>a&lt;b</code></p>\n'),
-        ("<b>raw</b>", '<p dir="auto">&lt;b&gt;raw&lt;/b&gt;</p>\n'),
-        ("```\na < b\n```", '<pre class="code"><code>a &lt; b\n</code></pre>\n'),
-        ("```nolanguage\nx\n```", '<pre class="code"><code>x\n</code></pre>\n'),
-        ("\u202eevil \x1b[31m", '<p dir="auto"><span class="mark">U+202E</span>evil ␛[31m</p>\n'),
-        ("", ""),
-    ],
-)
-def test_markdown_as_html(markdown, html):
-    assert rendered_html(markdown) == html
+RENDERED = {
+    "# Title": '<p class="heading" dir="auto">Title</p>\n',
+    "*a* **b** ~~c~~": '<p dir="auto"><em>a</em> <strong>b</strong> <s>c</s></p>\n',
+    "one\ntwo": '<p dir="auto">one<br>\ntwo</p>\n',
+    "- x\n- y": '<ul dir="auto">\n<li dir="auto">x</li>\n<li dir="auto">y</li>\n</ul>\n',
+    "3. x": '<ol dir="auto" start="3">\n<li dir="auto">x</li>\n</ol>\n',
+    "> q": '<blockquote dir="auto"><p dir="auto">q</p>\n</blockquote>\n',
+    "`a<b`": '<p dir="auto"><code>a&lt;b</code></p>\n',
+    "<b>raw</b>": '<p dir="auto">&lt;b&gt;raw&lt;/b&gt;</p>\n',
+    "```\na < b\n```": '<pre class="code"><code>a &lt; b\n</code></pre>\n',
+    "```nolanguage\nx\n```": '<pre class="code"><code>x\n</code></pre>\n',
+    "\u202eevil \x1b[31m": '<p dir="auto"><span class="mark">U+202E</span>evil ␛[31m</p>\n',
+    "": "",
+}
+
+
+def test_markdown_as_html():
+    assert {markdown: rendered_html(markdown) for markdown in RENDERED} == RENDERED
 
 
 def test_links_and_pictures_are_text():
@@ -102,16 +100,11 @@ def test_a_table_has_its_cells():
     assert {"table", "thead", "tbody", "tr", "th", "td"} <= reader.tags and reader.text.split() == ["a", "b", "1", "2"]
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_payloads_are_inert(payload):
-    for markdown in (
-        payload,
-        f"`{payload}`",
-        f"```html\n{payload}\n```",
-        f"${payload}$",
-        f"| a |\n|---|\n| {payload} |",
-    ):
-        expect_inert(rendered_html(markdown))
+def test_payloads_are_inert():
+    for payload in PAYLOADS:
+        forms = (payload, f"`{payload}`", f"```html\n{payload}\n```", f"${payload}$", f"| a |\n|---|\n| {payload} |")
+        for markdown in forms:
+            expect_inert(rendered_html(markdown))
 
 
 @given(st.text(alphabet="ab\n `*_~[]()<>!$\\{}#|-:&\"'=\u202e\x1b", max_size=200))
@@ -120,11 +113,11 @@ def test_any_text_is_inert(markdown):
     expect_inert(rendered_html(f"$${markdown}$$"))
 
 
-@pytest.mark.parametrize("piece", [">", "[", "![[", "*", "`", "$", r"\(", "- ", "<a ", "w", "a ", "|a", r"$\frac{"])
-def test_a_megabyte_of_a_sign_is_cut_and_shown(piece):
-    html = rendered_html(piece * (1_000_000 // len(piece)))
-    assert "900,000 more characters" in html or "more characters" in html
-    expect_inert(html)
+def test_a_megabyte_of_a_sign_is_cut_and_shown():
+    for piece in (">", "[", "![[", "*", "`", "$", r"\(", "- ", "<a ", "w", "a ", "|a", r"$\frac{"):
+        html = rendered_html(piece * (1_000_000 // len(piece)))
+        assert "more characters" in html, piece
+        expect_inert(html)
 
 
 def test_a_text_full_of_brackets_is_shown_as_it_is():

@@ -75,10 +75,11 @@ def _position(value: Any) -> int:
 def _rows(view: View, start: int, size: int) -> Response:
     lines = views.lines(view.run, view.filter, start, size, order=view.asked.order)
     scale = views.margin_scale(view.run, view.filter.scorer)
-    total = views.outcomes(view.run, view.filter)[view.filter.outcome]
+    counts = views.outcomes(view.run, view.filter)
     return {
         "start": start,
-        "total": total,
+        "total": counts[view.filter.outcome],
+        "counts": counts,
         "rows": [row_html(line, scale, blind=view.blind) for line in lines],
         "cases": [line.case for line in lines],
     }

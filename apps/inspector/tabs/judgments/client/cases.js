@@ -1,8 +1,10 @@
 // The list of cases and the case beside it. Gradio calls this with `element` (the list), `trigger`, `props`,
-// `server` (functions of case_server.py) and `watch`. props.value: {query, total, position, marked, error}.
+// `server` (functions of case_server.py) and `watch`. props.value: {query, total, counts, position, marked, error}.
 const ROW = 46, CHUNK = 60, SETTLED = 250;
 const NO_ANSWER = "The inspector does not answer: start it again, or look at its terminal.";
 const NONE = "No case passes: choose another outcome or widen the filter.";
+const FIELDS = ["run", "scorer", "outcome", "subset", "search", "margin", "gap", "length", "only", "order"];
+const TEXTS = ["search", "margin", "gap", "length"];
 const byId = id => document.getElementById(id);
 const stored = (name, value) => {  // a value that this browser keeps
     const key = `rewardlab-${name}`;
@@ -55,12 +57,13 @@ const fetchRows = async start => {
     fetching = true;
     const asked = version, found = await answer(server.rows(request({start, size: CHUNK})));
     fetching = false;
-    if (asked === version && !found.error) {
-        found.rows.forEach((html, index) => rows.set(start + index, html));
-        found.cases.forEach((name, index) => names.set(start + index, name));
-        view.total = found.total;
-    }
+    if (asked === version && !found.error) keep(found);
     if (asked !== version || !found.error) draw();
+};
+const keep = found => {
+    found.rows.forEach((html, index) => rows.set(found.start + index, html));
+    found.cases.forEach((name, index) => names.set(found.start + index, name));
+    view.total = found.total;
 };
 const answer = async promise => {  // Gradio's client returns undefined where the server does not answer
     try {return await promise ?? {error: NO_ANSWER}} catch (error) {return {error: `${NO_ANSWER} (${error})`}}
@@ -70,6 +73,33 @@ const reveal = () => {
     if (top < box.scrollTop) box.scrollTop = top;
     else if (top + ROW > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW - box.clientHeight;
 };
+
+// ---- the filter: one is asked for at a time, the last one counts, and its answer is taken for no other ----
+
+let latest = {}, filtering = false;
+const same = (one, other, names) => names.every(name => String(one[name] ?? "") === String(other[name] ?? ""));
+const filter = async (values, typed) => {
+    const query = Object.fromEntries(FIELDS.map((name, index) => [name, values[index]]));
+    if (!query.run || query.run !== latest.run) return;  // another run is on its way, with its filter
+    if (typed && same(query, latest, TEXTS)) return;  // filled in by an address
+    latest = query;
+    if (filtering) return;
+    filtering = true;
+    let asked, found;
+    do {
+        asked = latest;
+        found = await answer(server.rows(request({query: asked, start: 0, size: CHUNK})));
+    } while (asked !== latest);
+    filtering = false;
+    if (same(asked, view.query, FIELDS) && !view.error) return;  // the answer to an address, meanwhile
+    const {total, counts, error} = found;
+    open({query: asked, marked: view.marked, total: total ?? 0, counts, refused: error}, found);
+};
+const count = () => document.querySelectorAll("#outcome label").forEach(label => {
+    const number = view.counts?.[label.querySelector("input").value];
+    if (number === undefined) delete label.dataset.count;
+    else label.dataset.count = `(${number.toLocaleString("en")})`;
+});
 
 // ---- the case: each step counts at once, the case of the last one is shown ----
 
@@ -241,10 +271,11 @@ const onInput = event => {
     if (event.target.id === "annotation-note") draft(event.target.value);
     if (event.target.id === "annotation-reader") stored("reader", event.target.value);
 };
-const restart = which => {
+const restart = (which, found) => {
     version += 1;
     rows = new Map();
     names = new Map();
+    if (found) keep(found);
     list().scrollTop = 0;
     list().firstElementChild.replaceChildren();
     pressed();
@@ -254,27 +285,32 @@ const restart = which => {
 };
 const grow = value => {  // a run that is being written: the reader stays at the position
     if (value.total === view.total) return;
-    view = {...view, total: value.total};
+    view = {...view, total: value.total, counts: value.counts};
+    count();
     version += 1;
     rows = new Map();
     names = new Map();
     list().firstElementChild.replaceChildren();
     draw();
 };
-const open = value => {
+const open = (value, found) => {
     if (!value?.query || !byId("annotation")) return;
-    if (shown !== null && !value.error && JSON.stringify(value.query) === JSON.stringify(view.query)) return grow(value);
+    const error = value.error ?? value.refused;
+    if (value.again && !same(value.query, latest, FIELDS)) return;  // the filter was changed meanwhile
+    if (!found) latest = value.query;
+    if (!found && shown !== null && !error && same(value.query, view.query, FIELDS)) return grow(value);
     view = {...value, marked: value.marked ?? []};
     wanted = value.position ?? 0;
     byId("annotation-reader").value = stored("reader") ?? "";
-    if (value.error) {
+    count();
+    if (error) {
         version += 1;
         rows = new Map();
         list().firstElementChild.replaceChildren();
         draw();
-        return tell("", value.error);
+        return tell(value.refused ?? "", value.error);
     }
-    restart({position: wanted});
+    restart({position: wanted}, found);
     reveal();
     if (value.opened) byId("judged").setAttribute("data-open", "");
 };
@@ -285,6 +321,7 @@ element.addEventListener("scroll", draw, true);
 const resized = new ResizeObserver(draw);
 resized.observe(list());
 window.rewardlabCases = {
+    filter,
     stop: () => {
         watched.forEach(([name, act]) => document.removeEventListener(name, act));
         resized.disconnect();

@@ -32,30 +32,25 @@ def said(run, **verdicts: str):
     return [annotate(item(run, MODEL, case), verdict, "Ada", f"on {case}") for case, verdict in verdicts.items()]
 
 
-def test_pairs_are_read_by_training(run, tmp_path):
+def test_pairs_of_what_passes_are_read_by_training(run, tmp_path):
     found = pairs(run, tmp_path / "pairs.jsonl")
     assert found[:2] == [("a1", "Good <b>moss</b>", "Bad", 1.0), ("a2", "oak", "newt", 1.0)]
     assert found[6] == ("a7", "elm", "newt", 1.0), "the right answer with the lowest score"
     read, _ = load_pairs(str(tmp_path / "pairs.jsonl"))
     assert read[0].prompt == ({"role": "user", "content": HOSTILE},) and read[0].subset == "chat"
 
-
-def test_only_what_passes_is_written(run, tmp_path):
     assert [pair[0] for pair in pairs(run, tmp_path / "p.jsonl", Filter(MODEL, "wrong"))] == ["a1", "a2", "a7"]
     marked = Filter(MODEL, among=["a6", "a3", "gone"])
     assert [pair[0] for pair in pairs(run, tmp_path / "p.jsonl", marked)] == ["a3", "a6"]
 
 
-def test_readers_turn_a_pair_round_or_leave_it_open(run, tmp_path):
+def test_readers_turn_a_pair_round_or_leave_it_open_and_the_newest_decides(run, tmp_path):
     opinions = said(run, a2="disagree", a3="agree", a4="tie", a7="disagree")
     assert pairs(run, tmp_path / "p.jsonl", said=opinions, labels="readers") == [
         ("a2", "newt", "oak", 1.0),
         ("a3", "heron", "newt", 1.0),
         ("a4", "pike", "newt", 0.5),
     ], "which of a7's other answers is better is not known"
-
-
-def test_the_newest_reader_decides(run, tmp_path):
     opinions = [*said(run, a2="disagree"), *said(run, a2="agree")]
     assert pairs(run, tmp_path / "p.jsonl", said=opinions, labels="readers") == [("a2", "oak", "newt", 1.0)]
 
@@ -73,14 +68,11 @@ def test_the_csv_has_every_column_and_no_formula(tmp_path):
     assert (float(third["chosen_score"]), float(third["rejected_score"])) == (1.0, 4.0)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =cmd|' /C calc'!A0"])
-def test_a_cell_that_begins_like_a_formula_is_a_text(text):
-    assert harmless(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("value", ["moss", "", "1 = 1", "a-b", -1.5, 0, None])
-def test_other_cells_stay_as_they_are(value):
-    assert harmless(value) == value
+def test_a_cell_that_begins_like_a_formula_is_a_text():
+    for text in ("=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =cmd|' /C calc'!A0"):
+        assert harmless(text) == f"'{text}"
+    for value in ("moss", "", "1 = 1", "a-b", -1.5, 0, None):
+        assert harmless(value) == value
 
 
 def test_the_parquet_file_has_typed_columns(run, tmp_path):

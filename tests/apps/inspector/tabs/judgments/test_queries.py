@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,18 +12,37 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
-from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, open_run, outcomes, position, subsets
-from rewardlab.apps.runs.evaluation_files import write_evaluation
+from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of, subset_choices
+from rewardlab.apps.inspector.tabs.judgments.queries import (
+    Filter,
+    lines,
+    open_run,
+    outcomes,
+    position,
+    sections,
+    subsets,
+)
+from rewardlab.apps.inspector.tabs.metrics import SECTION
+from rewardlab.apps.runs.evaluation_files import write_evaluation as write_opened
 from rewardlab.apps.runs.tables import write_items, write_scores
 from rewardlab.benchmarks.evaluate import Evaluation, evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import user_turn
 
+from tests.apps.inspector.evaluations import write_evaluation
 from tests.apps.inspector.ponds import MODEL, NULL, write_run
+from tests.conftest import ROOT
 
 CHOSEN = Filter(MODEL)
+ORDERS = {
+    "items": "a1 a2 a3 a4 a5 a6 a7",
+    "margin": "a4 a6 a2 a1 a3 a7 a5",  # abstentions last
+    "worst": "a7 a1 a2 a4 a6 a3 a5",
+    "gap": "a1 a2 a3 a5 a7 a4 a6",  # 16 - 3, 3 - 4, 5 - 4, 0, 4 - 3, 0, and for a7 the mean of 3 and 3 minus 4
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,83 +50,64 @@ def run(tmp_path_factory):
     return open_run(write_run(tmp_path_factory.mktemp("runs") / "eval"))
 
 
-def count(run, filter: Filter) -> int:
-    """How many cases pass."""
-    return outcomes(run, filter)[filter.outcome]
-
-
-def names(run, filter: Filter, **options) -> list[str]:
+def names(run, filter: Filter = CHOSEN, **options) -> list[str]:
     return [line.case for line in lines(run, filter, 0, 100, **options)]
+
+
+def changed(folder: Path, name: str, change) -> Path:
+    """A run whose table of that name is another one."""
+    write_run(folder)
+    pq.write_table(change(pq.read_table(folder / name)), folder / name)
+    return folder
 
 
 # ---- opening ----
 
 
-def test_a_run_knows_its_suite_its_scorers_and_its_subsets(run):
+def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_text(run, tmp_path):
     assert run.suite == "ponds" and run.scorers == ((MODEL, "model"), (NULL, "baseline"))
     assert subsets(run) == {"chat": 3, "hard": 1, "safety": 3}
-
-
-def test_the_html_and_the_images_of_a_report_are_text(tmp_path):
     folder = write_run(tmp_path / "eval")
     (folder / "report.md").write_text("# ponds <script>x</script>\n\n![a](https://elsewhere.example/x.png)\n")
     assert open_run(folder).report == "# ponds &lt;script>x&lt;/script>\n\n*[a]*\n"
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_or_damaged_file_is_named_with_the_way_out(tmp_path):
     with pytest.raises(UsageError, match="no run folder .*nowhere; name one"):
         open_run(tmp_path / "nowhere")
+    for name in ("items.parquet", "scores.parquet", "report.md", "summary.json"):
+        folder = write_run(tmp_path / name / "eval")
+        whole = (folder / name).read_bytes()
+        (folder / name).unlink()
+        missing = f"eval has no {name}.*rewardlab eval.*--overwrite"
+        running = "eval has no summary.json yet: it is still running, or was cut off"
+        with pytest.raises(DataError, match=running if name == "summary.json" else missing):
+            open_run(folder)
+        if name != "report.md":
+            (folder / name).write_bytes(whole[:40])
+            with pytest.raises(DataError, match=f"eval.*{name} is damaged.*--overwrite"):
+                open_run(folder)
 
 
-@pytest.mark.parametrize("name", ["items.parquet", "scores.parquet", "report.md"])
-def test_a_missing_file_is_named_with_the_way_out(tmp_path, name):
-    folder = write_run(tmp_path / "eval")
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=f"eval has no {name}.*rewardlab eval.*--overwrite"):
-        open_run(folder)
-
-
-def test_a_run_without_a_summary_is_not_finished(tmp_path):
-    folder = write_run(tmp_path / "eval.partial")
-    (folder / "summary.json").unlink()
-    with pytest.raises(DataError, match="eval.partial has no summary.json yet: it is still running, or was cut off"):
-        open_run(folder)
-
-
-@pytest.mark.parametrize("name", ["items.parquet", "scores.parquet", "summary.json"])
-def test_a_damaged_file_is_named_with_the_way_out(tmp_path, name):
-    folder = write_run(tmp_path / "eval")
-    (folder / name).write_bytes((folder / name).read_bytes()[:40])
-    with pytest.raises(DataError, match=f"eval.*{name} is damaged.*--overwrite"):
-        open_run(folder)
-
-
-def test_a_table_without_a_column_is_damaged(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    pq.write_table(pq.read_table(folder / "scores.parquet").drop_columns(["margin"]), folder / "scores.parquet")
+def test_tables_that_do_not_go_together_are_told(tmp_path):
+    folder = changed(tmp_path / "a", "scores.parquet", lambda table: table.drop_columns(["margin"]))
     with pytest.raises(DataError, match="scores.parquet has other columns than are read .*margin"):
         open_run(folder)
-
-
-def test_tables_of_two_runs_do_not_go_together(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    pq.write_table(pq.read_table(folder / "items.parquet").slice(1), folder / "items.parquet")
+    folder = changed(tmp_path / "b", "scores.parquet", lambda table: table.slice(0, 7))
+    with pytest.raises(DataError, match="no scores of .*onerror"):
+        open_run(folder)
+    folder = changed(tmp_path / "c", "items.parquet", lambda table: table.slice(1))
     with pytest.raises(DataError, match="scores 'a1', which items.parquet does not hold"):
         lines(open_run(folder), CHOSEN, 0, 10)
 
 
-def test_a_scorer_of_the_report_without_scores_is_told(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    pq.write_table(pq.read_table(folder / "scores.parquet").slice(0, 7), folder / "scores.parquet")
-    with pytest.raises(DataError, match="no scores of .*onerror"):
-        open_run(folder)
-
-
-def test_a_folder_may_be_called_like_a_pattern_or_a_partition(tmp_path):
+def test_a_folder_may_be_called_like_a_pattern_or_a_partition_and_is_read_anew(tmp_path):
     write_run(tmp_path / "case=z" / "5a")
-    run = open_run(write_run(tmp_path / "case=z" / "5[a]*"))
-    assert names(run, CHOSEN)[:2] == ["a1", "a2"]
-    assert count(run, CHOSEN) == 7
+    folder = write_run(tmp_path / "case=z" / "5[a]*")
+    assert names(open_run(folder)) == ORDERS["items"].split()
+    shutil.rmtree(folder)
+    write_run(folder, copies=2)
+    assert outcomes(open_run(folder), CHOSEN)["all"] == 14
 
 
 def test_what_eval_writes_can_be_opened(tmp_path):
@@ -118,73 +121,65 @@ def test_what_eval_writes_can_be_opened(tmp_path):
     (tmp_path / "report.md").write_text("# one\n")
     run = open_run(tmp_path)
     assert lines(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, 3.0, 1.0, "system: Be kind. user: Hi")]
-    assert [turn["role"] for turn in item(run, "rm", "c").messages] == ["system", "user"]
-    assert item(run, "rm", "c").verdicts[1].abstained == "too long"
+    found = item(run, "rm", "c")
+    assert [turn["role"] for turn in found.messages] == ["system", "user"]
+    assert found.verdicts[1].abstained == "too long"
 
 
 # ---- filters ----
 
-
-@pytest.mark.parametrize(
-    ("filter", "expected"),
-    [
-        (Filter(MODEL), "a1 a2 a3 a4 a5 a6 a7"),
-        (Filter(MODEL, "wrong"), "a1 a2 a7"),
-        (Filter(MODEL, "right"), "a3 a6"),
-        (Filter(MODEL, "tie"), "a4"),
-        (Filter(MODEL, "abstained"), "a5"),
-        (Filter(NULL, "wrong"), ""),
-        (Filter(MODEL, subset="chat"), "a1 a2 a6"),
-        (Filter(MODEL, "wrong", subset="chat"), "a1 a2"),
-        (Filter(MODEL, "wrong", subset=["chat", "hard"]), "a1 a2 a7"),
-        (Filter(MODEL, subset=[]), ""),
-        (Filter(MODEL, subset="chat' OR '1'='1"), ""),
-        (Filter(MODEL, max_margin=0.125), "a2 a4 a6"),
-        (Filter(MODEL, max_margin=0), "a4"),
-        (Filter(MODEL, "wrong", max_margin=1), "a1 a2"),
-        (Filter(MODEL, "abstained", max_margin=9), ""),
-        (Filter(MODEL, search="SCRIPT"), "a1"),
-        (Filter(MODEL, search="moss"), "a1 a6"),
-        (Filter(MODEL, search=" it's "), "a5"),
-        (Filter(MODEL, search="A7"), "a7"),
-        (Filter(MODEL, search="%"), ""),
-        (Filter(MODEL, gap=1), "a1 a3 a5"),
-        (Filter(MODEL, gap=2), "a1"),
-        (Filter(MODEL, gap=0), "a1 a3 a4 a5 a6"),
-        (Filter(MODEL, gap=-1), "a2 a7"),
-        (Filter(MODEL, "wrong", gap=-0.5), "a2 a7"),
-        (Filter(MODEL, length=(3, 3)), "a1 a2 a5 a7"),
-        (Filter(MODEL, "wrong", length=(15, 20)), "a1"),
-        (Filter(MODEL, baseline_right=True), "a1 a2 a3 a4 a5 a6 a7"),
-        (Filter(MODEL, among=["a7", "a2", "a9"]), "a2 a7"),
-        (Filter(MODEL, "right", among=["a7", "a2"]), ""),
-        (Filter(MODEL, among=[]), ""),
-        (Filter(MODEL, "wrong", "chat", 0.5, "tree", -1, True, ["a2", "a3"]), "a2"),
-    ],
-)
-def test_a_filter_passes_these_cases_and_no_others(run, filter, expected):
-    assert names(run, filter) == expected.split()
-    assert count(run, filter) == len(expected.split())
+PASSING = [
+    (Filter(MODEL), "a1 a2 a3 a4 a5 a6 a7"),
+    (Filter(MODEL, "wrong"), "a1 a2 a7"),
+    (Filter(MODEL, "right"), "a3 a6"),
+    (Filter(MODEL, "tie"), "a4"),
+    (Filter(MODEL, "abstained"), "a5"),
+    (Filter(NULL, "wrong"), ""),
+    (Filter(MODEL, subset="chat"), "a1 a2 a6"),
+    (Filter(MODEL, "wrong", subset="chat"), "a1 a2"),
+    (Filter(MODEL, "wrong", subset=["chat", "hard"]), "a1 a2 a7"),
+    (Filter(MODEL, subset=[]), ""),
+    (Filter(MODEL, subset="chat' OR '1'='1"), ""),
+    (Filter(MODEL, max_margin=0.125), "a2 a4 a6"),
+    (Filter(MODEL, max_margin=0), "a4"),
+    (Filter(MODEL, "wrong", max_margin=1), "a1 a2"),
+    (Filter(MODEL, "abstained", max_margin=9), ""),
+    (Filter(MODEL, search="SCRIPT"), "a1"),
+    (Filter(MODEL, search="moss"), "a1 a6"),
+    (Filter(MODEL, search=" it's "), "a5"),
+    (Filter(MODEL, search="A7"), "a7"),
+    (Filter(MODEL, search="%"), ""),
+    (Filter(MODEL, gap=1), "a1 a3 a5"),
+    (Filter(MODEL, gap=2), "a1"),
+    (Filter(MODEL, gap=0), "a1 a3 a4 a5 a6"),
+    (Filter(MODEL, gap=-1), "a2 a7"),
+    (Filter(MODEL, "wrong", gap=-0.5), "a2 a7"),
+    (Filter(MODEL, length=(3, 3)), "a1 a2 a5 a7"),
+    (Filter(MODEL, "wrong", length=(15, 20)), "a1"),
+    (Filter(MODEL, baseline_right=True), "a1 a2 a3 a4 a5 a6 a7"),
+    (Filter(MODEL, among=["a7", "a2", "a9"]), "a2 a7"),
+    (Filter(MODEL, "right", among=["a7", "a2"]), ""),
+    (Filter(MODEL, among=[]), ""),
+    (Filter(MODEL, "wrong", "chat", 0.5, "tree", -1, True, ["a2", "a3"]), "a2"),
+]
 
 
-def test_another_runs_scorer_is_told(run):
-    with pytest.raises(UsageError, match="no scorer 'nobody' in this run; there is runs/rm"):
-        count(run, Filter("nobody"))
+def test_a_filter_passes_these_cases_and_no_others(run):
+    for filter, expected in PASSING:
+        assert names(run, filter) == expected.split(), filter
+        assert outcomes(run, filter)[filter.outcome] == len(expected.split()), filter
 
 
 def test_outcomes_are_counted_whatever_outcome_is_shown(run):
     counts = {"all": 7, "wrong": 3, "right": 2, "tie": 1, "abstained": 1}
     assert outcomes(run, Filter(MODEL, "wrong")) == outcomes(run, CHOSEN) == counts
-    assert outcomes(run, Filter(MODEL, "tie", subset="chat")) == counts | {
-        "all": 3,
-        "wrong": 2,
-        "right": 1,
-        "tie": 0,
-        "abstained": 0,
-    }
+    in_chat = {"all": 3, "wrong": 2, "right": 1, "tie": 0, "abstained": 0}
+    assert outcomes(run, Filter(MODEL, "tie", subset="chat")) == in_chat
 
 
-def test_a_filter_refuses_what_it_cannot_mean():
+def test_a_filter_refuses_what_it_cannot_mean(run):
+    with pytest.raises(UsageError, match="no scorer 'nobody' in this run; there is runs/rm"):
+        outcomes(run, Filter("nobody"))
     with pytest.raises(UsageError, match="no outcome 'wron'; there is all, wrong"):
         Filter(MODEL, "wron")
     with pytest.raises(UsageError, match="length gap is a number"):
@@ -194,53 +189,48 @@ def test_a_filter_refuses_what_it_cannot_mean():
             Filter(MODEL, max_margin=margin)
 
 
+def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
+    """RM-Bench's safety has two subsets; its domain chat is a subset, and its levels are all of it."""
+    subsets = ("chat", "safety-refuse", "safety-response")
+    cases = [Case(f"c{k}", user_turn(name), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(subsets)]
+    scores = {case.id: (2.0, 2.0, 2.0, 1.0, 1.0, 1.0) for case in cases}
+    run = open_run(write_evaluation(tmp_path / "eval", [replace(case, sets=(3, 3)) for case in cases], {"rm": scores}))
+    assert sections(run) == {"safety": ["safety-refuse", "safety-response"]}
+    assert ("section safety (2)", f"{SECTION}safety") in subset_choices(run)
+    asked = START._replace(run="eval", scorer="rm", outcome="all")
+    for name, expected in (("safety", ["c1", "c2"]), ("gone", [])):
+        assert names(run, filter_of(run, asked._replace(subset=f"{SECTION}{name}"), [])) == expected
+
+
 # ---- pages ----
 
 
-def test_the_lowest_margins_come_first_and_abstentions_last(run):
-    assert names(run, CHOSEN, order="margin") == ["a4", "a6", "a2", "a1", "a3", "a7", "a5"]
-    assert names(run, CHOSEN, order="worst") == ["a7", "a1", "a2", "a4", "a6", "a3", "a5"]
+def test_cases_are_ordered_and_found_where_the_pages_show_them(run):
+    for order, expected in ORDERS.items():
+        assert names(run, order=order) == expected.split(), order
+        pages = [[line.case for line in lines(run, CHOSEN, 3 * number, 3, order=order)] for number in range(4)]
+        assert [len(page) for page in pages] == [3, 3, 1, 0]
+        assert [case for page in pages for case in page] == expected.split()
+        assert [position(run, CHOSEN, case, order=order) for case in expected.split()] == list(range(7))
+        assert position(run, Filter(MODEL, "right"), "a6", order=order) is not None
+        assert position(run, Filter(MODEL, "right"), "a1", order=order) is None
+        assert position(run, CHOSEN, "a9", order=order) is None
     with pytest.raises(UsageError, match="no order 'size'"):
-        names(run, CHOSEN, order="size")
+        names(run, order="size")
 
 
-def test_the_largest_length_gaps_come_first(run):
-    """By hand: 16 - 3, 3 - 4, 5 - 4, 0, 4 - 3, 0, and for a7 the mean of 3 and 3 minus 4."""
-    assert names(run, CHOSEN, order="gap") == ["a1", "a2", "a3", "a5", "a7", "a4", "a6"]
-
-
-def test_stored_lengths_are_taken_for_the_texts(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    table = pq.read_table(folder / "items.parquet")
+def test_lengths_are_those_that_are_stored_and_a_baseline_must_be_right(tmp_path):
+    folder = write_run(tmp_path / "lengths")
+    table = pq.read_table(folder / "items.parquet").drop_columns(["lengths"])
     lengths = [[0] * len(answers) for answers in table["answers"].to_pylist()]
     lengths[3] = [7, 1]
     pq.write_table(table.append_column("lengths", pa.array(lengths)), folder / "items.parquet")
-    assert names(open_run(folder), CHOSEN, order="gap")[0] == "a4"
-
-
-def test_only_cases_that_some_null_gets_right_too(tmp_path):
-    folder = write_run(tmp_path / "eval")
+    assert names(open_run(folder), order="gap")[0] == "a4"
     rows = pq.read_table(folder / "scores.parquet").to_pylist()
     for row, margin in zip(rows[7:], [1.0, -1.0, 0.0, None, 2.0, -3.0, -1.0], strict=True):
         row["margin"] = margin
     pq.write_table(pa.Table.from_pylist(rows), folder / "scores.parquet")
     assert names(open_run(folder), Filter(MODEL, baseline_right=True)) == ["a1", "a5"]
-
-
-@pytest.mark.parametrize("order", ["items", "margin", "worst", "gap"])
-def test_a_case_is_found_where_the_pages_show_it(run, order):
-    everything = names(run, CHOSEN, order=order)
-    assert [position(run, CHOSEN, case, order=order) for case in everything] == list(range(7))
-    assert position(run, Filter(MODEL, "right"), "a6", order=order) is not None
-    assert position(run, Filter(MODEL, "right"), "a1", order=order) is None
-    assert position(run, CHOSEN, "a9", order=order) is None
-
-
-@pytest.mark.parametrize("order", ["items", "margin", "worst", "gap"])
-def test_pages_hold_every_case_once(run, order):
-    pages = [[line.case for line in lines(run, CHOSEN, 3 * number, 3, order=order)] for number in range(4)]
-    assert [len(lines) for lines in pages] == [3, 3, 1, 0]
-    assert [case for cases in pages for case in cases] == names(run, CHOSEN, order=order)
 
 
 def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
@@ -253,44 +243,24 @@ def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
 # ---- one case ----
 
 
-def test_an_item_has_what_every_scorer_made_of_it(run):
-    found = item(run, MODEL, "a7")
-    assert found.answers == ("elm", "newt", "ash") and found.best == (0, 2) and found.subset == "hard"
-    assert found.verdict.scores == (1.0, 4.0, 3.0) and found.verdict.outcome == "wrong"
-    assert found.verdicts[1].scores == (1.0, 0.0, 1.0) and found.verdicts[1].outcome == "right"
+def test_an_item_has_what_every_scorer_made_of_it_in_a_table_of_any_order(run, tmp_path):
+    turned = changed(tmp_path / "eval", "scores.parquet", lambda table: table.take(pa.array([*range(13, -1, -1)])))
+    for opened in (run, open_run(turned)):
+        found = item(opened, MODEL, "a7")
+        assert found.answers == ("elm", "newt", "ash") and found.best == (0, 2) and found.subset == "hard"
+        assert found.verdict.scores == (1.0, 4.0, 3.0) and found.verdict.outcome == "wrong"
+        assert found.verdicts[1].scores == (1.0, 0.0, 1.0) and found.verdicts[1].outcome == "right"
+        assert names(opened) == ORDERS["items"].split() and lines(opened, CHOSEN, 0, 10)[6].chosen == 1.0
     with pytest.raises(UsageError, match="no case 'a9'"):
         item(run, MODEL, "a9")
-
-
-def test_verdicts_are_found_in_a_table_of_any_order(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    table = pq.read_table(folder / "scores.parquet")
-    pq.write_table(table.take(pa.array([*range(13, -1, -1)])), folder / "scores.parquet")
-    run = open_run(folder)
-    assert names(run, CHOSEN) == ["a1", "a2", "a3", "a4", "a5", "a6", "a7"]
-    assert lines(run, CHOSEN, 0, 10)[6].chosen == 1.0
-    found = item(run, MODEL, "a7")
-    assert found.verdict.scores == (1.0, 4.0, 3.0) and found.verdicts[1].margin == 1.0
-
-
-def test_a_run_that_is_written_anew_is_read_anew(tmp_path):
-    folder = write_run(tmp_path / "eval")
-    assert count(open_run(folder), CHOSEN) == 7
-    shutil.rmtree(folder)
-    write_run(folder, copies=2)
-    assert count(open_run(folder), CHOSEN) == 14
-
-
-def test_the_margin_lies_between_a_pair(run):
-    assert item(run, MODEL, "a7").pair == (0, 1)
-    assert item(run, MODEL, "a2").pair == (1, 0)
+    assert [item(run, MODEL, case).pair for case in ("a7", "a2")] == [(0, 1), (1, 0)]
     assert item(run, MODEL, "a5").pair == (0, 1), "without scores the first of each"
 
 
 def test_an_item_tells_what_the_report_says_of_its_subset(tmp_path):
-    cases = [Case(f"c{k}", ({"role": "user", "content": f"p{k}"},), ("a", "b"), (0,), "moss") for k in range(4)]
+    cases = [Case(f"c{k}", user_turn(f"p{k}"), ("a", "b"), (0,), "moss") for k in range(4)]
     scores = StoredScores("rm", {f"c{k}": (1.0, 0.0) if k else (0.0, 1.0) for k in range(4)})
-    write_evaluation(evaluate(pairs(), cases, [scores], samples=50), tmp_path)
+    write_opened(evaluate(pairs(), cases, [scores], samples=50), tmp_path)
     found = item(open_run(tmp_path), "rm", "c1")
     assert found.interval.value == 0.75
     assert "75.0 [" in case_html(found) and "% of the subset" in case_html(found)
@@ -304,24 +274,19 @@ def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
     assert "://" not in html, "nothing is fetched from elsewhere"
 
 
-def test_the_right_answers_and_the_highest_score_are_marked(run):
+def test_the_right_answers_the_highest_scores_ties_and_abstentions_are_marked(run):
+    """Defect 20: both responses of a tie had the highest score."""
     right, newt, ash = case_html(item(run, MODEL, "a7")).split('<div class="box answer')[1:]
     assert "✓ right" in right and "✓ right" not in newt and "✓ right" in ash
     assert "highest score" in newt and "highest score" not in right
-
-
-def test_an_abstention_is_told_with_its_reason(run):
+    assert case_html(item(run, MODEL, "a4")).count("tied for highest score") == 2
     html = case_html(item(run, MODEL, "a5"))
     assert "abstained: no score" in html and "highest score" not in html
 
 
 def test_the_views_need_neither_torch_nor_gradio():
-    import subprocess
-    import sys
-
-    root = Path(__file__).resolve().parents[5]
     script = (
-        f"import sys, types; m = types.ModuleType('rewardlab'); m.__path__ = [{str(root)!r}]; "
+        f"import sys, types; m = types.ModuleType('rewardlab'); m.__path__ = [{str(ROOT)!r}]; "
         "sys.modules['rewardlab'] = m; import rewardlab.apps.inspector.tabs.judgments.queries; "
         "assert not {'torch', 'gradio'} & set(sys.modules)"
     )

@@ -10,9 +10,9 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.overview.leaderboard import boards_html
 from rewardlab.apps.inspector.tabs.overview.queries import Curve, Overview, Training, overview
 from rewardlab.apps.inspector.tabs.overview.runs_html import points, runs_html
-from rewardlab.apps.runs.evaluation_resume import write_plan
 
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.gallery import write_job
 from tests.apps.inspector.trainings import logged, write_training
 
 SHORT = {"shortest": margins([-1.0, -1.0, 1.0, 1.0])}
@@ -57,13 +57,7 @@ def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(
     write_evaluation(tmp_path / "good", pairs(2), {"rm": margins([1.0, 1.0])})
     broken = write_evaluation(tmp_path / "broken", pairs(2), {"rm": margins([1.0, 1.0])})
     (broken / "summary.json").write_text("{")
-    running = tmp_path / "running.partial"
-    running.mkdir()
-    (running / "config.yaml").write_text("benchmark: pairs\n")
-    write_plan(running, 1024, 2)
-    for chunk in range(2):
-        (running / "progress" / "000").mkdir(exist_ok=True)
-        (running / "progress" / "000" / f"{chunk:06d}.jsonl").write_text("[1.0, 0.0]")
+    write_job(tmp_path / "running.partial", chunks=2)
     write_training(tmp_path / "rl", [logged(step) for step in (1, 2, 3)], finished=False)
     listed = overview(open_root(tmp_path))
     assert [standing.run for board in listed.boards for standing in board.standings] == ["good"]
@@ -79,23 +73,15 @@ def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(
         assert text in html
 
 
-def test_a_step_that_is_no_number_costs_only_its_line(tmp_path):
+def test_a_step_that_is_no_number_costs_only_its_line_and_a_curve_fills_its_rectangle(tmp_path):
     write_training(tmp_path / "rl", [logged(1), logged(2), logged(3) | {"step": float("nan")}])
     (training,) = overview(open_root(tmp_path)).trainings
     assert training.step == 2 and training.curves[0].values == (0.1, 0.2)
-
-
-def test_a_long_name_stands_in_attributes_as_text():
+    assert points((1.0, 3.0, 2.0), 10.0, 4.0) == "0.0,4.0 5.0,0.0 10.0,2.0"
     name = 'a"<b>' * 10
     html = runs_html(Overview((), (Training("rl", 1, None, (Curve(name, (1.0,)),), False, 0.0),), (), (), {}), "")
     labels = re.findall(r'aria-label="([^"]*)"', html)
-    assert [unescape(label) for label in labels] == [f"{name} from 1 to 1"]
-
-
-def test_a_run_that_has_results_and_is_not_finished_has_its_status(tmp_path):
-    (write_evaluation(tmp_path / "one", pairs(2), {"rm": margins([1.0, 1.0])}) / "manifest.json").unlink()
-    (board,) = overview(open_root(tmp_path)).boards
-    assert board.standings[0].growing and '<span class="pill">running</span>' in boards_html((board,))
+    assert [unescape(label) for label in labels] == [f"{name} from 1 to 1"], "a long name is text in attributes"
 
 
 def test_many_runs_are_all_listed(tmp_path):
@@ -119,16 +105,14 @@ def test_names_are_escaped_and_a_folder_without_runs_has_commands(tmp_path):
     assert "<code>rewardlab eval --output /data/&lt;runs&gt;</code>" in html and "<runs>" not in html
 
 
-def test_a_summary_without_a_manifest_is_dated_by_its_file(tmp_path):
+def test_a_result_is_dated_by_its_manifest_and_without_one_it_is_running(tmp_path):
     run = write_evaluation(tmp_path / "one", pairs(2), {"rm": margins([1.0, 1.0])})
     (run / "manifest.json").write_text(json.dumps({"started": "2026-02-03T04:05:06Z"}))
     assert overview(open_root(tmp_path)).boards[0].standings[0].date == "2026-02-03"
     (run / "manifest.json").unlink()
-    assert len(overview(open_root(tmp_path)).boards[0].standings[0].date) == 10
-
-
-def test_a_curve_fills_its_rectangle():
-    assert points((1.0, 3.0, 2.0), 10.0, 4.0) == "0.0,4.0 5.0,0.0 10.0,2.0"
+    (board,) = overview(open_root(tmp_path)).boards
+    assert len(board.standings[0].date) == 10 and board.standings[0].growing
+    assert '<span class="pill">running</span>' in boards_html((board,))
 
 
 def test_runs_on_other_cases_are_in_a_table_of_their_own(tmp_path):

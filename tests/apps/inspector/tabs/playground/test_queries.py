@@ -1,14 +1,16 @@
 """Settings, pushes and figures of the playground, worked out by hand."""
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import gradio as gr
 import numpy as np
 import pytest
 from rewardlab.apps.inspector.tabs.playground import decoded as files
 from rewardlab.apps.inspector.tabs.playground import guided
 from rewardlab.apps.inspector.tabs.playground import queries as views
-from rewardlab.benchmarks.garden.models import tokenizer
+from rewardlab.apps.inspector.tabs.playground import view as playground
 from rewardlab.rm.errors import DataError, UsageError
 
 SETTING = views.Setting((("helpful", 0.75), ("harmless", 0.25)), 2.0, 1.0, 3, 8)
@@ -43,9 +45,6 @@ def test_a_setting_is_the_request_that_decode_makes():
     for empty in ("", " \n"):
         with pytest.raises(UsageError, match="the prompt is empty"):
             SETTING.request(empty)
-
-
-def test_sliders_become_shares():
     assert views.normalised(["a", "b", "c"], [1.0, 2.0, 1.0]) == (("a", 0.25), ("b", 0.5), ("c", 0.25))
     assert views.normalised(["a", "b"], [0, 0]) == (("a", 0.5), ("b", 0.5))
 
@@ -57,30 +56,44 @@ def test_a_sweep_goes_evenly_over_the_weight_or_between_two_objectives():
     assert [one["a"] for one in dealt] == pytest.approx([0.9, 0.45, 0.0])
     assert [one["c"] for one in dealt] == pytest.approx([0.0, 0.45, 0.9]) and {one["b"] for one in dealt} == {0.1}
     assert views.axes_of(["a", "b", "c"]) == ["a → b", "a → c", "b → c", views.WEIGHT]
-
-
-@pytest.mark.parametrize(
-    ("over", "steps", "sentence"),
-    [
+    for over, steps, sentence in (
         (views.WEIGHT, 1, "2 to 21 steps, got 1"),
         (views.WEIGHT, 22, "2 to 21 steps, got 22"),
         ("a → <b>", 3, "no sweep 'a → <b>'; there is helpful → harmless"),
-    ],
-)
-def test_a_sweep_that_cannot_be_is_a_sentence(over, steps, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        views.swept(SETTING, over, steps, 0.0, 1.0)
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            views.swept(SETTING, over, steps, 0.0, 1.0)
+
+
+def test_a_field_that_was_emptied_is_told_in_a_sentence():
+    for low, high, name in ((None, 1.0, "lowest"), (0.0, None, "highest")):
+        with pytest.raises(UsageError, match=f"the {name} weight is empty; fill in a number"):
+            playground._swept(SETTING, views.WEIGHT, 3, low, high)
+    with pytest.raises(UsageError, match="the seed is empty"):
+        playground._setting((), (1.0, 1.0, None, 8))
+    with pytest.raises(UsageError, match=r"the maximum of tokens is a whole number, got 1.5"):
+        playground._setting((), (1.0, 1.0, 0, 1.5))
+
+
+def test_a_newer_request_of_a_visitor_or_none_ends_the_one_before():
+    asks, ada, bob = playground.Asks(), SimpleNamespace(session_hash="ada"), SimpleNamespace(session_hash="bob")
+    first, other = asks.begin(ada), asks.begin(bob)
+    assert not first() and not other()
+    second = asks.begin(ada)
+    assert first() and not second() and not other()
+    assert "Cancelled." in asks.end(None, ada) and second()
+    assert asks.end(playground.Decoded([], {}), bob) == gr.skip() and other()
+    third = asks.begin(ada)
+    asks.forget(ada)
+    assert third()
 
 
 # ---- who pushed ----
 
 
-def test_the_push_is_how_much_likelier_the_guides_made_a_token():
-    np.testing.assert_array_equal(answer().push, [2.0, -1.0])
-
-
 def test_the_parts_of_the_push_add_up_to_it():
     """First token: wanted 2·(-1) + (-2) = -4, c = (-3 - 4 + 1) / 3 = -2; so 2·(-1 + 2) = 2 and (-2 + 2) = 0."""
+    np.testing.assert_array_equal(answer().push, [2.0, -1.0])
     parts = answer().by_guide
     np.testing.assert_allclose(parts["helpful"], [2.0, -4 / 3])
     np.testing.assert_allclose(parts["harmless"], [0.0, 1 / 3])
@@ -121,21 +134,12 @@ def test_names_and_answers_of_strangers_are_text():
 
 def test_measures_are_rewards_and_what_base_and_guides_say():
     found = views.measures([answer(), answer(guides={})], {"rm · a": [1.0, 2.0]})
-    assert [*found] == [
-        "rm · a",
-        views.BASE,
-        "reward of helpful (nats)",
-        "reward of harmless (nats)",
-    ]
+    assert [*found] == ["rm · a", views.BASE, "reward of helpful (nats)", "reward of harmless (nats)"]
     assert found[views.BASE] == [-2.0, -2.0]
     assert found["reward of helpful (nats)"][0] == -3.0 and np.isnan(found["reward of helpful (nats)"][1])
-
-
-def test_two_rewards_are_the_axes_else_the_base_against_a_reward():
-    base, guide = "base", "guide"
-    assert views.first_axes({"r1": 0, "r2": 0, base: 0, guide: 0}, 2) == ("r1", "r2")
-    assert views.first_axes({"r1": 0, base: 0, guide: 0}, 1) == (base, "r1")
-    assert views.first_axes({base: 0, guide: 0}, 0) == (base, guide)
+    assert views.first_axes({"r1": 0, "r2": 0, "base": 0, "guide": 0}, 2) == ("r1", "r2")
+    assert views.first_axes({"r1": 0, "base": 0, "guide": 0}, 1) == ("base", "r1")
+    assert views.first_axes({"base": 0, "guide": 0}, 0) == ("base", "guide")
 
 
 def test_points_that_none_beats_are_on_the_front():
@@ -148,18 +152,35 @@ def test_points_that_none_beats_are_on_the_front():
         views.sweep_figure(["a"], found, "z", "y")
 
 
+def test_the_last_state_of_a_decoding_holds_every_component_and_what_a_model_refuses_is_text():
+    """The page may show no other state: it gives the components of a state that it has not shown those of the next."""
+
+    def rate(_examples):
+        raise DataError("<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)")
+
+    models = SimpleNamespace(names=["rm"], reward_model=lambda name: nullcontext(SimpleNamespace(rate=rate)))
+    for number in (1, 2):
+        state = playground._finished(SimpleNamespace(models=models), "bees", "Done.", [answer()] * number)
+        _, status, _, colour, figure, across, up = state
+        assert gr.skip() not in state
+        assert colour.visible is True and colour.value in [name for name, _ in colour.choices]
+        assert {figure.visible, across.visible, up.visible} == {number == 2}
+    assert "Done. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
+
+
 # ---- files of decode ----
 
 
 def row(**changes) -> dict:
-    words = tokenizer()
     return {
         "id": "1",
         "preference": {"helpful": 0.5, "harmless": 0.5},
+        "weight": 2.0,
         "prompt": [{"role": "user", "content": "tell me"}],
         "completion": "bees about",
         "finished": "length",
-        "tokens": words("bees about").input_ids,
+        "tokens": [4, 5],
+        "pieces": ["bees", " about"],
         "base": [-1.0, -2.0],
         "mixed": [-0.5, -2.0],
         "kl": [0.1, 0.2],
@@ -174,103 +195,45 @@ def write(path, *rows, end=""):
     return path
 
 
-def test_a_file_has_its_answers_by_prompt_and_its_last_line_may_be_growing(tmp_path):
-    found = files.read_answers(write(tmp_path / "a.jsonl", row(), row(id="2"), row(), end='{"id": "3", "pre'))
+def test_a_file_has_its_answers_by_prompt_and_is_read_once_until_it_changes(tmp_path):
+    path = write(
+        tmp_path / "a.jsonl", row(), row(id="2"), row(), end='{"id": "3", "pre'
+    )  # the last line may be growing
+    found = files.read_answers(path)
     assert {id: len(rows) for id, rows in found.rows.items()} == {"1": 2, "2": 1} and found.note == ""
     assert found.prompt("1") == "user: tell me" and found.prompt("9") == ""
+    assert files.read_answers(path) is found
+    assert [*files.read_answers(write(path, row())).rows] == ["1"]
+    with pytest.raises(DataError, match="no whole line"):
+        files.read_answers(write(path, end='{"id": "1", "tok'))
 
 
-def test_a_row_is_read_with_its_tokenizer_or_by_ids():
-    told = files.decoded_completion(row(), 2.0, tokenizer())
+def test_a_row_is_a_completion_with_the_weights_of_its_guides():
+    told = files.decoded_completion(row())
     assert told.pieces == ("bees", " about") and told.title == "helpful 0.50, harmless 0.50"
     assert told.weights == {"helpful": 1.0, "harmless": 1.0} and np.isnan(told.guides["harmless"][1])
-    bees = tokenizer()("bees").input_ids[0]
-    for other in (None, tokenizer()):
-        assert files.decoded_completion(row(completion="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
-    assert files.decoded_completion(row(tokens=[10**6, 1]), 2.0, tokenizer()).pieces == ("⟨1000000⟩", "⟨1⟩")
-    whole = files.decoded_completion(row(weight=0.5, pieces=["bees", " and"]), 2.0)
-    assert whole.pieces == ("bees", " and") and whole.weights == {"helpful": 0.25, "harmless": 0.25}
-    assert [*whole.guides] == ["helpful", "harmless"]
-    plain = files.decoded_completion(row(preference={}), 1.0)
+    assert [*told.guides] == ["helpful", "harmless"]
+    plain = files.decoded_completion(row(preference={}))
     assert plain.title == "no preference" and plain.by_guide == {}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"base": [-1.0]}, {"completion": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}),
-        *({"tokens": [-1, 2]}, {"tokens": ["a", "b"]}, {"tokens": [1.5, True]}, {"kl": [10**400, 0]}),
-        *({"pieces": ["bees"]}, {"pieces": [1, 2]}, {"weight": "much"}, {"weight": None}),
-    ],
+DAMAGES = (
+    *({"base": [-1.0]}, {"completion": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}),
+    *({"tokens": [-1, 2]}, {"tokens": ["a", "b"]}, {"tokens": [1.5, True]}, {"kl": [10**400, 0]}),
+    *({"pieces": ["bees"]}, {"pieces": [1, 2]}, {"weight": "much"}, {"weight": None}),
 )
-def test_a_damaged_line_is_named(changes, tmp_path):
-    with pytest.raises(DataError, match=r"a.jsonl:2: no line of `rewardlab decode --output`"):
-        files.read_answers(write(tmp_path / "a.jsonl", row(), row(**changes), row()))
 
 
-def test_a_file_of_an_earlier_version_is_refused_with_the_column_and_the_remedy(tmp_path):
-    earlier = row()
-    earlier["answer"] = earlier.pop("completion")
-    with pytest.raises(DataError, match=r"a.jsonl:1: no line .* \('completion'\); decode it again"):
-        files.read_answers(write(tmp_path / "a.jsonl", earlier))
-
-
-def test_a_line_that_is_too_deep_is_named(tmp_path):
-    path = write(tmp_path / "a.jsonl", row(), end="[" * 200_000 + "\n")
-    with pytest.raises(DataError, match=r"a.jsonl:2: no line of `rewardlab decode --output`"):
-        files.read_answers(path)
-
-
-def test_a_file_is_read_once_until_it_changes(tmp_path):
-    path = write(tmp_path / "a.jsonl", row())
-    first = files.read_answers(path)
-    assert files.read_answers(path) is first
-    write(path, row(), row(id="2"))
-    assert [*files.read_answers(path).rows] == ["1", "2"]
-
-
-def test_a_field_that_was_emptied_is_told_in_a_sentence():
-    from rewardlab.apps.inspector.tabs.playground import decoded_view as page
-    from rewardlab.apps.inspector.tabs.playground import view as playground
-
-    site = SimpleNamespace(models=SimpleNamespace(tokenizer=lambda: None))
-    with pytest.raises(UsageError, match="the guidance weight is empty; fill in a number"):
-        page._decoded_completions(site, [row()], None)
-    assert page._decoded_completions(site, [row(weight=2.0, pieces=["a", "b"])], None)[0].weights["helpful"] == 1.0
-    for low, high, name in ((None, 1.0, "lowest"), (0.0, None, "highest")):
-        with pytest.raises(UsageError, match=f"the {name} weight is empty; fill in a number"):
-            playground._swept(SETTING, views.WEIGHT, 3, low, high)
-    with pytest.raises(UsageError, match="the seed is empty"):
-        playground._setting((), (1.0, 1.0, None, 8))
-    with pytest.raises(UsageError, match=r"the maximum of tokens is a whole number, got 1.5"):
-        playground._setting((), (1.0, 1.0, 0, 1.5))
-
-
-def test_the_last_state_of_a_decoding_holds_every_component():
-    """The page may show no other state: it gives the components of a state that it has not shown those of the next."""
-    import gradio as gr
-    from rewardlab.apps.inspector.tabs.playground import view as playground
-
-    state = playground._finished(playground.Decoded("bees", "2 answers.", [answer(), answer()], {}))
-    assert gr.skip() not in state
-    colour = state[3]
-    assert colour.visible is True and colour.value in [name for name, _ in colour.choices]
-
-
-def test_what_a_reward_model_refuses_is_text():
-    from contextlib import nullcontext
-
-    from rewardlab.apps.inspector.tabs.playground import view as playground
-
-    def rate(_examples):
-        raise DataError("<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)")
-
-    models = SimpleNamespace(names=["rm"], reward_model=lambda name: nullcontext(SimpleNamespace(rate=rate)))
-    decoded = playground.Decoded("bees", "2 answers.", [answer(), answer()], {})
-    _, status, *_ = playground._measured(SimpleNamespace(models=models), decoded)
-    assert "2 answers. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
-
-
-def test_a_file_without_a_whole_line_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match="no whole line"):
-        files.read_answers(write(tmp_path / "a.jsonl", end='{"id": "1", "tok'))
+def test_a_damaged_line_is_named_with_the_remedy(tmp_path):
+    for changes in DAMAGES:
+        path = write(tmp_path / "a.jsonl", *[row()] * len(str(changes)), row(**changes), row())
+        with pytest.raises(
+            DataError, match=rf"a.jsonl:{len(str(changes)) + 1}: no line of `rewardlab decode --output`"
+        ):
+            files.read_answers(path)
+    for missing in ("completion", "pieces", "weight"):
+        lacking = {name: value for name, value in row().items() if name != missing}
+        with pytest.raises(DataError, match=rf"b.jsonl:1: no line .* \('{missing}'\); decode it again"):
+            files.read_answers(write(tmp_path / "b.jsonl", lacking, *[row()] * len(missing)))
+    with pytest.raises(DataError, match=r"c.jsonl:2: no line of `rewardlab decode --output`"):
+        files.read_answers(write(tmp_path / "c.jsonl", row(), end="[" * 200_000 + "\n"))

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, grouped, scores_html
 from rewardlab.apps.inspector.tabs.results.figures import (
@@ -34,23 +33,25 @@ from rewardlab.rm.registry import load
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.gallery import ALONE
 from tests.apps.inspector.ponds import MODEL, NULL, write_run
 
-MARGINS = [1.0, 2.0, 0.5, -3.0, None, -1.0]
 HOSTILE = "<b>shortest</b>"
+SCORES = {"c0": (5.0, 1.0), "c1": (7.0, 3.0)}
+"""Wrong answers of 4 characters score 1 and 3, right ones of 8 score 5 and 7: 4 a doubling."""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Subset a holds c0, c2, c4 and b the others; the model is right on c0, c1, c2 and abstains on c4."""
     folder = tmp_path_factory.mktemp("runs") / "eval"
-    return write_evaluation(folder, pairs(6), {"rm": margins(MARGINS)}, nulls={HOSTILE: margins([-1.0] * 6)})
+    return write_evaluation(folder, pairs(6), {"rm": margins(ALONE)}, nulls={HOSTILE: margins([-1.0] * 6)})
 
 
 # ---- the report ----
 
 
-def test_a_summary_is_read_back_as_the_report_it_was(run):
+def test_a_summary_is_read_back_as_the_report_it_was(run, tmp_path):
     report = read_report(run)
     model, null = report.rows
     assert (report.suite, report.cases, report.sizes) == ("pairs", 6, {"a": 3, "b": 3})
@@ -58,48 +59,33 @@ def test_a_summary_is_read_back_as_the_report_it_was(run):
     assert model.overall.value == 0.6 and model.subsets["a"].value == 1.0
     assert model.subsets["b"].value == pytest.approx(1 / 3) and null.overall.value == 0
     assert model.minus_baseline[HOSTILE]["overall"].value == pytest.approx(0.6)
-
-
-def test_a_run_of_a_version_without_intervals_is_told_and_still_has_its_scorers(tmp_path):
-    folder = write_run(tmp_path / "old")
-    with pytest.raises(DataError, match=r"old/summary.json is damaged, or of another version .*--overwrite"):
+    with pytest.raises(UsageError, match="no scorer 'gone'"):
+        row_of(report, "gone")
+    folder = write_run(tmp_path / "plain")  # without intervals it still has its scorers
+    with pytest.raises(DataError, match=r"plain/summary.json is damaged, or of another version .*--overwrite"):
         read_report(folder)
     assert read_heading(folder).scorers == {MODEL: "model", NULL: "baseline"} and read_heading(folder).first() == MODEL
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"suite": "x", "rows": []}', '{"suite": "x", "rows": 3}', "1e999"])
-def test_a_damaged_summary_is_told(tmp_path, text):
-    (tmp_path / "summary.json").write_text(text)
-    for read in (read_heading, read_report):
-        with pytest.raises(DataError, match=r"summary.json is damaged"):
-            read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"cases": "many"},
-        {"clusters": None},
-        {"samples": [1]},
-        {"sizes": 3},
-        {"sizes": {"a": "x", "b": 3}},
-        {"sizes": {"a": 3, "b": 3, "c": 1}},
-        {"sizes": {"a": 3}},
-        {"cases": float("inf")},
-        {"rows": []},
-    ],
+CHANGES = (
+    *({"cases": "many"}, {"clusters": None}, {"samples": [1]}, {"sizes": 3}, {"sizes": {"a": "x", "b": 3}}),
+    *({"sizes": {"a": 3, "b": 3, "c": 1}}, {"sizes": {"a": 3}}, {"cases": float("inf")}, {"rows": []}),
 )
-def test_a_summary_whose_parts_do_not_fit_is_told(tmp_path, changes):
-    folder = write_evaluation(tmp_path / "eval", pairs(6), {"rm": margins([1.0] * 6)})
-    summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps(summary | changes))
-    with pytest.raises(DataError, match=r"summary.json is damaged"):
-        read_report(folder)
 
 
-def test_a_run_that_is_not_finished_is_told(tmp_path):
+def test_a_summary_that_is_damaged_or_whose_parts_do_not_fit_is_told(run, tmp_path):
     with pytest.raises(DataError, match=r"has no summary.json yet: it is still running, or was cut off"):
         read_report(tmp_path)
+    for text in ("", "{", "[]", '{"suite": "x", "rows": []}', '{"suite": "x", "rows": 3}', "1e999"):
+        (tmp_path / "summary.json").write_text(text)
+        for read in (read_heading, read_report):
+            with pytest.raises(DataError, match=r"summary.json is damaged"):
+                read(tmp_path)
+    summary = json.loads((run / "summary.json").read_text())
+    for changes in CHANGES:
+        (tmp_path / "summary.json").write_text(json.dumps(summary | changes))
+        with pytest.raises(DataError, match=r"summary.json is damaged"):
+            read_report(tmp_path)
 
 
 # ---- areas ----
@@ -107,20 +93,26 @@ def test_a_run_that_is_not_finished_is_told(tmp_path):
 
 def sectioned(suite, sizes, *, models=("rm",)):
     """Report of models that are right on all pairs of these subsets."""
-    cases = [
-        Case(f"{name}-{k}", user_turn(f"{name} {k}"), ("a", "b"), (0,), name)
-        for name, n in sizes.items()
-        for k in range(n)
-    ]
+    named = [(name, f"{name}-{k}") for name, n in sizes.items() for k in range(n)]
+    cases = [Case(id, user_turn(id), ("a", "b"), (0,), name) for name, id in named]
     scorers = [StoredScores(name, {case.id: (1.0, 0.0) for case in cases}) for name in models]
-    found = evaluate(load("benchmarks.suites", suite)(), cases, scorers, samples=20)
-    return found.report
+    return evaluate(load("benchmarks.suites", suite)(), cases, scorers, samples=20).report
 
 
-def test_subsets_stand_below_their_section():
+def styled(*names):
+    """Cases of RM-Bench with three right and three wrong answers."""
+    return [
+        Case(f"c{k}", user_turn(f"q{k}"), tuple("abcdef"), (0, 1, 2), name, sets=(3, 3)) for k, name in enumerate(names)
+    ]
+
+
+def areas_of(report, *more):
+    return [(area.kind, area.name, area.cases) for area in grouped(report, *more)[0]]
+
+
+def test_subsets_stand_below_their_section(run):
     report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1, "math-prm": 3, "mt-bench-easy": 1})
-    listed, left_out = grouped(report)
-    assert left_out == 0 and [(area.kind, area.name, area.cases) for area in listed] == [
+    assert grouped(report)[1] == 0 and areas_of(report) == [
         ("overall", "overall", 7),
         ("section", "Chat", 2),
         ("subset", "alpacaeval-easy", 1),
@@ -129,47 +121,34 @@ def test_subsets_stand_below_their_section():
         ("subset", "hep-go", 2),
         ("subset", "math-prm", 3),
     ]
-
-
-def test_a_section_of_one_subset_of_its_name_is_a_single_row():
-    report = sectioned("rewardbench2", {"Math": 2, "Safety": 1})
-    assert [(area.kind, area.name) for area in grouped(report)[0]] == [
-        ("overall", "overall"),
-        ("section", "Math"),
-        ("section", "Safety"),
-    ]
+    alike = areas_of(sectioned("rewardbench2", {"Math": 2, "Safety": 1}))  # sections of one subset of their name
+    assert [area[:2] for area in alike] == [("overall", "overall"), ("section", "Math"), ("section", "Safety")]
+    listed, left_out = grouped(read_report(run), 1)
+    assert [area.name for area in listed] == ["overall", "a"] and left_out == 1, "only the smallest"
+    own = areas_of(replace(read_report(run), suite="my.code:suite"))
+    assert [name for _, name, _ in own] == ["overall", "a", "b"]
 
 
 def test_a_subset_of_several_sections_stands_below_the_smallest(tmp_path):
     """RM-Bench's levels hold every subset, its domains a few."""
-    cases = [
-        Case(f"c{k}", user_turn(f"q{k}"), tuple("abcdef"), (0, 1, 2), name, sets=(3, 3))
-        for k, name in enumerate(("chat", "safety-refuse", "safety-response"))
-    ]
-    folder = write_evaluation(
-        tmp_path / "styles", cases, {"rm": {f"c{k}": (5.0, 9.0, 9.0, 1.0, 2.0, 7.0) for k in range(3)}}
-    )
-    names = [area.name for area in grouped(read_report(folder))[0]]
+    cases = styled("chat", "safety-refuse", "safety-response")
+    scores = {"rm": {case.id: (5.0, 9.0, 9.0, 1.0, 2.0, 7.0) for case in cases}}
+    names = [name for _, name, _ in areas_of(read_report(write_evaluation(tmp_path / "styles", cases, scores)))]
     assert names == ["overall", "hard", "normal", "easy", "chat", "safety", "safety-refuse", "safety-response"]
 
 
-def test_a_benchmark_that_is_nobodys_has_subsets_without_sections(run):
-    report = replace(read_report(run), suite="my.code:suite")
-    assert [area.name for area in grouped(report)[0]] == ["overall", "a", "b"]
-
-
-def test_only_the_smallest_subsets_are_left_out(run):
-    listed, left_out = grouped(read_report(run), 1)
-    assert [area.name for area in listed] == ["overall", "a"] and left_out == 1
-
-
-def test_the_table_has_sections_and_every_number_opens_its_cases():
-    report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE))
-    html = scores_html(report, "all/eval")
+def test_the_table_has_sections_and_every_number_opens_its_cases(run):
+    """Defect 5: it had no sections."""
+    html = scores_html(
+        sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE)), "all/eval"
+    )
     assert [*re.findall(r">([^<]+)</abbr>", html)][2:4] == ["Chat", "Reasoning"]
     assert html.count('<th scope="row">') == 2 and "&lt;b&gt;shortest" in html and "<b>shortest" not in html
     section = "?tab=judgments&amp;run=all%2Feval&amp;scorer=rm&amp;subset=section%3AChat"
     assert section in html and "scorer=rm&amp;outcome=tie" in html and "scorer=rm&amp;outcome=abstained" in html
+    html = scores_html(read_report(run), "eval")
+    assert "6 cases over 6 prompts" in html and "60.0<small>[" in html
+    assert "&lt;b&gt;shortest" in html and "<b>shortest" not in html
 
 
 def test_every_area_has_a_dot_with_its_interval_and_thin_ticks_on_one_axis(run):
@@ -186,17 +165,16 @@ def test_every_area_has_a_dot_with_its_interval_and_thin_ticks_on_one_axis(run):
     assert [*re.findall(r'<span style="left:(\d+)%">\1</span>', html)] == ["0", "25", "50", "75", "100"]
 
 
-def test_an_area_without_a_figure_is_a_dash(tmp_path):
+def test_nan_is_null_on_disk_and_a_dash_on_the_page(tmp_path):
+    """A scorer that abstains everywhere has no figures."""
     folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": margins([None, None])})
-    html = areas_html(read_report(folder), "eval", "rm")
+    assert json.loads((folder / "summary.json").read_text())["rows"][0]["overall"][0] is None
+    report = read_report(folder)
+    html = areas_html(report, "eval", "rm")
+    assert math.isnan(report.rows[0].overall.value)
     assert "nan" not in html and 'class="range"' not in html and ">–</a>" in html
-    assert "nan" not in scores_html(read_report(folder), "eval")
-
-
-def test_facts_name_everybody_as_text(run):
-    html = scores_html(read_report(run), "eval")
-    assert "6 cases over 6 prompts" in html and "60.0<small>[" in html
-    assert "&lt;b&gt;shortest" in html and "<b>shortest" not in html
+    assert "nan" not in scores_html(report, "eval")
+    assert lengths_of(folder, "rm").answers == 0 == len(margins_of(folder, "rm"))
 
 
 # ---- guides ----
@@ -204,45 +182,32 @@ def test_facts_name_everybody_as_text(run):
 MEASURES = {"context_sensitivity": 0.25, "entropy": 2.0, "length_correlation": None, "accuracy": 0.75, "pairs": 40}
 
 
-def test_a_guide_is_a_table_of_its_measures(tmp_path):
-    guide = {
-        "base_context_sensitivity": 1.5,
-        "objectives": {"<b>kind": MEASURES, "safe": MEASURES},
-        "collapsed": ["safe"],
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps({"guides": {"<i>arm": guide}}))
+def test_a_guide_is_a_table_of_its_measures_and_damaged_ones_have_none(tmp_path):
+    guide = {"base_context_sensitivity": 1.5, "objectives": {"<b>kind": MEASURES, "safe": MEASURES}}
+    stored = {"guides": {"<i>arm": guide | {"collapsed": ["safe"]}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(stored))
     html = guides_html(read_guides(tmp_path))
     assert "&lt;i&gt;arm" in html and "&lt;b&gt;kind" in html and "base model: 1.50" in html
     assert "<td>0.25</td><td>2.00</td><td>–</td><td>0.75</td><td>–</td><td>40</td>" in html
     assert html.count(">collapsed</span>") == 1 and html.count("<abbr title=") == 6
-
-
-@pytest.mark.parametrize("text", ["{}", "", "[]", '{"guides": 3}', '{"guides": {"a": {"objectives": []}}}'])
-def test_a_run_without_guides_or_with_damaged_ones_has_no_table(tmp_path, text):
-    (tmp_path / "manifest.json").write_text(text)
-    assert guides_html(read_guides(tmp_path)) == "" == guides_html(read_guides(tmp_path / "gone"))
+    for text in ("{}", "", "[]", '{"guides": 3}', '{"guides": {"a": {"objectives": []}}}'):
+        (tmp_path / "manifest.json").write_text(text)
+        assert guides_html(read_guides(tmp_path)) == "" == guides_html(read_guides(tmp_path / "gone")), text
 
 
 # ---- RM-Bench ----
 
 
-def test_the_style_matrix_is_the_mean_over_domains(tmp_path):
+def test_the_style_matrix_is_the_mean_over_domains(run, tmp_path):
     """Chat: the plain right answer beats nothing, the others all. Code: right answers win but for plain > fancy."""
     chat, code = (0.0, 9.0, 9.0, 5.0, 5.0, 5.0), (5.0, 9.0, 9.0, 1.0, 2.0, 7.0)
-    names = ("chat", "code", "code")
-    cases = [Case(f"c{k}", user_turn(f"q{k}"), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(names)]
-    cases = [Case(**{**vars(case), "sets": (3, 3)}) for case in cases]
     scores = {"c0": chat, "c1": code, "c2": code}
-    folder = write_evaluation(tmp_path / "styles", cases, {"rm": scores})
+    folder = write_evaluation(tmp_path / "styles", styled("chat", "code", "code"), {"rm": scores})
     matrix = style_matrix(folder, "rm_bench", "rm")
     assert matrix is not None
     np.testing.assert_allclose(matrix, [[0.5, 0.5, 0.0], [1, 1, 1], [1, 1, 1]])
-    html = matrix_html(matrix)
-    assert "hard 50.0, normal 83.3, easy 100.0" in html
+    assert "hard 50.0, normal 83.3, easy 100.0" in matrix_html(matrix)
     assert read_report(folder).rows[0].sections["hard"].value == pytest.approx(0.5)
-
-
-def test_other_suites_have_no_style_matrix(run):
     assert style_matrix(run, "pairs", "rm") is None
 
 
@@ -266,9 +231,7 @@ def test_calibration_is_accuracy_against_the_claimed_confidence(run):
 
 
 def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
-    """Wrong answers of 4 characters score 1 and 3, right ones of 8 score 5 and 7: 4 a doubling."""
-    scores = {"c0": (5.0, 1.0), "c1": (7.0, 3.0)}
-    folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": scores})
+    folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": SCORES})
     found = lengths_of(folder, "rm")
     assert found.bins == [(4.0, 2.0, 1.0, 2), (8.0, 6.0, 1.0, 2)]
     assert found.slope == pytest.approx(4) and found.answers == 4
@@ -277,48 +240,24 @@ def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
     assert points.meta == "?tab=judgments&run=a%2Fb&scorer=rm&outcome=all&length="
     told = length_html(row_of(read_report(folder), "rm"), found)
     assert "changes by +4 (its own unit) a doubling" in told and "Within the 2 plain pairs" in told
-
-
-@pytest.mark.parametrize("low", [1, 2.5, 30, 4000])
-@pytest.mark.parametrize("ratio", [1, 1.5, 40, 3000])
-def test_the_axis_of_lengths_has_whole_numbers_around_the_data(low, ratio):
-    """The labels once were 2, 5, 100: the digits of 20 and 50 alone."""
-    lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(low * ratio, 0.0, 0.0, 1)], 0.0, 2)
-    axis = length_figure(lengths, "eval", "rm").layout.xaxis
-    assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
-    assert axis.tickvals[0] <= low and axis.tickvals[-1] >= low * ratio and len(axis.tickvals) <= 12
-
-
-def test_a_run_without_stored_lengths_has_the_same_figures(tmp_path):
-    folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": {"c0": (5.0, 1.0), "c1": (7.0, 3.0)}})
-    expected = lengths_of(folder, "rm")
-    pq.write_table(pq.read_table(folder / "items.parquet").drop_columns(["lengths"]), folder / "items.parquet")
-    assert lengths_of(folder, "rm") == expected
-
-
-def test_answers_of_one_length_have_no_slope(tmp_path):
-    folder = write_evaluation(tmp_path / "eval", pairs(2, (4, 4)), {"rm": {"c0": (5.0, 1.0), "c1": (7.0, 3.0)}})
+    folder = write_evaluation(tmp_path / "alike", pairs(2, (4, 4)), {"rm": SCORES})  # of one length: no slope
     found = lengths_of(folder, "rm")
     assert len(found.bins) == 1 and "changes by – " in length_html(row_of(read_report(folder), "rm"), found)
 
 
+def test_the_axis_of_lengths_has_whole_numbers_around_the_data():
+    """The labels once were 2, 5, 100: the digits of 20 and 50 alone."""
+    for low in (1, 2.5, 30, 4000):
+        for high in (low, 1.5 * low, 40 * low, 3000 * low):
+            lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(high, 0.0, 0.0, 1)], 0.0, 2)
+            axis = length_figure(lengths, "eval", "rm").layout.xaxis
+            assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
+            assert axis.tickvals[0] <= low and axis.tickvals[-1] >= high and len(axis.tickvals) <= 12
+
+
 def test_a_folder_called_like_a_column_changes_nothing(tmp_path):
-    cases, scores = pairs(2), {"rm": margins([0.5, -1.0])}
-    for folder in (tmp_path / "eval", tmp_path / "scorer=x" / "margin=3" / "lengths=z" / "eval"):
-        write_evaluation(folder, cases, scores)
-        assert margins_of(folder, "rm").tolist() == [0.5, -1.0]
-        bins = lengths_of(folder, "rm").bins
-        assert [one.length for one in bins] == pytest.approx([4, 8]) and [one.score for one in bins] == [0, -0.25]
-
-
-def test_a_scorer_that_is_not_there_is_told(run):
-    with pytest.raises(UsageError, match="no scorer 'gone'"):
-        row_of(read_report(run), "gone")
-
-
-def test_nan_is_null_on_disk_and_nan_again(tmp_path):
-    """A scorer that abstains everywhere has no figures."""
-    folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": margins([None, None])})
-    assert json.loads((folder / "summary.json").read_text())["rows"][0]["overall"][0] is None
-    assert math.isnan(read_report(folder).rows[0].overall.value)
-    assert lengths_of(folder, "rm").answers == 0 == len(margins_of(folder, "rm"))
+    folder = tmp_path / "scorer=x" / "margin=3" / "lengths=z" / "eval"
+    write_evaluation(folder, pairs(2), {"rm": margins([0.5, -1.0])})
+    assert margins_of(folder, "rm").tolist() == [0.5, -1.0]
+    bins = lengths_of(folder, "rm").bins
+    assert [one.length for one in bins] == pytest.approx([4, 8]) and [one.score for one in bins] == [0, -0.25]

@@ -4,56 +4,20 @@ from threading import Event
 
 import pytest
 from rewardlab.apps.inspector.tabs.results import view as results
-from rewardlab.judges.types import Case
-from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import clicked_link
-from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
-from tests.apps.inspector.ponds import write_run
-from tests.conftest import ROOT
-
-AREAS = ("alpacaeval-easy", "hep-go", "math-prm")  # RewardBench's section Chat, and twice Reasoning
-MARGINS = [1.0, 2.0, 0.5, -3.0, None, -1.0]
+from tests.apps.inspector.gallery import write_study
+from tests.apps.inspector.tabs.studies.test_queries import PNG
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory, served) -> str:
-    folder = tmp_path_factory.mktemp("runs")
-    run = write_evaluation(folder / "eval", pairs(6), {"rm": margins(MARGINS)}, nulls={"shortest": margins([-1.0] * 6)})
-    with (run / "report.md").open("a") as report:
-        report.write(
-            "\n<img src=x onerror=window.hacked=1> [a](javascript:window.hacked=1) ![b](http://elsewhere/b.png)\n"
-        )
-    write_run(folder / "old")
-    sections = [Case(f"c{k}", user_turn(f"q {k}"), ("x" * 700, "y" * 30), (0,), AREAS[k // 2]) for k in range(6)]
-    write_evaluation(
-        folder / "sections", sections, {"rm": margins([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])}, suite="rewardbench"
-    )
-    return served(folder)
-
-
-def test_a_run_and_one_of_its_scorers(address, visit):
-    page = visit(address, "?tab=benchmarks&run=eval", ready="#facts table")
-    rows = page.locator("#areas tbody tr")
-    assert [row.split()[0] for row in rows.all_inner_texts()] == ["overall", "a", "b"]
-    dots, track = page.locator("#areas .range b"), page.locator("#areas td .track").first
-    for row, share in enumerate((0.6, 1.0, 1 / 3)):
-        dot, axis = dots.nth(row).bounding_box(), track.bounding_box()
-        assert (dot["x"] + dot["width"] / 2 - axis["x"]) / axis["width"] == pytest.approx(share, abs=0.01)
-    page.get_by_text("over 5 cases").wait_for()
-    page.get_by_label("Scorer", exact=True).last.click()
-    page.get_by_role("option", name="shortest (baseline)").click()
-    page.get_by_text("over 6 cases").wait_for()
-    page.wait_for_url("**scorer=shortest**")
-
-
-def test_sections_and_subsets_have_numbers_and_one_axis(address, visit):
-    """Defect 4: their scales differed and were cut off at 100. Defect 5: the table had no sections."""
-    page = visit(address, "?tab=benchmarks&run=sections", ready="#facts table")
-    heads = page.locator("#facts thead th").all_inner_texts()
-    cells = page.locator("#facts tbody tr").first.locator("th, td").all_inner_texts()
-    shares = {name: cells[heads.index(name)].split("\n")[0] for name in ("Chat", "Reasoning")}
-    assert shares == {"Chat": "100.0", "Reasoning": "50.0"}
+def test_a_run_is_dimmed_while_another_is_loaded_and_its_dots_lie_on_one_axis(address, visit, monkeypatch):
+    """Defect 3: labels of lengths were 2, 5, 100, 2, 5. Defect 4: the scales of areas differed and were cut at 100."""
+    going, opened = Event(), results._open
+    monkeypatch.setattr(results, "_open", lambda *asked: (going.wait(), opened(*asked))[1])
+    page = visit(address, "?tab=benchmarks&run=sections", ready="#facts .skeleton")
+    going.set()
+    page.locator("#facts table").wait_for()
+    assert page.locator("#facts .skeleton").count() == 0
     marks = {}
     for row in page.locator("#areas tbody tr").all():
         dot, axis = row.locator(".range b").bounding_box(), row.locator(".track").bounding_box()
@@ -61,30 +25,20 @@ def test_sections_and_subsets_have_numbers_and_one_axis(address, visit):
         assert dot["width"] == dot["height"] and dot["x"] + dot["width"] <= row.locator("td").last.bounding_box()["x"]
     shares = {"overall": 0.75, "Chat": 1.0, "alpacaeval-easy": 1.0, "Reasoning": 0.5, "hep-go": 0.5, "math-prm": 0.5}
     assert marks == pytest.approx(shares, abs=0.01)
-
-
-def test_what_is_loaded_has_a_skeleton_and_what_is_replaced_is_dimmed(address, visit, monkeypatch):
-    going, opened = Event(), results._open
-    monkeypatch.setattr(results, "_open", lambda *asked: (going.wait(), opened(*asked))[1])
-    page = visit(address, "?tab=benchmarks&run=eval", ready="#facts .skeleton")
-    going.set()
-    page.locator("#facts table").wait_for()
-    assert page.locator("#facts .skeleton").count() == 0
+    page.locator("#lengths .point").first.wait_for()
+    assert page.locator("#lengths .xtick text").all_text_contents() == ["50", "100", "200", "500"]
     going.clear()
     page.get_by_label("Run", exact=True).last.click()
-    page.get_by_role("option", name="sections").click()
+    page.get_by_role("option", name="alone").click()
     page.locator("#facts .pending table").wait_for()
     page.wait_for_function("() => getComputedStyle(document.querySelector('#facts .pending')).opacity === '0.5'")
     going.set()
     page.locator("#facts .pending").wait_for(state="detached")
-    page.locator("#facts h2", has_text="rewardbench").wait_for()
-
-
-def test_the_axis_of_lengths_has_whole_numbers(address, visit):
-    """Defect 3: its labels were 2, 5, 100, 2, 5."""
-    page = visit(address, "?tab=benchmarks&run=sections", ready="#lengths .point")
-    labels = page.locator("#lengths .xtick text").all_text_contents()
-    assert labels == ["50", "100", "200", "500"]
+    page.get_by_text("over 5 cases").wait_for()
+    page.get_by_label("Scorer", exact=True).last.click()
+    page.get_by_role("option", name="shortest (baseline)").click()
+    page.get_by_text("over 6 cases").wait_for()
+    page.wait_for_url("**run=alone&scorer=shortest**")
 
 
 CONTRAST = """() => {
@@ -105,21 +59,17 @@ CONTRAST = """() => {
 """JavaScript: every text of the figures with its font, and its contrast as WCAG 2.2 defines it."""
 
 
-def test_texts_of_figures_have_the_page_s_font_and_contrast_and_points_open_their_cases(address, visit):
-    for theme in ("light", "dark"):
-        page = visit(address, f"?tab=benchmarks&run=eval&__theme={theme}", ready="#calibration .point")
-        page.locator("#lengths .point").first.wait_for()
+def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_inert(address, visit):
+    page = visit(address, "?tab=benchmarks&run=alone&__theme=light", ready="#calibration .point")
+    page.locator("#lengths .point").first.wait_for()
+    for dark in (False, True):
+        page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
         texts = page.evaluate(CONTRAST)
         assert {"Calibration", "Score against length", "share right"} <= {text["text"] for text in texts}
         assert all("Source Sans Pro" in text["font"] for text in texts)
         assert min(text["contrast"] for text in texts) >= 4.5
     link = clicked_link(page, page.locator("#calibration .point").first)
-    assert link.startswith("?tab=judgments&run=eval&scorer=rm&outcome=wrong&order=worst&margin=")
-
-
-def test_the_report_s_html_stays_inert(address, visit):
-    page = visit(address, "?tab=benchmarks&run=eval&scorer=shortest", ready="#facts table")
-    page.get_by_text("over 6 cases").wait_for()
+    assert link.startswith("?tab=judgments&run=alone&scorer=rm&outcome=wrong&order=worst&margin=")
     page.get_by_role("button", name="Report").last.click()
     report = page.locator("#run-report")
     report.get_by_text("<img src=x").wait_for()
@@ -127,36 +77,29 @@ def test_the_report_s_html_stays_inert(address, visit):
 
 
 @pytest.mark.slow
-def test_a_run_of_an_older_version_is_a_sentence_and_the_page_goes_on(address, visit):
-    page = visit(address, "?tab=benchmarks&run=old", width=390, ready="#benchmarks-note p")
-    assert "of another version" in page.locator("#benchmarks-note").inner_text()
+def test_a_run_without_intervals_is_a_sentence_and_the_page_goes_on(address, visit):
+    page = visit(address, "?tab=benchmarks&run=ponds", width=390, ready="#benchmarks-note p")
+    assert "summary.json is damaged" in page.locator("#benchmarks-note").inner_text()
     assert page.locator("#facts table").count() == 0
     page.get_by_label("Run").last.click()
-    page.get_by_role("option", name="eval").click()
+    page.get_by_role("option", name="alone").click()
     page.locator("#facts table").wait_for()
     page.locator("#areas .range").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.slow
-def test_a_committed_study_has_its_tables_and_figures(served, visit):
-    page = visit(served(ROOT / "benchmarks" / "results"), "?tab=studies&run=overoptimisation", ready="#study img")
-    assert page.locator("#study img").count() == 2 and page.locator("#study table").count() > 0
-    assert page.locator("#study img").first.evaluate("image => image.complete && image.naturalWidth > 100")
-    page.get_by_label("Study").click()
-    page.get_by_role("option", name="every_suite").click()
-    page.locator("#study h1", has_text="Every suite").wait_for()
-    page.wait_for_url("**run=every_suite")
-
-
-def test_a_folder_without_such_runs_says_what_writes_one(tmp_path, served, visit):
-    (tmp_path / "empty").mkdir()
-    address = served(tmp_path / "empty")
-    for tab, command in (
-        ("studies", "rewardlab study"),
-        ("training", "rewardlab rl"),
-        ("benchmarks", "rewardlab eval"),
-        ("compare", "rewardlab eval"),
+def test_a_study_has_its_tables_and_figures(desk, desk_address, visit):
+    for name, text in (
+        ("drawn", "# Drawn\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n![all](a.png)\n"),
+        ("told", "# Told\n"),
     ):
-        page = visit(address, f"?tab={tab}", ready=f"#{tab}-note p")
-        assert command in page.locator(f"#{tab}-note").inner_text()
+        write_study(desk / name, text)
+        (desk / name / "a.png").write_bytes(PNG)
+    page = visit(desk_address, "?tab=studies&run=drawn", ready="#study img")
+    assert page.locator("#study img").count() == 1 and page.locator("#study table").count() > 0
+    assert page.locator("#study img").first.evaluate("image => image.complete && image.naturalWidth === 5")
+    page.get_by_label("Study").click()
+    page.get_by_role("option", name="told").click()
+    page.locator("#study h1", has_text="Told").wait_for()
+    page.wait_for_url("**run=told")

@@ -6,28 +6,14 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewardlab.apps.inspector.run_list import STUDY, open_root
 from rewardlab.apps.inspector.tabs.studies import queries as studies
 from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
 from rewardlab.rm.errors import DataError
-
-from tests.conftest import ROOT
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg=="
 )
 ADDRESS = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-
-
-def test_the_committed_studies_are_found_and_can_be_read():
-    root = open_root(ROOT / "benchmarks" / "results")
-    ids = [entry.id for entry in root.entries()]
-    assert {"every_suite", "human_preferences", "overoptimisation", "uniarm"} <= {*ids}
-    assert {entry.kind for entry in root.entries()} == {STUDY} and not any(entry.growing for entry in root.entries())
-    folder = root.find("overoptimisation", STUDY)
-    figures = read_figures(folder)
-    assert {"good.png", "weak.png"} <= figures.addresses.keys() and figures.left_out == ()
-    assert read_text(folder).startswith("# ")
 
 
 def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
@@ -59,9 +45,8 @@ UNCLEAR = [  # what is no code to a page, though it looks like it
 ]
 
 
-@pytest.mark.parametrize("text", UNCLEAR)
-def test_what_may_not_be_code_is_text(text):
-    assert "<" not in safe_markdown(text)
+def test_what_may_not_be_code_is_text():
+    assert not [text for text in UNCLEAR if "<" in safe_markdown(text)]
 
 
 @given(
@@ -69,7 +54,7 @@ def test_what_may_not_be_code_is_text(text):
         st.sampled_from([*"`~|\\ \n\t-*>[]!", "``", "```", "\n\n", "  ", "<img src=x>", "![a](x.png)", "a", "1. "])
     )
 )
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_reader_of_markdown_finds_html_or_an_image(parts):
     from markdown_it import MarkdownIt
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.apps.inspector.acts import again
-from tests.apps.inspector.trainings import HOSTILE, keep_answers, logged, write_training
+from tests.apps.inspector.trainings import HOSTILE, keep_answers, write_training
 
 
 def brief(step: int) -> dict[str, float]:
@@ -13,22 +13,19 @@ def brief(step: int) -> dict[str, float]:
     return {"step": step, "reward": step / 10, "rm/omega": 1 - step / 10}
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory, served) -> str:
-    folder = tmp_path_factory.mktemp("runs")
-    write_training(folder / "all", [logged(step) for step in range(1, 6)])
-    write_training(folder / "rl", [brief(step) for step in range(1, 6)])
-    torn = write_training(folder / "torn", [brief(1)]) / "steps.jsonl"
-    torn.write_text(torn.read_text() + '{"step": 2, "reward"\n' + json.dumps(brief(3)) + "\n")
-    return served(folder)
-
-
 def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
+    """Defect 19: a third of the table was blank. Defect 1: errors of two distant steps were joined to a wedge."""
     page = visit(address, "?tab=training&run=rl&step=2&answer=1", ready="#rollout .text")
     assert HOSTILE in page.locator("#rollout").inner_text()
     page.locator("#waterfall .waterfalllayer .point").first.wait_for()
     assert "gate: style" in page.locator("#waterfall").inner_text()
     assert [token.inner_text().strip() for token in page.locator("#strip .heat i").all()] == ["8", "9"]
+    widths = [cell.bounding_box()["width"] for cell in page.locator("#rollouts [data-row='2'][data-col]").all()]
+    table = page.locator("#rollouts .table-wrap").first.bounding_box()
+    assert sum(widths) == pytest.approx(table["width"], abs=20)
+    assert min(widths[:2]) > max(widths[2:]), "texts are wider than numbers"
+    page.locator("#rl-kl .scatterlayer .trace").first.wait_for()
+    assert page.locator("#rl-kl path.js-fill").first.get_attribute("d").count("M") == 2, "two pieces"
     page.get_by_role("button", name="‹ Completion").click()
     page.locator("#rollout-place", has_text="completion 1 of 3").wait_for()
     page.wait_for_url("**step=2**answer=0")
@@ -36,33 +33,12 @@ def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
     page.locator("#rollout-place", has_text="completion 3 of 3").wait_for()
     page.get_by_text("A reward of this completion is missing").wait_for()
     page.wait_for_url("**answer=2")
-    page = again(visit, page)
-    page.locator("#rollout-place", has_text="completion 3 of 3").wait_for()
-
-
-def test_the_table_of_completions_has_no_blank_width(address, visit):
-    """Defect 19: a third of the table was blank."""
-    page = visit(address, "?tab=training&run=rl&step=2", ready="#rollouts [data-row='2'][data-col='1']")
-    widths = [cell.bounding_box()["width"] for cell in page.locator("#rollouts [data-row='2'][data-col]").all()]
-    table = page.locator("#rollouts .table-wrap").first.bounding_box()
-    assert sum(widths) == pytest.approx(table["width"], abs=20)
-    assert min(widths[:2]) > max(widths[2:]), "texts are wider than numbers"
-
-
-def test_the_band_of_the_kl_ends_where_no_error_was_logged(tmp_path, served, visit):
-    """Defect 1: the errors of two distant steps were joined to a wedge."""
-    lines = [logged(step) for step in range(1, 10)]
-    for line in lines[2:7]:
-        del line["watch/kl_stderr"]
-    write_training(tmp_path / "rl", lines, kept=())
-    page = visit(served(tmp_path), "?tab=training&run=rl", ready="#rl-kl .scatterlayer .trace")
-    fill = page.locator("#rl-kl path.js-fill").first.get_attribute("d")
-    assert fill.count("M") == 2, "two pieces"
+    again(visit, page).locator("#rollout-place", has_text="completion 3 of 3").wait_for()
 
 
 @pytest.mark.slow
 def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
-    page = visit(address, "?tab=training&run=all", width=390, ready="#laststep")
+    page = visit(address, "?tab=training&run=rl", width=390, ready="#laststep")
     for figure in ("rl-reward", "rl-components", "rl-proxy-and-gold", "rl-kl", "rl-length", "rl-entropy", "over-kl"):
         page.locator(f"#{figure} .scatterlayer .trace").first.wait_for()
     assert page.locator("#rl-reward-0 .trace").count() == 0
@@ -70,9 +46,12 @@ def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
 
 
 @pytest.mark.slow
-def test_a_damaged_line_costs_one_step_and_the_answers_can_still_be_read(address, visit):
+def test_a_damaged_line_costs_one_step_and_the_answers_can_still_be_read(tmp_path, served, visit):
     """Defect 13: one bad line of the log hid the run."""
-    page = visit(address, "?tab=training&run=torn", ready="#progress p")
+    write_training(tmp_path / "rl", [brief(step) for step in range(1, 6)])
+    torn = write_training(tmp_path / "torn", [brief(1)]) / "steps.jsonl"
+    torn.write_text(torn.read_text() + '{"step": 2, "reward"\n' + json.dumps(brief(3)) + "\n")
+    page = visit(served(tmp_path), "?tab=training&run=torn", ready="#progress p")
     page.locator("#progress", has_text="1 damaged line of steps.jsonl left out: 2.").wait_for()
     assert page.locator("#laststep").inner_text() == "step 3"
     page.locator("#rl-reward .scatterlayer .trace").wait_for()

@@ -37,24 +37,19 @@ def page_of(folder, scorer: str) -> str:
 def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
     page = page_of(folder, RUBRIC)
     names = re.search(r'<tr><th scope="row">names</th>(.*?)</tr>', page)
-    assert names and re.sub("<.*?>", "|", names[1]).strip("|").split("|") == [
-        "met",
-        "",
-        "an Oak",
-        "",
-        "",
-        "",
-        "not met",
-    ]
+    assert names and re.sub("(<.*?>)+", "|", names[1]).strip("|").split("|") == ["met", "an Oak", "not met"]
     assert '<q>moon</q> <span class="wrong">(is not in the response)</span>' in page
     assert "2 requests" in page and "tokens" in page
 
 
-def test_the_choice_of_a_routing_judge_is_a_number_with_its_sentence_and_no_quotation():
+def test_the_choice_of_a_routing_judge_and_values_on_other_scales_are_numbers_without_quotations():
     said = (Criterion(1, "routed", 1.0, "strong judge, by the guideline: It is long."), Criterion(0, "small", 0.25))
     page = views.grounds_html(views.Grounds(said, "", (), (), 0, 0, 0.0, 0.0), ["one", "two"])
     assert '<td class="verdict">1 strong judge, by the guideline: It is long.</td>' in page
     assert "is not in the response" not in page and "<td>0.25</td>" in page and "not met" not in page
+    said = tuple(Criterion(place, "a judge", value) for place, value in ((0, 1.0), (1, 7.25)))
+    page = views.grounds_html(views.Grounds(said, "", (), (), 0, 0, 0.0, 0.0), ("x", "y"))
+    assert "<td>1</td><td>7.25</td>" in page and ">met<" not in page
 
 
 def test_nothing_is_kept_for_other_scorers_and_in_other_runs(folder, tmp_path):
@@ -77,19 +72,11 @@ def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
         ("right", "names: met", "An oak"),
     ]
 
-
-def test_a_mark_is_text_and_an_endless_answer_is_cut():
     bad = Criterion(0, '"><script>', 0.3, "<img src=x>", True)
     page = views.marked("see <img src=x>", [bad])
     assert "<img" not in page and "<script>" not in page and 'title="&quot;&gt;&lt;script&gt;: 0.3"' in page
     long = views.marked("a" * 1_000_000, [Criterion(0, "r", 1.0, "zzz")])
     assert len(long) < 101_000 and "900,000 more characters" in long
-
-
-def test_values_on_scales_of_their_own_are_numbers():
-    said = tuple(Criterion(place, "a judge", value) for place, value in ((0, 1.0), (1, 7.25)))
-    page = views.grounds_html(views.Grounds(said, "", (), (), 0, 0, 0.0, 0.0), ("x", "y"))
-    assert "<td>1</td><td>7.25</td>" in page and ">met<" not in page
 
 
 # ---- replies ----
@@ -160,18 +147,15 @@ def test_the_best_answer_before_and_now_is_told():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_a_rubric_that_cannot_be_read_is_a_sentence():
+    for text, sentence in (
         ("", "at least one rule"),
         ("rules = 3", "'rules' is a list"),
         ("{", "no JSON object"),
         ("[[rules]]\nid = 1", "'id' is a str"),
-    ],
-)
-def test_a_rubric_that_cannot_be_read_is_a_sentence(text, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        rescore.parse_rubric(text)
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            rescore.parse_rubric(text)
 
 
 def test_a_score_that_does_not_fit_is_a_sentence(values):
@@ -194,13 +178,15 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
     (tmp_path / "config.yaml").write_text("rubric: direct_answer\nscore: weighted\n")
     ours = rescore.source_of(tmp_path, tmp_path, "c1")
     assert ours.rubric is not None and ours.rubric.ids[0] == "answers" and ours.score == "weighted"
-
-
-@pytest.mark.parametrize("name", ["a\0b", "a" * 5_000, "\ud800.toml"], ids=["null", "long", "surrogate"])
-def test_a_rubric_with_a_name_that_no_file_has_is_told(folder, tmp_path, name):
-    (tmp_path / "config.yaml").write_text(json.dumps({"rubric": name}))
-    found = rescore.source_of(tmp_path, folder.parent, "c1")
-    assert found.rubric is None and found.note.endswith("lies outside the inspected folder; paste its text here.")
+    for name in ("a\0b", "a" * 5_000, "\ud800.toml"):  # names that no file has
+        (tmp_path / "config.yaml").write_text(json.dumps({"rubric": name}))
+        found = rescore.source_of(tmp_path, root, "c1")
+        assert found.rubric is None and found.note.endswith("lies outside the inspected folder; paste its text here.")
+    for settings in ("", "[1]", "rubric: 3", "{half", "score: __class__"):
+        (tmp_path / "config.yaml").write_text(settings)
+        found = rescore.source_of(tmp_path, tmp_path, "c1")
+        assert found.rubric is None and found.score == "gated" and found.text == "", settings
+        assert "names no rubric" in found.note
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
@@ -212,10 +198,3 @@ def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
     assert rescore.source_of(tmp_path, tmp_path, "c2").note == "rubrics.jsonl has no rubric for 'c2'."
     (tmp_path / "rubrics.jsonl").write_text("{half")
     assert "rubrics.jsonl" in rescore.source_of(tmp_path, tmp_path, "c1").note
-
-
-@pytest.mark.parametrize("settings", ["", "[1]", "rubric: 3", "{half", "score: __class__"])
-def test_a_run_without_a_rubric_says_so(settings, tmp_path):
-    (tmp_path / "config.yaml").write_text(settings)
-    found = rescore.source_of(tmp_path, tmp_path, "c1")
-    assert found.rubric is None and found.score == "gated" and "names no rubric" in found.note and found.text == ""
