@@ -31,13 +31,12 @@ def test_a_diagonal_core_is_a_scale():
     torch.testing.assert_close(lora_film(**cored), lora_film(**arguments))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("case", [FILM, CORE, FILM | {"L": 1}])
-def test_rows_before_the_start_come_back_bit_for_bit(case, dtype):
-    arguments = example(case, dtype)
-    before = arguments["y"].clone()
-    out = lora_film(**arguments)
-    assert torch.equal(out[:2], before[:2]) and not torch.equal(out[2:], before[2:])
+def test_rows_before_the_start_come_back_bit_for_bit():
+    for case, dtype in ((FILM, torch.float32), (CORE, torch.bfloat16), (FILM | {"L": 1}, torch.bfloat16)):
+        arguments = example(case, dtype)
+        before = arguments["y"].clone()
+        out = lora_film(**arguments)
+        assert torch.equal(out[:2], before[:2]) and not torch.equal(out[2:], before[2:]), case
 
 
 @pytest.mark.parametrize("case", [FILM, CORE])
@@ -51,12 +50,12 @@ def test_a_row_alone_is_the_row_in_a_batch(case):
         torch.testing.assert_close(lora_film(**arguments | film | alone)[0], whole[row])
 
 
-@pytest.mark.parametrize("case", [FILM, CORE, FILM | {"L": 1}, FILM | {"kind": "plain"}])
-def test_what_is_added_can_be_had_alone(case):
-    arguments = example(case | {"start": 0}, torch.float64)
-    y, factor = arguments.pop("y"), arguments.pop("factor")
-    added = low_rank(**{name: value for name, value in arguments.items() if name != "start"})
-    torch.testing.assert_close(y + factor * added, lora_film(y, **arguments, factor=factor))
+def test_what_is_added_can_be_had_alone():
+    for case in (FILM, CORE, FILM | {"kind": "plain"}):
+        arguments = example(case | {"start": 0}, torch.float64)
+        y, factor = arguments.pop("y"), arguments.pop("factor")
+        added = low_rank(**{name: value for name, value in arguments.items() if name != "start"})
+        torch.testing.assert_close(y + factor * added, lora_film(y, **arguments, factor=factor))
 
 
 def test_one_row_of_modulation_serves_all():
@@ -66,22 +65,14 @@ def test_one_row_of_modulation_serves_all():
     torch.testing.assert_close(lora_film(**arguments), expected)
 
 
-@pytest.mark.parametrize(
-    ("case", "launches"),
-    [
-        (FILM | {"r": 64}, 2),
-        (FILM | {"r": 65}, 0),
-        (CORE | {"r": 32}, 2),
-        (CORE | {"r": 33}, 0),
-        (CORE | {"r": 16, "L": 40}, 2),
-        (CORE | {"r": 17, "L": 40}, 0),
-    ],
-)
-def test_ranks_that_do_not_fit_into_registers_go_through_pytorch(case, launches, monkeypatch, triton):
+def test_ranks_that_do_not_fit_into_registers_go_through_pytorch(monkeypatch, triton):
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    with importlib.import_module("rewardlab.kernels.triton_common.launch").recorded(90) as kernels:
-        lora_film(**example(case, torch.bfloat16, "meta"))
-    assert len(kernels) == launches
+    recorded = importlib.import_module("rewardlab.kernels.triton_common.launch").recorded
+    for case, highest in ((FILM, 64), (CORE, 32), (CORE | {"L": 40}, 16)):
+        for rank, launches in ((highest, 2), (highest + 1, 0)):
+            with recorded(90) as kernels:
+                lora_film(**example(case | {"r": rank}, torch.bfloat16, "meta"))
+            assert len(kernels) == launches, (case, rank)
 
 
 def test_without_gradients_the_sum_is_formed_in_place_and_with_them_it_is_not():
@@ -99,12 +90,12 @@ def test_a_y_in_pieces_is_answered_with_new_memory():
     torch.testing.assert_close(lora_film(**arguments | {"y": pieces}), reference(**arguments))
 
 
-@pytest.mark.parametrize("kind", ["scale", "core"])
-def test_modulation_may_come_in_another_precision(kind):
-    arguments = example(FILM | {"kind": kind}, torch.bfloat16)
-    wide = {name: arguments[name].float() for name in ("A", "B", "scale", "core", "shift") if name in arguments}
-    expected = lora_film(**arguments | {"y": arguments["y"].clone()})
-    assert torch.equal(lora_film(**arguments | wide), expected)
+def test_modulation_may_come_in_another_precision():
+    for case in (FILM, CORE):
+        arguments = example(case, torch.bfloat16)
+        wide = {name: arguments[name].float() for name in ("A", "B", "scale", "core", "shift") if name in arguments}
+        expected = lora_film(**arguments | {"y": arguments["y"].clone()})
+        assert torch.equal(lora_film(**arguments | wide), expected), case["kind"]
 
 
 def test_autocast_chooses_the_precision_of_the_products():
