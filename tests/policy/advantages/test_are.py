@@ -33,9 +33,8 @@ def by_loop(values: list[float], shape: float) -> float:
     return found
 
 
-@pytest.mark.parametrize("shape", [1.0, 0.3])
-def test_it_is_its_plain_loop(shape):
-    values = drawn()
+def test_it_is_its_plain_loop():
+    values, shape = drawn(), 0.3
     expected = by_loop(values.tolist(), shape)
     assert centre(values, shape, 1e-3).item() == pytest.approx(expected)
     found = are(shape=shape)(values, rollout(64))

@@ -28,8 +28,7 @@ def by_loop(rewards, metric, mu, alpha, side) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("metric", ["length", "entropy"])
+@pytest.mark.parametrize(("metric", "mu"), [("length", 0.3), ("entropy", 1.0)])
 def test_it_is_its_plain_loop(metric, mu):
     generator = torch.Generator().manual_seed(0)
     lengths = [3, 9, 1, 6, 12, 4, 8, 2]
@@ -48,11 +47,11 @@ def test_by_hand():
     assert canon(mu=0.0)(rewards, batch).tolist() == [0.5, -0.5, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("lengths", [[1, 2, 3, 4, 5], [2, 2, 2, 2, 2], [3, 1, 3, 3, 2]])
-def test_a_mu_of_a_half_is_dr_grpo_whatever_ties_and_number(lengths):
+def test_a_mu_of_a_half_is_dr_grpo_whatever_ties_and_number():
     rewards = torch.tensor([1.0, 0.2, 0.7, 0.0, 0.4, 5.0, float("nan"), 6.0], dtype=torch.float64)
-    batch = rollout([*lengths, 7, 7, 8], [0] * 5 + [4] * 3)
-    torch.testing.assert_close(canon()(rewards, batch), dr_grpo()(rewards, batch))
+    for lengths in ([1, 2, 3, 4, 5], [2, 2, 2, 2, 2], [3, 1, 3, 3, 2]):
+        batch = rollout([*lengths, 7, 7, 8], [0] * 5 + [4] * 3)
+        torch.testing.assert_close(canon()(rewards, batch), dr_grpo()(rewards, batch))
 
 
 def test_answers_that_tie_in_the_middle_get_the_same_whatever_their_order():

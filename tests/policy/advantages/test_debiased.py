@@ -64,12 +64,12 @@ def baselines(p: float, G: int = 8, prompts: int = 8_000) -> tuple[float, float]
     return tuple((rewards - one()(rewards, batch)).mean().item() for one in (dr_grpo, debiased))
 
 
-@pytest.mark.parametrize("p", [0.05, 0.1, 0.2, 0.8, 0.9, 0.95])
-def test_simulated_hard_and_easy_prompts_are_measured_nearer_to_their_pass_rate(p):
-    plain, mended = baselines(p)
-    assert plain == pytest.approx(exact(p, 8), abs=0.005)  # the bias is the paper's
-    assert (plain - p) * (0.5 - p) > 0  # too high for hard prompts, too low for easy ones
-    assert abs(mended - p) < 0.5 * abs(plain - p), (plain, mended)
+def test_simulated_hard_and_easy_prompts_are_measured_nearer_to_their_pass_rate():
+    for p in (0.05, 0.2, 0.8, 0.95):
+        plain, mended = baselines(p)
+        assert plain == pytest.approx(exact(p, 8), abs=0.005), p  # the bias is the paper's
+        assert (plain - p) * (0.5 - p) > 0, p  # too high for hard prompts, too low for easy ones
+        assert abs(mended - p) < 0.5 * abs(plain - p), (p, plain, mended)
 
 
 def test_what_is_no_verdict_is_refused():

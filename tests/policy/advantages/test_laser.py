@@ -39,9 +39,8 @@ def by_loop(rewards, finished, weights) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("finished", [(True,) * 8, (True, False, True, True) * 2])
-def test_it_is_its_plain_loop(finished):
-    rewards = drawn()
+def test_it_is_its_plain_loop():
+    rewards, finished = drawn(), (True, False, True, True) * 2
     found = laser([0.8, 0.2], reference=-23.0)(rewards, rollout(finished))
     assert found.tolist() == pytest.approx(by_loop(rewards.tolist(), finished, (0.8, 0.2)))
 

@@ -50,20 +50,17 @@ ROUTED = rewards([1, 3, NAN, NAN], [NAN, NAN, 5, 2])  # each for the prompts of 
 PARTLY = rewards([1, 3, 4, NAN], [10, NAN, NAN, NAN])  # the second row lacks what the first has; the last lacks both
 
 
-@pytest.mark.parametrize(
-    ("rule", "routed", "partly"),
-    [
+def test_what_a_completion_that_lacks_one_of_several_rewards_is_trained_on():
+    for rule, routed, partly in (
         ("group", [1, 3, 5, 2], [11, None, 4, None]),
         ("strict", [None] * 4, [11, None, None, None]),
         ("sum", [1, 3, 5, 2], [11, 3, 4, None]),
-    ],
-)
-def test_what_a_completion_that_lacks_one_of_several_rewards_is_trained_on(rule, routed, partly):
-    for given, expected in ((ROUTED, routed), (PARTLY, partly)):
-        scored = made(on_missing=rule)(given, rollout())
-        totals = [None if math.isnan(total) else total for total in scored.total.tolist()]
-        assert totals == expected
-        assert scored.trained.any(1).tolist() == [total is not None for total in expected]
+    ):
+        for given, expected in ((ROUTED, routed), (PARTLY, partly)):
+            scored = made(on_missing=rule)(given, rollout())
+            totals = [None if math.isnan(total) else total for total in scored.total.tolist()]
+            assert totals == expected, rule
+            assert scored.trained.any(1).tolist() == [total is not None for total in expected], rule
 
 
 def test_a_reward_without_a_share_is_not_missed():
@@ -180,16 +177,14 @@ def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
     assert scored.advantage[0].tolist() == pytest.approx([0.95] * 3)
 
 
-@pytest.mark.parametrize("name", sorted({*COMPLETIONS} - {"debiased", "noise_forward"}))
-def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions(name):
-    found = []
-    for place in ("token", "completion"):
-        estimator = load("policy.advantages", name)(**COMPLETIONS[name])
-        algorithm = made(penalty=Penalty(0.1, place, "k1"))
-        algorithm.advantage = estimator
-        found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
-    torch.testing.assert_close(*found)
-    assert found[0].shape == (4,)
+def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions():
+    for name in {*COMPLETIONS} - {"debiased", "noise_forward"}:
+        found = []
+        for place in ("token", "completion"):
+            algorithm = made(penalty=Penalty(0.1, place, "k1"))
+            algorithm.advantage = load("policy.advantages", name)(**COMPLETIONS[name])
+            found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
+        assert torch.allclose(*found) and found[0].shape == (4,), name
 
 
 def test_steps_rewards_are_summed_for_an_estimator_of_completions():

@@ -2,7 +2,6 @@
 
 import json
 import math
-from statistics import mean, stdev
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,17 +28,6 @@ def run(means, **settings) -> list[float]:
         assert json.loads(json.dumps(state)) == state and state["gain"] == gain
         found.append(gain)
     return found
-
-
-def test_it_is_its_plain_loop():
-    means = torch.rand(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
-    expected = []
-    for t, one in enumerate(means):
-        before = means[max(0, t - 3) : t]
-        xi = (one - mean(before)) / stdev(before) if len(before) == 3 else 0.0
-        xi = max(-5.0, min(5.0, xi))
-        expected.append(xi if xi >= 0 else 0.1 * xi)
-    assert run(means) == pytest.approx(expected)
 
 
 def test_by_hand():

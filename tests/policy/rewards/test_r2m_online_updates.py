@@ -14,24 +14,21 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training import forward as head
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.research.worlds import policies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.registry import load
 from rewardlab.rm.types import Example, user_turn
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged
 
 R = 4
 FAST = R2MArguments(learning_rate=1e-2)
@@ -407,42 +404,20 @@ def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, 
 
 # ---- in the loop ----
 
-SETTINGS = SMALL_RUN | {"num_generations": R, "max_completion_length": 12}
-
 
 @pytest.fixture
-def train(base, words, source, tmp_path):
+def train(make_trainer, source):
     """A finished run on a copy of the toy policy, with its source."""
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
 
-    def run(advantage="rloo", one=None, *, steps=2, resume=None, policy=None, **changes):
-        ppo = advantage == "gae"
-        algorithm = Algorithm(
-            load("policy.advantages", advantage)(),
-            load("policy.losses", "ppo")(),
-            load("policy.aggregations", "token_mean")(),
-            penalty=Penalty(0.05, "token", "k1") if ppo else Penalty(),
-        )
-        extras = {name: changes.pop(name) for name in ("peft_config", "eval_dataset") if name in changes}
-        one = one or source(rounds=steps)
-        trainer = PolicyTrainer(
-            policy or copy.deepcopy(base),
-            RewardSources({"r2m": one}),
-            algorithm,
-            PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SETTINGS, "max_steps": steps, **changes}),
-            data,
-            tokenizer=words,
-            critic=CriticArguments() if ppo else None,
-            **extras,
-        )
+    def run(advantage="rloo", one=None, *, steps=2, resume=None, **changes):
+        one, ppo = one or source(rounds=steps), advantage == "gae"
+        formulas = algorithm(advantage, penalty=Penalty(0.05, "token", "k1") if ppo else Penalty())
+        changes |= {"max_completion_length": 12, "max_steps": steps, "critic": CriticArguments() if ppo else None}
+        trainer = make_trainer(formulas, RewardSources({"r2m": one}), **changes)
         trainer.train(resume_from_checkpoint=resume)
         return trainer, one
 
     return run
-
-
-def logged(trainer, name):
-    return [row[name] for row in trainer.state.log_history if name in row]
 
 
 @pytest.mark.parametrize("advantage", ["rloo", "grpo", "gae"])

@@ -64,9 +64,8 @@ def both(values, gamma, loc="mean", shape=None) -> torch.Tensor:
 # ---- formulas ----
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
-def test_both_agents_advantages_are_their_plain_loop(gamma):
-    for seed in range(6):
+def test_both_agents_advantages_are_their_plain_loop():
+    for seed, gamma in enumerate((0.0, 0.5, 1.0)):
         found = both(rewards(seed), gamma)
         torch.testing.assert_close(found, table(*by_loop(rewards(seed).tolist(), GROUP, gamma)))
         assert found.any()

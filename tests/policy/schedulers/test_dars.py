@@ -24,21 +24,14 @@ def verdicts(*right: int, size: int = 8) -> tuple[torch.Tensor, Rollout]:
     return torch.tensor(rows, dtype=torch.float64), rollout(group)
 
 
-def test_it_is_its_plain_loop():
-    scores, batch = verdicts(0, 1, 2, 3, 4, 7, 8)
-    raw = []
-    for number in (0, 1, 2, 3, 4, 7, 8):
-        p = number / 8
-        raw += [min(2.0, 0.5 / (2 * p * (1 - p))) if 0 < p < 0.5 else 1.0] * 8
-    state, found = dars(cap=2.0)({}, scores, batch)
-    expected = [one * len(raw) / sum(raw) for one in raw]
-    assert state == {} and found.tolist() == pytest.approx(expected) and found.mean().item() == pytest.approx(1)
-
-
 def test_by_hand():
     # 1 of 4 right: S = 3/8, weight 4/3 beside 1: mean 7/6
     scores, batch = verdicts(1, 2, size=4)
     assert dars()({}, scores, batch)[1].tolist() == pytest.approx([8 / 7] * 4 + [6 / 7] * 4)
+    # 0, 1, 4 and 8 of 8: 1/8 would weigh 0.5 / (2 · 7/64) = 16/7, at most 2; mean 5/4
+    scores, batch = verdicts(0, 1, 4, 8)
+    state, found = dars(cap=2.0)({}, scores, batch)
+    assert state == {} and found.tolist() == pytest.approx([0.8] * 8 + [1.6] * 8 + [0.8] * 16)
 
 
 def test_hard_prompts_advantages_then_add_up_to_a_medium_ones():

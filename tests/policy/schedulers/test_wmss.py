@@ -72,12 +72,12 @@ def asked(**settings) -> list[Request]:
     return [Request(prompt, seed=place, max_new_tokens=12, **settings) for place, prompt in rows]
 
 
-@pytest.mark.parametrize("share", [0.42, 1.0, 1.5])
-def test_guided_decoding_writes_by_mixed_logits(base, llama, words, share):
+def test_guided_decoding_writes_by_mixed_logits(base, llama, words):
     """Whole prefixes through both models, and λ z_strong + (1 - λ) z_weak at the temperature asked for."""
-    requests = [mixing_logits(one, share) for one in asked(temperature=0.7)]
+    shares = (0.42, 1.0, 1.5, 0.42)
+    requests = [mixing_logits(one, share) for one, share in zip(asked(temperature=0.7), shares, strict=True)]
     engine = SeparateModels(decoding_model(base, words), decoding_model(llama, words))
-    for request, answer in zip(requests, decode(engine, requests), strict=True):
+    for request, answer, share in zip(requests, decode(engine, requests), shares, strict=True):
         prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
         for step, token in enumerate(answer.tokens):
             ids = torch.tensor([[*prompt, *answer.tokens[:step]]])

@@ -15,7 +15,7 @@ from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.checkpoint import FORMULAS, load_beside, save_beside
@@ -30,51 +30,28 @@ from transformers import AutoConfig, AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
+
+OF_ALGORITHMS = ("penalty", "reward_transforms", "advantage_transforms", "scheduler", "shares", "entropy")
 
 
 @pytest.fixture(scope="module")
 def data():
-    return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+    return prompts()
 
 
 @pytest.fixture
-def train(base, words, data, tmp_path):
+def train(make_trainer, data):
     """A finished run on a copy of the toy policy."""
 
-    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, kind=PolicyTrainer, **changes):
-        penalty, model = changes.pop("penalty", Penalty()), changes.pop("model", None)
-        formulas = {
-            name: changes.pop(name) for name in ("reward_transforms", "advantage_transforms") if name in changes
-        }
-        formulas |= {name: changes.pop(name) for name in ("scheduler", "shares", "entropy") if name in changes}
-        algorithm = Algorithm(
-            load("policy.advantages", advantage)(),
-            load("policy.losses", "ppo")(),
-            load("policy.aggregations", "token_mean")(),
-            penalty=penalty,
-            **formulas,
-        )
-        ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset", "rollout_func")
-        extras = {name: changes.pop(name) for name in ours if name in changes}
-        args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SMALL_RUN, "max_steps": steps, **changes})
-        trainer = kind(
-            model or copy.deepcopy(base),
-            sources or RewardSources({"gold": garden.gold()}),
-            algorithm,
-            args,
-            data,
-            tokenizer=words,
-            **extras,
-        )
+    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, **changes):
+        formulas = {name: changes.pop(name) for name in OF_ALGORITHMS if name in changes}
+        made = make_trainer(algorithm(advantage, **formulas), sources, data=data, max_steps=steps, **changes)
         if done:
-            trainer.train(resume_from_checkpoint=resume)
-        return trainer
+            made.train(resume_from_checkpoint=resume)
+        return made
 
     return run
-
-
-def logged(trainer, name):
-    return [row[name] for row in trainer.state.log_history if name in row]
 
 
 def weights(trainer):

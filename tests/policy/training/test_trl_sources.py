@@ -15,18 +15,13 @@ from typing import Any
 import pytest
 import trl
 import trl.trainer.utils
-from datasets import Dataset
-from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.judges.cdrrm.weak_driven import WeakDrivenTrainer
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.registry import load
 from trl import GRPOTrainer, SFTTrainer
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
 
 PINNED: dict[str, str] = json.loads(Path(__file__).with_name("trl_sources.json").read_text(encoding="utf-8"))
 SUBCLASSES = {PolicyTrainer: GRPOTrainer, WeakDrivenTrainer: SFTTrainer}
@@ -140,26 +135,15 @@ EXPECTED = {
 }
 
 
-def test_four_steps_give_fixed_numbers(tmp_path):
+def test_four_steps_give_fixed_numbers(make_trainer, words):
     """GRPO with a KL and two passes over each batch, from weights drawn by a seed.
 
     Plain gradient descent, which does not turn rounding into steps as AdamW does: between the instruction sets of one
     machine (default, AVX2, AVX-512) the largest difference is 4e-7.
     """
-    words = models.tokenizer()
-    prompts = [{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)]
-    formulas = [load(f"policy.{kind}", name)() for kind, name in
-                (("advantages", "grpo"), ("losses", "ppo"), ("aggregations", "token_mean"))]  # fmt: skip
     changes = {"optim": "sgd", "learning_rate": 0.5, "num_iterations": 2, "max_steps": 4, "bf16": False}
-    trainer = PolicyTrainer(
-        models.causal_lm(words, seed=1),
-        RewardSources({"gold": garden.gold()}),
-        Algorithm(*formulas, penalty=Penalty(0.05)),
-        PolicyArguments(**SMALL_RUN | changes | {"output_dir": str(tmp_path)}),
-        Dataset.from_list(prompts),
-        tokenizer=words,
-    )
+    formulas, model = algorithm(penalty=Penalty(0.05)), models.causal_lm(words, seed=1)
+    trainer = make_trainer(formulas, model=model, data=prompts(16), **changes)
     trainer.train()
     for name, expected in EXPECTED.items():
-        found = [row[name] for row in trainer.state.log_history if name in row]
-        assert found == pytest.approx(expected, abs=1e-5), name
+        assert logged(trainer, name) == pytest.approx(expected, abs=1e-5), name

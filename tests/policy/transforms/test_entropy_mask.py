@@ -1,7 +1,5 @@
 """The tokens of the highest entropy."""
 
-import math
-
 import pytest
 import torch
 from rewardlab.policy.transforms.entropy_mask import entropy_mask
@@ -24,21 +22,6 @@ def test_by_hand():
     # five tokens of the answers; 40 % are 0.9 and 0.5; what stands outside them is not looked at
     found = changed(torch.tensor([2.0, -1.0], dtype=torch.float64), entropy, (3, 2), share=0.4)
     assert found.tolist() == [[0, 2, 0, 0], [-1, 0, 0, 0]]
-
-
-def test_it_is_its_plain_loop():
-    generator = torch.Generator().manual_seed(0)
-    entropy, lengths = torch.rand(6, 9, generator=generator, dtype=torch.float64), (9, 4, 1, 0, 7, 5)
-    advantages = torch.tensor([1.0, -1, 0, 2, 0.5, -0.5], dtype=torch.float64)
-    held = sorted(
-        (entropy[i, t].item() for i, n in enumerate(lengths) for t in range(n) if advantages[i]), reverse=True
-    )
-    least = held[math.ceil(0.2 * len(held)) - 1]
-    expected = [
-        [advantages[i].item() if t < n and entropy[i, t] >= least else 0.0 for t in range(9)]
-        for i, n in enumerate(lengths)
-    ]
-    assert changed(advantages, entropy, lengths).tolist() == expected
 
 
 def test_tokens_without_an_advantage_do_not_take_a_place():

@@ -71,6 +71,10 @@ def numbers(tensor: torch.Tensor) -> list[float | None]:
 def test_a_gate_lets_a_reward_through_where_another_is_high_enough():
     assert numbers(applied("gate")["style"]) == [1.0, 0.0, None, None]
     assert numbers(applied("gate", threshold=0.0)["style"]) == [1.0, 2.0, None, None]
+    # G-RA: an immediate reward adds up only where the long-term one is high enough
+    both = Rewards(torch.tensor([[0.6, 5.0], [0.5, 5.0]]), ("right", "style"))
+    gated = made("gate", threshold=0.6).change({}, both, a_rollout((2, 4), (0, 0)))[1]
+    assert numbers(weighted_sum(gated.values, [1.0, 1.0])) == [5.6, 0.5]
 
 
 def test_a_bad_form_has_its_own_reward_even_where_the_reward_is_missing():
@@ -157,14 +161,10 @@ def test_white_advantages_have_mean_0_and_deviation_1_over_tokens():
     scale = math.sqrt(16 / 7)
     assert found[:, 0].tolist() == pytest.approx([-2 / scale, 0, 0, 2 / scale])
     assert not found[~batch.response].any()
-
-
-def test_an_advantage_of_0_is_whitened_like_any_other():
-    # one token each of 1, 0, 0, 1: mean 1/2, variance 4 · 1/4 / 3
+    # one token each of 1, 0, 0, 1, where 0 is an advantage like any other: mean 1/2, variance 4 · 1/4 / 3
     batch = a_rollout((1, 1, 1, 1))._replace(total=torch.tensor([1.0, 0.0, 0.0, 1.0]))
     found = made("whiten").change({}, torch.tensor([1.0, 0.0, 0.0, 1.0]), batch)[1]
-    scale = math.sqrt(1 / 3)
-    assert found[:, 0].tolist() == pytest.approx([0.5 / scale, -0.5 / scale, -0.5 / scale, 0.5 / scale])
+    assert found[:, 0].tolist() == pytest.approx([math.sqrt(3) / 2 * sign for sign in (1, -1, -1, 1)])
 
 
 def test_an_advantage_of_0_at_one_token_does_not_leave_the_entropy_quantile():
@@ -183,33 +183,33 @@ def test_every_file_is_tried_here():
     assert {made(name).slot for name in ADVANTAGES} == {"advantage"}
 
 
-@pytest.mark.parametrize("pair", permutations(SETTINGS, 2), ids="-".join)
-def test_any_two_in_any_order_keep_rows_and_finiteness(pair):
-    composed = Composed("reward", {name: made(name) for name in pair})
+def test_any_two_in_any_order_keep_rows_and_finiteness():
     before = rewards()
-    (_, _), (_, after) = composed(before, a_rollout())
-    assert len(after.values) == 4 and after.values.shape[1] == len(after.names)
-    assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan())
-    assert json.loads(json.dumps(composed.state)) == composed.state
+    for pair in permutations(SETTINGS, 2):
+        composed = Composed("reward", {name: made(name) for name in pair})
+        (_, _), (_, after) = composed(before, a_rollout())
+        assert len(after.values) == 4 and after.values.shape[1] == len(after.names), pair
+        assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan()), pair
+        assert json.loads(json.dumps(composed.state)) == composed.state, pair
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_another_group_never_matters(name):
+def test_another_group_never_matters():
     changed = rewards()
     changed.values[2:] = torch.tensor([[7.0, 0.0], [-3.0, 1.0]], dtype=torch.float64)
-    one = made(name)
-    first, second = (one.change(one.start, each, a_rollout())[1] for each in (rewards(), changed))
-    torch.testing.assert_close(first.values[:2], second.values[:2], equal_nan=True)
+    for name in SETTINGS:
+        one = made(name)
+        first, second = (one.change(one.start, each, a_rollout())[1] for each in (rewards(), changed))
+        assert torch.allclose(first.values[:2], second.values[:2], equal_nan=True), name
 
 
-@pytest.mark.parametrize(("name", "told"), [("clip", "no reward source scores steps"), ("delta", "no reward source"),
-                                            ("pessimism", "comes from a single model")])  # fmt: skip
-def test_what_is_not_there_cannot_be_changed(name, told):
-    with pytest.raises(ValueError, match=told):
-        made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
-
-
-def test_an_unknown_reward_is_told_with_the_known_ones():
+def test_what_is_not_there_cannot_be_changed():
+    for name, told in (
+        ("clip", "no reward source scores steps"),
+        ("delta", "no reward source"),
+        ("pessimism", "comes from a single model"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
     with pytest.raises(ValueError, match="no reward is called 'stile'; there are style, right"):
         applied("gate", reward="stile")
 

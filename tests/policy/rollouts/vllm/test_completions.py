@@ -69,7 +69,7 @@ def train(train_written_by):
 
 def test_the_rollout_files_name_the_server_as_the_writer(server, train, tmp_path):
     train(server)
-    (file,) = (tmp_path / "rollouts").iterdir()
+    (file,) = (tmp_path / "run" / "rollouts").iterdir()
     assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
 
 
