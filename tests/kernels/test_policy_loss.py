@@ -51,7 +51,7 @@ def sequence_ratio(log_ratio):
     return torch.cat([one.mean().exp().expand(len(one)) for one in log_ratio.split(LENGTHS)])
 
 
-def test_four_tokens_worked_out_by_hand(way):
+def test_tokens_and_a_sequences_ratio_worked_out_by_hand(way):
     # r = 1.5: A = 1 is cut to 1.2, A = -1 is not cut; r = 0.5: A = 1 is not cut, A = -1 is cut to 0.8
     old, logprob = torch.zeros(4), torch.tensor([1.5, 1.5, 0.5, 0.5]).log().requires_grad_()
     advantage, weight = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.full((4,), 0.25)
@@ -60,9 +60,6 @@ def test_four_tokens_worked_out_by_hand(way):
     torch.testing.assert_close(out.sums, torch.tensor([[-0.2 / 4, 0, 1, 3, 3.5], [0.8 / 4, 0, 1, 1, 0.5]]))
     (gradient,) = torch.autograd.grad(out.total * 8, logprob)
     torch.testing.assert_close(gradient, torch.tensor([0.0, 3.0, -1.0, 0.0]))
-
-
-def test_a_sequences_ratio_worked_out_by_hand(way):
     # log-ratios log 2 and log 8: mean log 4, r = 4; w A = 1/2 and 1/4: L = -4 (1/2 + 1/4); each gets -4 (3/4) / 2
     logprob, old = torch.tensor([2.0, 8.0]).log().requires_grad_(), torch.zeros(2)
     advantage, weight = torch.tensor([1.0, 0.5]), torch.full((2,), 0.5)
@@ -143,14 +140,6 @@ def test_a_token_that_is_none_is_not_even_read(way, rule):
             torch.testing.assert_close(
                 gradient[keep], torch.autograd.grad(expected.total, alone[0], retain_graph=True)[0]
             )
-
-
-def test_nan_is_seen_where_a_token_is_live(way):
-    logprob, old, advantage, weight, bounds = world(torch.float32)
-    old[2] = torch.nan
-    for rule in (PPO, GSPO, CISPO):
-        out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
-        assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all(), rule
 
 
 def test_a_ratio_beyond_floats_is_bounded_like_any_other(way):
@@ -281,12 +270,17 @@ def test_only_the_policy_gets_a_gradient(way):
     assert all(arguments[name].grad is None for name in ("old", "advantage", "weight", "base"))
 
 
-def test_an_empty_sequence_sums_to_zeros(way):
+def test_an_empty_sequence_sums_to_zeros_and_nan_is_seen_where_a_token_is_live(way):
     out = policy_loss(*world(), rule=PPO)
     assert out.sums[2].tolist() == [0] * 5
     nothing = [torch.zeros(0)] * 4
     out = policy_loss(*nothing, torch.tensor([0, 0]), rule=GSPO)
     assert out.total == 0 and out.sums.tolist() == [[0] * 5]
+    logprob, old, advantage, weight, bounds = world(torch.float32)
+    old[2] = torch.nan
+    for rule in (PPO, GSPO, CISPO):
+        out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+        assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all(), rule
 
 
 def test_a_wrong_use_is_told_what_is_wrong():
@@ -304,10 +298,7 @@ def test_a_wrong_use_is_told_what_is_wrong():
     told("beta is a finite number, got inf", beta=INF)
     told("beta is 0.1, but there is no base to stay near", beta=0.1)
     told(r"bounds rise from 0 to the number of tokens, 23; got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
-
-
-def test_tensors_of_other_lengths_are_told_so():
-    """Asked of the check itself, as the tests' annotations would refuse the shapes first."""
+    # Asked of the check itself, as the tests' annotations would refuse the shapes first
     logprob, old, advantage, weight, bounds = world()
     with pytest.raises(ValueError, match=r"logprob has 23 tokens, the other tensors \[22, 23, 23\]; pack all alike"):
         _check(logprob, (old[1:], advantage, weight, None, None), bounds, PPO, 0.0, "k3")

@@ -28,7 +28,7 @@ def words():
 
 def _trained(words, architecture):
     model = models.causal_lm(words, architecture, seed=3)
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=150)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100, learning_rate=6e-3)
     return model
 
 

@@ -24,15 +24,12 @@ def column(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def test_the_share_of_mixed_groups_is_the_binomials():
+def test_the_share_of_mixed_groups_is_the_binomials_and_its_inverse_takes_it_back():
     for G in (3, 8, 16):
         rates = [0.01, 0.3, 0.5, 0.97]
         found = mixed_share(column(*rates), column(*[G] * 4)).tolist()
         assert found == pytest.approx([exact(p, G) for p in rates])
         assert mixed_share(column(1e-6, 1 - 1e-6), column(G, G)).tolist() == pytest.approx([1 / G, 1 - 1 / G], abs=1e-4)
-
-
-def test_the_inverse_takes_it_back():
     rates = column(0.2, 0.4, 0.5, 0.75)
     number = torch.full_like(rates, 8.0)
     torch.testing.assert_close(pass_rate(mixed_share(rates, number), number), rates)

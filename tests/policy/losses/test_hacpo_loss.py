@@ -54,33 +54,6 @@ def drawn(size: int = 8, scale: float = 0.6) -> CompletionLossInputs:
     return CompletionLossInputs(logprob, old, A, rows // size, length, rows % size, size, updates=3)
 
 
-def by_loop(answers: CompletionLossInputs, delta, step, alpha, agents) -> tuple[list[float], list[float]]:
-    values, slopes = [], []
-    least = min(1.0, 1 - delta + answers.updates * step)
-    for row, A in enumerate(answers.advantage.tolist()):
-        n = answers.length[row].item()
-        s = math.exp((answers.logprob[row].item() - answers.old[row].item()) / n)
-        if answers.index[row].item() < answers.size // agents:
-            bounded = min(max(s, 1 - 3e-4), 1 + 4e-4)
-            values.append(-min(s * A, bounded * A))
-            slopes.append(-s * A / n if s * A <= bounded * A else 0.0)
-        else:
-            inside = least <= s <= 1
-            values.append(-(s ** (1 + alpha)) * A if inside else -A if s > 1 else 0.0)
-            slopes.append(-(s ** (1 + alpha)) * A / n if inside else 0.0)
-    return values, slopes
-
-
-@pytest.mark.parametrize(("agents", "alpha"), [(4, 3.0), (2, 0.0)])
-def test_it_is_its_plain_loop_in_value_and_slope(agents, alpha):
-    answers = drawn()
-    found = hacpo(delta=0.7, delta_step=0.05, alpha=alpha, agents=agents)(answers)
-    values, slopes = by_loop(answers, 0.7, 0.05, alpha, agents)
-    assert found.tolist() == pytest.approx(values)
-    assert torch.autograd.grad(found.sum(), answers.logprob)[0].tolist() == pytest.approx(slopes)
-    assert len({*map(bool, slopes)}) == 2
-
-
 @pytest.mark.parametrize("scale", [1e-4, 0.6])
 def test_one_agent_is_gspo(scale):
     answers = drawn(scale=scale)

@@ -46,12 +46,6 @@ def test_models_and_functions_stand_side_by_side():
     assert rewards.values.tolist() == [[1, 7, 7], [0, 0, 0], [3, 8, 8]] and rewards.members is None
 
 
-def test_none_and_nan_are_missing():
-    for returned in ([1.0, None, NAN], torch.tensor([1.0, NAN, NAN])):
-        rewards, faults = RewardSources({"some": lambda examples, values=returned: values})(EXAMPLES)
-        assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
-
-
 LENGTHS = [7.0, 0.0, 8.0]
 RETURNED = {
     "a tensor": torch.tensor(LENGTHS),
@@ -64,10 +58,13 @@ RETURNED = {
 }
 
 
-def test_rewards_are_read_from_every_form_of_numbers():
+def test_rewards_are_read_from_every_form_of_numbers_and_none_and_nan_are_missing():
     for form, returned in RETURNED.items():
         rewards, faults = RewardSources({"x": lambda examples, values=returned: values})(EXAMPLES)
         assert rewards["x"].tolist() == LENGTHS and faults == [], form
+    for returned in ([1.0, None, NAN], torch.tensor([1.0, NAN, NAN])):
+        rewards, faults = RewardSources({"some": lambda examples, values=returned: values})(EXAMPLES)
+        assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
 
 
 def test_coroutine_functions_are_awaited_beside_each_other_and_beside_functions():
@@ -231,9 +228,6 @@ def test_statistics_worked_out_by_hand():
     assert found["rewards/b/frac_zero_std"] == 0  # of the first group one row is left, which is no group
     # over (1, 2), (5, 4), (5, 6): deviations (-8/3, 4/3, 4/3) and (-2, 0, 2)
     assert found["rewards/correlation/a/b"] == pytest.approx(8 / math.sqrt((96 / 9) * 8))
-
-
-def test_a_correlation_needs_two_rows_that_have_both():
     assert math.isnan(correlation(torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0])))
     assert math.isnan(correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0])))
 

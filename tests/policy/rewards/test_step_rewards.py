@@ -71,14 +71,11 @@ def test_clip_and_delta_read_them(source):
     assert differences.steps.nansum().item() == pytest.approx(values[0].item())
 
 
-def test_a_source_that_fails_leaves_no_steps(source, monkeypatch):
+def test_a_source_that_fails_leaves_no_steps_and_one_source_rewards_steps_by_a_scale(source, monkeypatch):
     monkeypatch.setattr(source.model, "step_scores", lambda examples: 1 / 0)
     sources = RewardSources({"steps": source}, skip=True)
     rewards, faults = sources([Example(user_turn("mino"), "roba")], tokens=tokens_of("roba"))
     assert "ZeroDivisionError" in str(faults[0]) and rewards.steps.isnan().all() and rewards.values.isnan().all()
-
-
-def test_one_source_rewards_steps_by_a_scale(source):
     with pytest.raises(UsageError, match="two sources reward single steps"):
         RewardSources({"a": source, "b": source})
     with pytest.raises(UsageError, match="a number other than 0, got nan"):

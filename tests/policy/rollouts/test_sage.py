@@ -86,14 +86,11 @@ def test_the_first_rows_of_a_group_are_its_plain_loop_and_the_others_are_drawn(b
     assert 4 <= number <= 6 and trainer.noted == [("sage/searched", number / 12)]
 
 
-def test_an_evaluation_searches_nothing(base, words):
+def test_an_evaluation_searches_nothing_and_where_no_chain_ends_all_are_drawn(base, words):
     trainer = trainer_of(base, words, training=False)
     assert sage(r=2)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
     assert trainer.noted == []
-
-
-def test_where_no_chain_ends_all_are_drawn(base, words):
-    """One step of a word is never a whole answer."""
+    # One step of a word is never a whole answer
     trainer = trainer_of(base, words)
     trainer.max_completion_length = 1
     assert sage(r=3)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4

@@ -38,7 +38,7 @@ def rewards(rows=8, seed=0) -> torch.Tensor:
 
 
 def test_contexts_by_hand():
-    """Rewards 0 and 2: mean 1, deviation √2; two tokens of at most eight; e - 1 batches ago."""
+    # Rewards 0 and 2: mean 1, deviation √2; two tokens of at most eight; e - 1 batches ago
     response = torch.tensor([[True, True, False], [True, False, False]])
     values = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]], dtype=torch.float64)
     made = Rollout(torch.zeros(2, dtype=torch.long), response, torch.tensor([True, False]), entropy=values)
@@ -52,9 +52,6 @@ def test_contexts_by_hand():
     )
     assert found[0].tolist() == pytest.approx([-(0.5**0.5), 1, -1, 1.5, -1.5, 0.25, 0.25, 0, 1, 0])
     assert found[1].tolist() == pytest.approx([0.5**0.5, 3, 1, 3, -3, 0, 0.125, 1, 0, 2]), "within 3 of 0"
-
-
-def test_equal_rewards_have_no_standing_and_a_missing_one_no_context():
     scores = torch.tensor([0.7, 0.7, 0.7, NAN, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     found = contexts(scores, torch.zeros(8), rollout(), longest=6)
     assert not found[:4, 0].any() and not found[3].any() and found[:3].any() and found.isfinite().all()
@@ -63,29 +60,18 @@ def test_equal_rewards_have_no_standing_and_a_missing_one_no_context():
 # ---- models ----
 
 
-def test_the_ridge_model_is_its_plain_loop():
-    x, gains = np.random.default_rng(0).normal(size=(5, 3, 10)), [0.3, -0.2, 0.5, 0.0, 1.0]
-    made, state = ridge(shrink=2.0, bonus=0.5), {}
-    M, b = 2.0 * np.eye(11), np.zeros(11)
-    for some, gain in zip(x, gains, strict=True):
-        state = made.learn(state, torch.tensor(some), gain)
-        assert json.loads(json.dumps(state)) == state
-        for row in some:
-            row = np.append(row, 1)
-            M, b = M + np.outer(row, row), b + gain * row
-    asked = np.random.default_rng(1).normal(size=(4, 10))
-    expected = []
-    for row in asked:
-        row = np.append(row, 1)
-        expected.append(row @ np.linalg.inv(M) @ b + 0.5 * math.sqrt(row @ np.linalg.inv(M) @ row))
-    assert made.score(state, torch.tensor(asked)).tolist() == pytest.approx(expected)
-
-
 def test_a_ridge_by_hand():
-    """One answer of context 0 that brought 1: the constant's M is 1 + 1, b is 1, so it expects 1/2, surer by √2."""
+    """One answer of context 0 that brought 1: the constant's M is 1 + 1, b is 1, so it expects 1/2, surer by √2.
+
+    Two answers of (1, 0, ...) that brought 1 and 0: M is [[3, 2], [2, 3]] and b is (1, 1), so (0, ...) expects 1/5.
+    """
     made, zero = ridge(shrink=1.0, bonus=1.0), torch.zeros(1, 10, dtype=torch.float64)
     assert made.score({}, zero).item() == pytest.approx(1.0)
     assert made.score(made.learn({}, zero, 1.0), zero).item() == pytest.approx(0.5 + 0.5**0.5)
+    made, unit = ridge(shrink=1.0, bonus=0.0), zero.index_fill(1, torch.tensor([0]), 1.0)
+    state = made.learn(made.learn({}, unit, 1.0), unit, 0.0)
+    assert json.loads(json.dumps(state)) == state
+    assert made.score(state, torch.cat([zero, unit])).tolist() == pytest.approx([1 / 5, 2 / 5])
 
 
 def test_the_mlp_steps_down_the_gradient_that_autograd_finds():
@@ -102,13 +88,10 @@ def test_the_mlp_steps_down_the_gradient_that_autograd_finds():
         torch.testing.assert_close(torch.tensor(after[name], dtype=torch.float64), leaf.detach() - 0.1 * leaf.grad)
 
 
-def test_exploration_falls_and_stays():
+def test_exploration_falls_and_picking_at_random_is_uniform_and_never_twice():
     explores = mlp(learning_rate=0.1, over=10).explores
     assert [explores(step) for step in (0, 5, 10, 99)] == pytest.approx([0.1, 0.055, 0.01, 0.01])
     assert ridge(shrink=1.0, bonus=0.0).explores(0) == 0
-
-
-def test_picking_at_random_is_uniform_and_never_twice():
     draw, counts = np.random.default_rng(0), np.zeros(4)
     for _ in range(2000):
         found = picked([3.0, 2.0, 1.0, 0.0], 2, 1.0, draw)

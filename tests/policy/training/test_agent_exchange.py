@@ -251,7 +251,7 @@ def test_a_partner_on_other_prompts_is_refused(agent, tmp_path):
         agent(0, output="here").train()
     others = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 1)])
     with pytest.raises(DataError, match=r"step-000000-agent-0.safetensors: its completions are of other prompts"):
-        agent(1, output="there", prompts=others).train()
+        agent(1, output="there", data=others).train()
 
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):

@@ -47,9 +47,8 @@ def train(make_trainer):
     return run
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "PIPO on GRPO" else pytest.param(name, marks=pytest.mark.slow) for name in SYSTEMS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(name, train, tmp_path):
     whole = train(10, **SYSTEMS[name]())
     shutil.copytree(tmp_path / "run" / f"checkpoint-{KEPT_AT}", tmp_path / "kept")

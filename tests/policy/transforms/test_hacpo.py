@@ -66,32 +66,19 @@ def test_it_is_its_plain_loop_over_steps(agents, size):
     assert found.any()
 
 
-def test_by_hand():
+def test_by_hand_one_agent_is_grpo_and_an_agent_without_anything_right_has_the_floor():
     # own answers 1 and 0, the partner's 1 and 1: P = (1/2, 1), μ = (1 + 0 + 1/2 + 1/2) / 4, std of all four 1/2
     rewards = torch.tensor([1.0, 0, 1, 1], dtype=torch.float64)
     state, found = hacpo(floor=0.1, epsilon=0.0, agents=2).change(
         {"means": []}, torch.zeros_like(rewards), told(rewards, 4)
     )
     assert found.tolist() == [1, -1, 2, 2] and state == {"means": [[0.5, 1.0]]}
-
-
-def test_one_agent_is_grpo():
     made = hacpo(floor=0.01)
     state = made.start
     for rewards in steps(6, 4):
         batch = told(rewards, 4)
         state, found = made.change(state, torch.zeros_like(rewards), batch)
         assert torch.equal(found, grpo()(rewards, batch))
-
-
-def test_agents_of_one_capability_are_grpo_over_all_answers():
-    rewards = torch.tensor([1.0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)
-    batch = told(rewards, 8)
-    found = hacpo(floor=0.01, agents=2).change({"means": []}, torch.zeros_like(rewards), batch)[1]
-    torch.testing.assert_close(found, grpo()(rewards, batch))
-
-
-def test_an_agent_that_got_nothing_right_has_the_floor():
     # P = (0.1, 1): the partner's answers weigh ten times, and count a tenth in the baseline, 0.2 / 4
     rewards = torch.tensor([0.0, 0, 1, 1], dtype=torch.float64)
     found = hacpo(floor=0.1, epsilon=0.0, agents=2).change({"means": []}, torch.zeros_like(rewards), told(rewards, 4))[
@@ -99,6 +86,13 @@ def test_an_agent_that_got_nothing_right_has_the_floor():
     ]
     spread = math.sqrt(1 / 3)
     assert found.tolist() == pytest.approx([-0.05 / spread] * 2 + [10 * 0.95 / spread] * 2)
+
+
+def test_agents_of_one_capability_are_grpo_over_all_answers():
+    rewards = torch.tensor([1.0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)
+    batch = told(rewards, 8)
+    found = hacpo(floor=0.01, agents=2).change({"means": []}, torch.zeros_like(rewards), batch)[1]
+    torch.testing.assert_close(found, grpo()(rewards, batch))
 
 
 def test_missing_rewards_count_for_nobody_and_an_agent_without_any_is_as_good_as_the_others():

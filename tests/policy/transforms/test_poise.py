@@ -48,22 +48,20 @@ def test_it_is_its_plain_loop():
     np.testing.assert_allclose(state["answered"], answered)
 
 
-def test_what_describes_an_answer_by_hand():
+def test_what_describes_a_completion_by_hand_and_the_constant_is_not_shrunk():
     batch = told()
     batch = batch._replace(
-        response=torch.tensor([[True, True, False]]),
-        logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64),
+        response=torch.tensor([[True, True, False]]), logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64)
     )
     assert described(batch)[0].tolist() == pytest.approx([1.0, np.log(3), 2.0, 1.0])
+    state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
+    assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
 
 
-def test_the_first_step_is_rloo():
+def test_the_first_step_is_rloo_and_no_reward_is_in_its_own_baseline():
     batch = told(size=4)
     torch.testing.assert_close(run(poise(), [batch])[1][0], rloo()(batch.total, batch))
-
-
-def test_no_reward_is_in_its_own_baseline():
-    """Changing one answer's reward changes its own advantage by just that, and no other's, once a probe is there."""
+    # Changing one answer's reward changes its own advantage by just that, and no other's, once a probe is there
     state, _ = run(poise(), [told(1)])
     batch = told(2)
     other = batch._replace(total=batch.total.clone())
@@ -121,11 +119,6 @@ def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
     torch.testing.assert_close(*(run(poise(), [later], one)[1][0] for one in (state, json.loads(json.dumps(state)))))
     later.total[5] = torch.nan
     assert run(poise(), [later], state)[1][0][[4, 5]].tolist() == [0, 0]
-
-
-def test_the_constant_is_not_shrunk():
-    state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
-    assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
 
 
 def test_refusals():
