@@ -42,45 +42,46 @@ def results(name: str, arguments: dict) -> list[Tensor]:
     return values
 
 
-def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.dtype, monkeypatch: Any) -> None:
-    monkeypatch.setenv("REWARDLAB_KERNELS", "eager")
-    plain = results(name, widened(arguments))
-    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    poison(monkeypatch)
-    computed, again = results(name, arguments), results(name, arguments)
+def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.dtype, case: Any = None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REWARDLAB_KERNELS", "eager")
+        plain = results(name, widened(arguments))
+        patch.setenv("REWARDLAB_KERNELS", "triton")
+        poison(patch)
+        computed, again = results(name, arguments), results(name, arguments)
     for output, other in zip(computed, again, strict=True):
-        assert torch.equal(output.nan_to_num(), other.nan_to_num()) and torch.equal(output.isnan(), other.isnan())
+        assert torch.equal(output.nan_to_num(), other.nan_to_num()), case
+        assert torch.equal(output.isnan(), other.isnan()), case
     rows: Any = slice(None)
     if not is_float(computed[0]):  # tokens: one row may have two within rounding of each other
         rows = computed[0] == plain[0]
-        assert (~rows).sum() <= 1, f"tokens differ in rows {(~rows).nonzero().flatten().tolist()}"
+        assert (~rows).sum() <= 1, f"{case}: tokens differ in rows {(~rows).nonzero().flatten().tolist()}"
     for output, true in zip(computed, plain, strict=True):
-        assert output.is_cuda and output.shape == true.shape
+        assert output.is_cuda and output.shape == true.shape, case
         if is_float(output) and output.numel():
             error = (output.float() - true)[rows].abs()
-            assert not error.numel() or error.max() <= TOLERANCE[dtype] * true.abs().max() + 1e-5
+            assert not error.numel() or error.max() <= TOLERANCE[dtype] * true.abs().max() + 1e-5, case
 
 
-@pytest.mark.parametrize(
-    ("name", "case"), [(name, case) for name in NAMES for case in module(name).CASES], ids=lambda value: str(value)
-)
-def test_kernels_give_what_pytorch_gives_at_odd_sizes(name, case, monkeypatch):
-    arguments = module(name).example(case, torch.float32, "cuda")
-    assert_kernels_agree_with_pytorch(name, arguments, torch.float32, monkeypatch)
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_give_what_pytorch_gives_at_odd_sizes(name):
+    for case in module(name).CASES:
+        arguments = module(name).example(case, torch.float32, "cuda")
+        assert_kernels_agree_with_pytorch(name, arguments, torch.float32, case)
 
 
 @pytest.mark.parametrize(("name", "case"), [*REAL.items(), ("guided_sampler", PEAKED)], ids=str)
-def test_kernels_give_what_pytorch_gives_at_a_real_size(name, case, monkeypatch):
+def test_kernels_give_what_pytorch_gives_at_a_real_size(name, case):
     arguments = module(name).example(case, torch.bfloat16, "cuda")
     arguments.pop("chunk", None)  # the default's: as it is used
-    assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16, monkeypatch)
+    assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16)
 
 
-def test_gradients_of_many_chunks_add_up_in_bfloat16(monkeypatch):
+def test_gradients_of_many_chunks_add_up_in_bfloat16():
     """dW grows in place in float32 from products of bfloat16: `addmm` with `out` its own first argument."""
     case = {"N": 1000, "D": 256, "V": 4096}
     arguments = module("linear_logprob").example(case, torch.bfloat16, "cuda") | {"chunk": 128 * 4096}
-    assert_kernels_agree_with_pytorch("linear_logprob", arguments, torch.bfloat16, monkeypatch)
+    assert_kernels_agree_with_pytorch("linear_logprob", arguments, torch.bfloat16)
 
 
 @pytest.mark.parametrize("truncated", [False, True])

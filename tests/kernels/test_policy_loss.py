@@ -46,20 +46,12 @@ def value_and_gradient(total, logprob):
     return total.detach(), torch.autograd.grad(total, logprob)[0]
 
 
-def assert_is_the_textbook(rule, textbook, **options):
-    logprob, old, advantage, weight, bounds = world(**options)
-    ours = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
-    plain = (weight * textbook(logprob, old, advantage)).sum()
-    for one, other in zip(value_and_gradient(ours.total, logprob), value_and_gradient(plain, logprob), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
-
-
 def sequence_ratio(log_ratio):
     """Every token's mean log-ratio of its sequence, as e^mean."""
     return torch.cat([one.mean().exp().expand(len(one)) for one in log_ratio.split(LENGTHS)])
 
 
-def test_four_tokens_worked_out_by_hand(way):
+def test_tokens_and_a_sequences_ratio_worked_out_by_hand(way):
     # r = 1.5: A = 1 is cut to 1.2, A = -1 is not cut; r = 0.5: A = 1 is not cut, A = -1 is cut to 0.8
     old, logprob = torch.zeros(4), torch.tensor([1.5, 1.5, 0.5, 0.5]).log().requires_grad_()
     advantage, weight = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.full((4,), 0.25)
@@ -68,9 +60,6 @@ def test_four_tokens_worked_out_by_hand(way):
     torch.testing.assert_close(out.sums, torch.tensor([[-0.2 / 4, 0, 1, 3, 3.5], [0.8 / 4, 0, 1, 1, 0.5]]))
     (gradient,) = torch.autograd.grad(out.total * 8, logprob)
     torch.testing.assert_close(gradient, torch.tensor([0.0, 3.0, -1.0, 0.0]))
-
-
-def test_a_sequences_ratio_worked_out_by_hand(way):
     # log-ratios log 2 and log 8: mean log 4, r = 4; w A = 1/2 and 1/4: L = -4 (1/2 + 1/4); each gets -4 (3/4) / 2
     logprob, old = torch.tensor([2.0, 8.0]).log().requires_grad_(), torch.zeros(2)
     advantage, weight = torch.tensor([1.0, 0.5]), torch.full((2,), 0.5)
@@ -85,60 +74,52 @@ def test_a_sequences_ratio_worked_out_by_hand(way):
     torch.testing.assert_close(torch.autograd.grad(token.total, logprob)[0], torch.tensor([-2.0, -1.0]))
 
 
-def test_ppo_is_the_smaller_of_two(way):
-    def ppo(logprob, old, advantage):
-        r = (logprob - old).exp()
-        return -torch.minimum(r * advantage, r.clamp(0.8, 1.2) * advantage)
-
-    assert_is_the_textbook(PPO, ppo)
+def smaller(ratio, advantage, low, high):
+    return torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
 
 
-def test_dual_clip_bounds_what_a_bad_token_can_cost(way):
-    def dual(logprob, old, advantage):
-        r = (logprob - old).exp()
-        smaller = torch.minimum(r * advantage, r.clamp(0.8, 1.2) * advantage)
-        return -torch.where(advantage < 0, torch.maximum(smaller, 3.0 * advantage), smaller)
-
-    assert_is_the_textbook(DUAL, dual, spread=1.5)
+def dual_clip(logprob, old, advantage):
+    clipped = smaller((logprob - old).exp(), advantage, 0.8, 1.2)
+    return -torch.where(advantage < 0, torch.maximum(clipped, 3.0 * advantage), clipped)
 
 
-def test_dapo_clips_higher_above(way):
-    def dapo(logprob, old, advantage):
-        r = (logprob - old).exp()
-        return -torch.minimum(r * advantage, r.clamp(1 - 0.2, 1 + 0.28) * advantage)
-
-    assert_is_the_textbook(DAPO, dapo)
+def gspo(logprob, old, advantage):
+    return -smaller(sequence_ratio(logprob - old), advantage, 0.97, 1.02)
 
 
-def test_gspo_clips_the_sequences_ratio(way):
-    def gspo(logprob, old, advantage):
-        s = sequence_ratio(logprob - old)
-        return -torch.minimum(s * advantage, s.clamp(0.97, 1.02) * advantage)
-
-    assert_is_the_textbook(GSPO, gspo, per_sequence=True, spread=0.02)
-    assert_is_the_textbook(GSPO, gspo, spread=0.1)
+def gspo_token(logprob, old, advantage):
+    ratio = sequence_ratio(logprob - old).detach() * (logprob - logprob.detach()).exp()
+    return -smaller(ratio, advantage, 0.97, 1.02)
 
 
-def test_gspo_token_gives_each_token_its_own_advantage(way):
-    def gspo_token(logprob, old, advantage):
-        s = sequence_ratio(logprob - old).detach() * (logprob - logprob.detach()).exp()
-        return -torch.minimum(s * advantage, s.clamp(0.97, 1.02) * advantage)
-
-    assert_is_the_textbook(GSPO._replace(level="sequence-token"), gspo_token, spread=0.1)
-
-
-def test_cispo_clips_the_weight_and_never_the_gradient(way):
-    def cispo(logprob, old, advantage):
-        return -(logprob - old).exp().clamp(max=1.3).detach() * advantage * logprob
-
-    assert_is_the_textbook(CISPO, cispo)
+TEXTBOOK = {
+    "PPO": (PPO, lambda logprob, old, A: -smaller((logprob - old).exp(), A, 0.8, 1.2), {}),
+    "dual-clip PPO": (DUAL, dual_clip, {"spread": 1.5}),
+    "DAPO": (DAPO, lambda logprob, old, A: -smaller((logprob - old).exp(), A, 1 - 0.2, 1 + 0.28), {}),
+    "GSPO": (GSPO, gspo, {"per_sequence": True, "spread": 0.02}),
+    "GSPO with an advantage a token": (GSPO, gspo, {"spread": 0.1}),
+    "GSPO-token": (GSPO._replace(level="sequence-token"), gspo_token, {"spread": 0.1}),
+    "CISPO": (CISPO, lambda logprob, old, A: -(logprob - old).exp().clamp(max=1.3).detach() * A * logprob, {}),
+    "REINFORCE": (REINFORCE, lambda logprob, old, A: -A * logprob, {}),
+}
 
 
-def test_reinforce_knows_no_old_policy(way):
-    assert_is_the_textbook(REINFORCE, lambda logprob, old, advantage: -advantage * logprob)
+@pytest.mark.parametrize("kernels", ["reference", "eager"])
+def test_a_rule_has_the_value_and_the_gradient_of_the_textbook(kernels, monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", kernels)
+    for name, (rule, textbook, options) in TEXTBOOK.items():
+        logprob, old, advantage, weight, bounds = world(**options)
+        ours = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+        plain = (weight * textbook(logprob, old, advantage)).sum()
+        for one, other in zip(value_and_gradient(ours.total, logprob), value_and_gradient(plain, logprob), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-12, rtol=0, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO, GSPO._replace(level="sequence-token", through="logprob")], ids=str)
+@pytest.mark.parametrize(
+    "rule",
+    [PPO, CISPO, GSPO._replace(level="sequence-token", through="logprob")],
+    ids=lambda rule: f"{rule.level}-{rule.through}",
+)
 def test_a_token_that_is_none_is_not_even_read(way, rule):
     logprob, old, advantage, weight, bounds = world(torch.float32)
     chosen = {"rule": rule, "beta": 0.1, "kl": "k3"}
@@ -161,26 +142,18 @@ def test_a_token_that_is_none_is_not_even_read(way, rule):
             )
 
 
-@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
-def test_nan_is_seen_where_a_token_is_live(way, rule):
-    logprob, old, advantage, weight, bounds = world(torch.float32)
-    old[2] = torch.nan
-    out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
-    assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all()
-
-
-@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
-def test_a_ratio_beyond_floats_is_bounded_like_any_other(way, rule):
+def test_a_ratio_beyond_floats_is_bounded_like_any_other(way):
     logprob, bounds = torch.tensor([-0.5, -0.5]).requires_grad_(), torch.tensor([0, 2])
     old, advantage, weight = torch.tensor([-200.0, -200.0]), torch.ones(2), torch.ones(2)
-    out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
-    high = rule.positive[1]  # twice -high A, and for CISPO, whose gradient goes on, twice -high A log π
-    total, slope = (2 * high * 0.5, -high) if rule is CISPO else (-2 * high, 0.0)
-    for one, expected in zip(value_and_gradient(out.total, logprob), (total, slope), strict=True):
-        torch.testing.assert_close(one, torch.full_like(one, expected))
+    for rule in (PPO, GSPO, CISPO):
+        out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+        high = rule.positive[1]  # twice -high A, and for CISPO, whose gradient goes on, twice -high A log π
+        total, slope = (2 * high * 0.5, -high) if rule is CISPO else (-2 * high, 0.0)
+        for one, expected in zip(value_and_gradient(out.total, logprob), (total, slope), strict=True):
+            torch.testing.assert_close(one, torch.full_like(one, expected))
 
 
-@pytest.mark.parametrize("rule", [PPO, GSPO, DAPO, GSPO._replace(level="sequence-token")], ids=str)
+@pytest.mark.parametrize("rule", [PPO, GSPO, GSPO._replace(level="sequence-token")], ids=lambda rule: rule.level)
 def test_where_a_rule_has_no_bound_a_log_ratio_counts_up_to_20(way, rule):
     logprob, bounds = torch.tensor([-0.5, -0.5]).requires_grad_(), torch.tensor([0, 2])
     old, weight = torch.tensor([-90.5, -90.5]), torch.ones(2)  # a ratio of e^90, which float32 does not have
@@ -202,8 +175,8 @@ def test_a_corrected_kl_of_a_ratio_beyond_floats_is_finite(way):
     torch.testing.assert_close(slope, torch.tensor([math.exp(20)]))
 
 
-@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
-def test_a_sequence_alone_is_the_sequence_among_others(way, rule):
+@pytest.mark.parametrize("rule", [PPO, GSPO], ids=lambda rule: rule.level)
+def test_a_sequence_alone_is_the_sequence_among_others(rule):
     logprob, old, advantage, weight, bounds = world()
     whole = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
     gradient = torch.autograd.grad(whole.total, logprob)[0]
@@ -217,7 +190,7 @@ def test_a_sequence_alone_is_the_sequence_among_others(way, rule):
 
 
 @pytest.mark.parametrize("kl", ["k1", "k2", "k3", "forward"])
-def test_a_divergence_is_measured_without_and_added_with_beta(way, kl):
+def test_a_divergence_is_measured_without_and_added_with_beta(kl):
     logprob, old, advantage, weight, bounds = world()
     base = old + 0.2
     chosen = {"rule": PPO, "base": base, "kl": kl}
@@ -276,14 +249,14 @@ def test_corrected_tokens_of_an_older_policy_have_the_mean_and_the_gradient_of_t
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kl", ["k3", "forward"])
-def test_a_policy_close_to_its_base_is_measured_in_float32(way, kl):
+def test_a_policy_close_to_its_base_is_measured_in_float32(way):
     # e^d - d - 1 as it stands would be off by 6e-8, where d² / 2 is at most 2e-6
-    gap = torch.linspace(-2e-3, 2e-3, 40)
-    zeros, bounds = torch.zeros(40), torch.arange(41)
-    out = policy_loss(zeros, zeros, zeros, torch.ones(40), bounds, rule=PPO, base=gap, kl=kl)
-    truth = divergence(kl, zeros.double(), gap.double())
-    torch.testing.assert_close(out.sums[:, 1].double(), truth, rtol=0, atol=3e-10)
+    gap = torch.linspace(-2e-3, 2e-3, 8)
+    zeros, bounds = torch.zeros(8), torch.arange(9)
+    for kl in ("k3", "forward"):
+        out = policy_loss(zeros, zeros, zeros, torch.ones(8), bounds, rule=PPO, base=gap, kl=kl)
+        truth = divergence(kl, zeros.double(), gap.double())
+        torch.testing.assert_close(out.sums[:, 1].double(), truth, rtol=0, atol=3e-10)
 
 
 def test_only_the_policy_gets_a_gradient(way):
@@ -297,12 +270,17 @@ def test_only_the_policy_gets_a_gradient(way):
     assert all(arguments[name].grad is None for name in ("old", "advantage", "weight", "base"))
 
 
-def test_an_empty_sequence_sums_to_zeros(way):
+def test_an_empty_sequence_sums_to_zeros_and_nan_is_seen_where_a_token_is_live(way):
     out = policy_loss(*world(), rule=PPO)
     assert out.sums[2].tolist() == [0] * 5
     nothing = [torch.zeros(0)] * 4
     out = policy_loss(*nothing, torch.tensor([0, 0]), rule=GSPO)
     assert out.total == 0 and out.sums.tolist() == [[0] * 5]
+    logprob, old, advantage, weight, bounds = world(torch.float32)
+    old[2] = torch.nan
+    for rule in (PPO, GSPO, CISPO):
+        out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+        assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all(), rule
 
 
 def test_a_wrong_use_is_told_what_is_wrong():
@@ -320,10 +298,7 @@ def test_a_wrong_use_is_told_what_is_wrong():
     told("beta is a finite number, got inf", beta=INF)
     told("beta is 0.1, but there is no base to stay near", beta=0.1)
     told(r"bounds rise from 0 to the number of tokens, 23; got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
-
-
-def test_tensors_of_other_lengths_are_told_so():
-    """Asked of the check itself, as the tests' annotations would refuse the shapes first."""
+    # Asked of the check itself, as the tests' annotations would refuse the shapes first
     logprob, old, advantage, weight, bounds = world()
     with pytest.raises(ValueError, match=r"logprob has 23 tokens, the other tensors \[22, 23, 23\]; pack all alike"):
         _check(logprob, (old[1:], advantage, weight, None, None), bounds, PPO, 0.0, "k3")

@@ -92,9 +92,9 @@ def assert_same_bits(sampled: Sampled, rows: list[int], other: Sampled, others: 
 
 def test_a_row_has_the_same_bits_in_any_batch_beside_cut_and_uncut_rows():
     """Rows 3 and 6 are not cut, 3 is greedy."""
-    arguments = example({"N": 7, "G": 1, "V": 1500, "truncated": True}, torch.bfloat16)
+    arguments = example({"N": 7, "G": 1, "V": 1100, "truncated": True}, torch.bfloat16)
     together = sampler(**arguments)
-    for rows in ([4, 6], [6, 2, 3], [1]):
+    for rows in ([6, 2, 3], [1]):
         assert_same_bits(sampler(**of_rows(arguments, rows)), [*range(len(rows))], together, rows)
     plain = {name: value for name, value in arguments.items() if name not in ("top_k", "top_p", "min_p")}
     assert_same_bits(sampler(**plain), [3, 6], together, [3, 6])
@@ -117,7 +117,7 @@ def test_cut_rows_change_neither_the_kernels_of_other_rows_nor_their_warps():
 
 @pytest.mark.parametrize("truncated", [False, True])
 def test_the_number_of_splits_changes_no_token(truncated):
-    arguments = example({"N": 3, "G": 1, "V": 2500, **({"truncated": True} if truncated else {})}, torch.bfloat16)
+    arguments = example({"N": 3, "G": 1, "V": 2100, **({"truncated": True} if truncated else {})}, torch.bfloat16)
     expected = sampler(**arguments)
     split = sampler(**arguments, span=3)
     assert torch.equal(split.token, expected.token)
@@ -164,6 +164,7 @@ def no_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut_rows, "drawn_from_all", lambda *_: pytest.fail("a cut row was read as a whole"))
 
 
+@pytest.mark.slow
 def test_cut_rows_of_a_real_vocabulary_are_drawn_from_few_tokens(monkeypatch):
     no_whole_rows(monkeypatch)
     arguments = example({"N": 2, "G": 1, "V": 128256, "peaked": True}, torch.bfloat16)
@@ -181,7 +182,7 @@ LIMITS = {"top_k": [5, 0, 0, 9, 0, 40], "top_p": [1, 0.8, 1, 0.7, 0.95, 0.999], 
 
 @pytest.mark.parametrize("spread", [3.0, 0.05])
 def test_peaked_and_flat_rows_are_drawn_as_the_definition_does(spread, monkeypatch):
-    arguments = example({"N": 6, "G": 1, "V": 1500}, torch.float32)
+    arguments = example({"N": 6, "G": 1, "V": 1100}, torch.float32)
     arguments |= {"base": arguments["base"] * spread / 3, "guides": arguments["guides"] * spread / 3}
     arguments |= {"temperature": torch.tensor([1.0, 0.7, 1.5, 0.0, 1.0, 0.3])}
     arguments |= {name: torch.tensor(values) for name, values in LIMITS.items()}
@@ -201,9 +202,9 @@ def test_peaked_and_flat_rows_are_drawn_as_the_definition_does(spread, monkeypat
 
 def test_the_order_in_which_tokens_are_collected_changes_no_bit(monkeypatch):
     """Programs of a GPU append in any order."""
-    arguments = example({"N": 3, "G": 0, "V": 1500}, torch.float32)
+    arguments = example({"N": 3, "G": 0, "V": 1100}, torch.float32)
     arguments |= {"base": arguments["base"] / 60, "temperature": torch.full((3,), 0.7)}
-    arguments |= {"top_p": torch.full((3,), 0.7), "top_k": torch.tensor([0, 300, 1000])}
+    arguments |= {"top_p": torch.full((3,), 0.7), "top_k": torch.tensor([0, 300, 800])}
     numbers = []
 
     def shuffled(kernel, grid, **given):

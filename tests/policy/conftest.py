@@ -4,6 +4,7 @@ No trainer is imported here: the environment of vLLM, which runs tests of decodi
 """
 
 import copy
+import importlib
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def words():
 
 def _trained(words, architecture):
     model = models.causal_lm(words, architecture, seed=3)
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=150)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100, learning_rate=6e-3)
     return model
 
 
@@ -62,5 +63,17 @@ def make_guide(base, words):
             if value.dtype.is_floating_point and "objectives" not in key and not key.endswith(".A"):
                 value.add_(size * torch.randn_like(value))
         return decoding_model(model, tokenizer or words, adapter)
+
+    return make
+
+
+@pytest.fixture
+def make_trainer(base, words, tmp_path):
+    """A trainer on a copy of the toy policy, by default GRPO on the gold reward: tests/policy/toy_training.py."""
+    training = importlib.import_module("tests.policy.toy_training")
+
+    def make(formulas=None, sources=None, *, model=None, **changes):
+        formulas = formulas or training.algorithm()
+        return training.trainer(model or copy.deepcopy(base), words, tmp_path, formulas, sources, **changes)
 
     return make

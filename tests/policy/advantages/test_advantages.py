@@ -68,20 +68,17 @@ def by_loop(formula, rewards=REWARDS, group=GROUP) -> list[float]:
 # ---- each against plain loops ----
 
 
-@pytest.mark.parametrize(
-    ("name", "formula"),
-    [
-        ("grpo", lambda r, mine, _: (r - mean(mine)) / (stdev(mine) + 1e-4)),
-        ("dr_grpo", lambda r, mine, _: r - mean(mine)),
-        ("rloo", lambda r, mine, _: r - (sum(mine) - r) / (len(mine) - 1)),
-        ("lite_ppo", lambda r, mine, everyone: (r - mean(mine)) / (stdev(everyone) + 1e-4)),
-    ],
-)
-def test_a_group_formula_is_its_plain_loop(name, formula):
-    torch.testing.assert_close(estimate(name).tolist(), by_loop(formula))
+GROUP_FORMULAS = {
+    "grpo": lambda r, mine, _: (r - mean(mine)) / (stdev(mine) + 1e-4),
+    "dr_grpo": lambda r, mine, _: r - mean(mine),
+    "rloo": lambda r, mine, _: r - (sum(mine) - r) / (len(mine) - 1),
+    "lite_ppo": lambda r, mine, everyone: (r - mean(mine)) / (stdev(everyone) + 1e-4),
+}
 
 
-def test_rloo_worked_out_by_hand():
+def test_a_group_formula_is_its_plain_loop():
+    for name, formula in GROUP_FORMULAS.items():
+        assert estimate(name).tolist() == pytest.approx(by_loop(formula)), name
     # rewards 1, 0, 2 in a group: 1 - (0 + 2)/2 = 0, 0 - (1 + 2)/2 = -1.5, 2 - (1 + 0)/2 = 1.5
     assert estimate("rloo")[[0, 1, 3]].tolist() == [0.0, -1.5, 1.5]
 
@@ -100,20 +97,15 @@ def test_gdpo_normalises_each_reward_before_it_adds_them():
     assert found[2] == found[7] == 0
 
 
-def test_a_constant_reward_beside_another_changes_nothing_under_gdpo():
-    one = torch.tensor([1.0, 0.0, 3.0, 2.0, 0.5, 0.2, 0.1, 3.0], dtype=torch.float64)
-    both = torch.stack([one, torch.full_like(one, 1000.0)], 1)
-    gdpo = load("policy.advantages", "gdpo")()
-    torch.testing.assert_close(gdpo(both, rollout()), gdpo(one[:, None], rollout()))
-
-
-def test_a_reward_of_weight_0_has_no_effect_under_gdpo_where_it_is_missing_too():
-    one = torch.tensor([1.0, 0.0, 3.0, 2.0, 0.5, 0.2, 0.1, 3.0], dtype=torch.float64)
-    both = torch.stack([torch.full_like(one, NAN), one], 1)
-    expected = load("policy.advantages", "gdpo")()(one[:, None], rollout())
-    torch.testing.assert_close(load("policy.advantages", "gdpo")([0.0, 1.0])(both, rollout()), expected)
+def test_a_constant_reward_and_one_of_weight_0_change_nothing_under_gdpo():
+    """The reward of weight 0 is missing everywhere."""
+    gdpo, one = load("policy.advantages", "gdpo"), torch.tensor([1.0, 0, 3, 2, 0.5, 0.2, 0.1, 3], dtype=torch.float64)
+    expected = gdpo()(one[:, None], rollout())
+    torch.testing.assert_close(gdpo()(torch.stack([one, torch.full_like(one, 1000.0)], 1), rollout()), expected)
+    missing = torch.stack([torch.full_like(one, NAN), one], 1)
+    torch.testing.assert_close(gdpo([0.0, 1.0])(missing, rollout()), expected)
     with pytest.raises(ValueError, match="no reward has a weight other than 0"):
-        load("policy.advantages", "gdpo")([0.0, 0.0])(both, rollout())
+        gdpo([0.0, 0.0])(missing, rollout())
 
 
 def test_gae_is_its_plain_loop():
@@ -130,25 +122,18 @@ def test_gae_is_its_plain_loop():
         torch.testing.assert_close(found[row, 2 : 2 + length].tolist(), expected)
 
 
-def test_gae_worked_out_by_hand():
-    # two tokens, V = (1, 2), reward 5 at the end, gamma = 1, lambda = 1/2: delta = (2 - 1, 5 - 2); A = (1 + 3/2, 3)
-    batch = rollout((2,), (0,), values=torch.tensor([[9.0, 9, 1, 2, 9, 9, 9, 9]]), after=torch.tensor([7.0]),
-                    finished=torch.tensor([True]))  # fmt: skip
-    found = load("policy.advantages", "gae")(lam=0.5)(torch.tensor([5.0]), batch)
-    assert found[0, 2:4].tolist() == [2.5, 3.0]
-
-
 def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
+    """Two tokens, V = (1, 2), gamma = 1, lambda = 1/2."""
     gae = load("policy.advantages", "gae")(lam=0.5)
     batch = rollout((2,), (0,), values=torch.tensor([[9.0, 9, 1, 2, 9, 9, 9, 9]]), after=torch.tensor([7.0]),
                     finished=torch.tensor([False]))  # fmt: skip
-    # a reward of 5 for the completion ends it: delta = (2 - 1, 5 - 2), and the critic's 7 counts for nothing
-    assert gae(torch.tensor([5.0]), batch)[0, 2:4].tolist() == [2.5, 3.0]
+    ended = batch._replace(finished=torch.tensor([True]))
+    # a reward of 5 for the completion ends it, cut off or not: delta = (2 - 1, 5 - 2); A = (1 + 3/2, 3)
+    assert [gae(torch.tensor([5.0]), one)[0, 2:4].tolist() for one in (batch, ended)] == [[2.5, 3.0]] * 2
     # a step's reward of 5 at the last token does not: delta = (2 - 1, 5 + 7 - 2)
     steps = torch.zeros(1, 8).index_fill(1, torch.tensor([3]), 5.0)
     assert gae(steps, batch)[0, 2:4].tolist() == [6.0, 10.0]
-    assert gae(steps, batch._replace(finished=torch.tensor([True])))[0, 2:4].tolist() == [2.5, 3.0]
-    assert gae(steps, batch._replace(after=None))[0, 2:4].tolist() == [2.5, 3.0]
+    assert gae(steps, ended)[0, 2:4].tolist() == gae(steps, batch._replace(after=None))[0, 2:4].tolist() == [2.5, 3.0]
 
 
 def test_gae_reads_past_what_a_tool_wrote():
@@ -195,60 +180,53 @@ def test_rewards_of_tokens_are_taken_as_they_are():
 # ---- what all of them promise ----
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_missing_reward_counts_for_nobody(name):
+def taken(batch: Rollout, rows) -> Rollout:
+    return Rollout(*(one[rows] if isinstance(one, Tensor) else one for one in batch))
+
+
+def test_a_missing_reward_counts_for_nobody():
     """Whatever else is in the row without a reward, and whether the row is there at all."""
-    found = estimate(name)
-    assert found.isfinite().all() and not found[2].any()
     rows = [0, 1, 3, 4, 5, 6, 7]
-    batch = rollout()
-    without = Rollout(*(one[rows] if isinstance(one, Tensor) else one for one in batch))
-    alone = made(name)(rewards_for(name)[rows], without)
-    torch.testing.assert_close(found[rows], alone)
+    for name in ESTIMATORS:
+        found = estimate(name)
+        assert found.isfinite().all() and not found[2].any(), name
+        assert torch.allclose(found[rows], made(name)(rewards_for(name)[rows], taken(rollout(), rows))), name
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_rows_may_come_in_any_order(name):
+def test_rows_may_come_in_any_order():
     order = torch.tensor([5, 0, 7, 2, 1, 6, 3, 4])
-    batch = rollout()
-    shuffled = Rollout(*(one[order] if isinstance(one, Tensor) else one for one in batch))
-    found = made(name)(rewards_for(name)[order], shuffled)
-    torch.testing.assert_close(found, estimate(name)[order])
+    for name in ESTIMATORS:
+        found = made(name)(rewards_for(name)[order], taken(rollout(), order))
+        assert torch.allclose(found, estimate(name)[order]), name
 
 
-@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"gae", "reinforce_pp"} - UNCENTRED))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_equal_rewards_are_worth_exactly_nothing(name, dtype):
+def test_equal_rewards_are_worth_exactly_nothing():
     """Twelve rewards of -23.1 differ from their float32 mean; divided by a tiny deviation that was 0.77."""
     batch = rollout((3,) * 12, (0,) * 12)
-    value = 1.0 if name in VERDICTS else -23.1
-    rewards = torch.full((12, COMPONENTS[name]) if name in COMPONENTS else (12,), value, dtype=dtype)
-    assert not made(name)(rewards, batch).any()
+
+    def equal(name: str, dtype: torch.dtype) -> Tensor:
+        shape = (12, COMPONENTS[name]) if name in COMPONENTS else (12,)
+        return torch.full(shape, 1.0 if name in VERDICTS else -23.1, dtype=dtype)
+
+    for name in sorted({*ESTIMATORS} - {"gae", "reinforce_pp"} - UNCENTRED):
+        for dtype in (torch.float32, torch.bfloat16):
+            assert not made(name)(equal(name, dtype), batch).any(), (name, dtype)
+    for name in ("grpo", "gdpo", "gigpo", "laser"):
+        assert not made(name, epsilon=0.0)(equal(name, torch.float32), batch).any(), f"{name} without an epsilon"
 
 
-@pytest.mark.parametrize("name", ["grpo", "gdpo", "gigpo", "laser"])
-def test_equal_rewards_are_worth_exactly_nothing_without_an_epsilon(name):
-    batch, columns = rollout((3,) * 12, (0,) * 12), COMPONENTS.get(name)
-    estimated = made(name, epsilon=0.0)(torch.full((12, columns) if columns else (12,), -23.1), batch)
-    assert not estimated.any()
-
-
-@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"are", "dacr", "gae", "reinforce_pp", "lite_ppo", "gdpo"}))
-def test_another_group_never_matters(name):
+def test_another_group_never_matters():
     changed = (*REWARDS[:4], 9.0, -4.0, NAN, 1.0)
-    torch.testing.assert_close(estimate(name, changed)[:4], estimate(name)[:4])
+    for name in sorted({*ESTIMATORS} - {"are", "dacr", "gae", "reinforce_pp", "lite_ppo", "gdpo"}):
+        assert torch.allclose(estimate(name, changed)[:4], estimate(name)[:4]), name
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_infinite_reward_is_refused_by_its_place(name):
-    with pytest.raises(ValueError, match=r"the reward at \(4,.*is inf; a missing reward is NaN"):
-        estimate(name, (*REWARDS[:4], math.inf, *REWARDS[5:]))
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_token_outside_the_answer_has_no_advantage(name):
-    found = estimate(name)
-    assert found.dim() == 1 or not found[~rollout().response].any()
+def test_an_infinite_reward_is_refused_by_its_place_and_a_token_outside_the_answer_has_no_advantage():
+    for name in ESTIMATORS:
+        with pytest.raises(ValueError, match=r"the reward at \(4,.*is inf; a missing reward is NaN"):
+            estimate(name, (*REWARDS[:4], math.inf, *REWARDS[5:]))
+        found = estimate(name)
+        assert found.dim() == 1 or not found[~rollout().response].any(), name
 
 
 def test_an_empty_answer_and_an_empty_step_are_no_trouble():

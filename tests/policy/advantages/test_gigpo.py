@@ -1,11 +1,10 @@
 """GiGPO with the text so far as the state."""
 
 import math
-from statistics import mean, stdev
 
 import pytest
 import torch
-from rewardlab.policy.advantages.gigpo import against, gigpo, states
+from rewardlab.policy.advantages.gigpo import gigpo, states
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.types import Rollout
 
@@ -22,42 +21,20 @@ def rollout(texts: list[str], group: list[int], prompt: int = 1) -> Rollout:
     return Rollout(torch.tensor(group), response, torch.ones(len(texts), dtype=torch.bool), tokens=tokens)
 
 
-def z(values: list[float], one: float) -> float:
-    return (one - mean(values)) / (stdev(values) + 1e-4) if len(values) > 1 else 0.0
-
-
-def by_loop(texts, group, rewards, omega, gamma) -> list[list[float]]:
-    """Rewards of answers."""
-    found = []
-    for i, text in enumerate(texts):
-        peers = [j for j in range(len(texts)) if group[j] == group[i]]
-        row = []
-        for t in range(len(text)):
-            shared = [j for j in peers if len(texts[j]) > t and texts[j][:t] == text[:t]]
-            returns = {j: rewards[j] * gamma ** (len(texts[j]) - 1 - t) for j in shared}
-            step = z([*returns.values()], returns[i])
-            row.append(z([rewards[j] for j in peers], rewards[i]) + omega * step)
-        found.append(row)
-    return found
-
-
-@pytest.mark.parametrize(("omega", "gamma"), [(1.0, 1.0), (0.5, 0.9)])
-def test_it_is_its_plain_loop(omega, gamma):
-    texts, group = ["abca", "abd", "ab", "bca", "abca", "ab", "aa", "c"], [0, 0, 0, 0, 3, 3, 3, 3]
-    rewards = torch.rand(8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    batch = rollout(texts, group)
-    found = gigpo(omega=omega, gamma=gamma)(rewards, batch)
-    for row, text, expected in zip(found, texts, by_loop(texts, group, rewards.tolist(), omega, gamma), strict=True):
-        torch.testing.assert_close(row[1 : 1 + len(text)].tolist(), expected)
-    assert not found[~batch.response].any()
-
-
 def test_by_hand():
     # "a" is shared by the first two: there their rewards 1 and 0 meet, z = ±0.7071; all three share the beginning
-    found = gigpo(epsilon=0.0)(torch.tensor([1.0, 0.0, 0.5], dtype=torch.float64), rollout(["ab", "ac", "b"], [0] * 3))
-    assert found[0, 1:].tolist() == pytest.approx([1 + 1, 1 + math.sqrt(0.5)])
-    assert found[1, 1:].tolist() == pytest.approx([-1 - 1, -1 - math.sqrt(0.5)])
+    rewards, batch = torch.tensor([1.0, 0.0, 0.5], dtype=torch.float64), rollout(["ab", "ac", "b"], [0] * 3)
+    found, root = gigpo(epsilon=0.0)(rewards, batch), math.sqrt(0.5)
+    assert found[0, 1:].tolist() == pytest.approx([1 + 1, 1 + root])
+    assert found[1, 1:].tolist() == pytest.approx([-1 - 1, -1 - root])
     assert found[2, 1:].tolist() == pytest.approx([0, 0], abs=1e-12)
+    # at ω = 1/2 and γ = 1/2 the first tokens' returns are 1/2, 0 and 1/2: z = 0.57735, -1.1547 and 0.57735
+    found = gigpo(omega=0.5, gamma=0.5, epsilon=0.0)(rewards, batch)
+    third = math.sqrt(1 / 3)
+    assert found[0, 1:].tolist() == pytest.approx([1 + third / 2, 1 + root / 2])
+    assert found[2, 1].item() == pytest.approx(third / 2) and not found[~batch.response].any()
+    with pytest.raises(ValueError, match="no tokens to tell states apart by"):
+        gigpo()(rewards, batch._replace(tokens=None))
 
 
 def test_its_limits_are_grpo_once_and_twice():
@@ -95,12 +72,3 @@ def test_states_are_what_was_written_before():
     assert found[0, 0] == found[1, 0] == found[2, 0] != found[3, 0]
     assert found[0, 1] == found[1, 1] and found[2, 1] not in found[[0, 1, 3], 1] and found[3, 1] != found[0, 1]
     assert not {*found[:, 0].tolist()} & {*found[:, 1].tolist()}
-
-
-def test_a_value_alone_with_its_key_is_worth_nothing():
-    assert against(torch.tensor([5.0, 1.0, 3.0]), torch.tensor([0, 1, 1]), 0.0)[0] == 0
-
-
-def test_tokens_are_needed():
-    with pytest.raises(ValueError, match="no tokens to tell states apart by"):
-        gigpo()(torch.ones(1), rollout(["a"], [0])._replace(tokens=None))

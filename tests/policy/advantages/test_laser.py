@@ -6,7 +6,7 @@ from statistics import mean, stdev
 import pytest
 import torch
 from rewardlab.policy.advantages.grpo import grpo
-from rewardlab.policy.advantages.laser import laser, self_reward, self_reward_error
+from rewardlab.policy.advantages.laser import laser, self_reward_error
 from rewardlab.policy.types import Rollout
 
 GROUP = [0] * 4 + [1] * 4
@@ -39,9 +39,8 @@ def by_loop(rewards, finished, weights) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("finished", [(True,) * 8, (True, False, True, True) * 2])
-def test_it_is_its_plain_loop(finished):
-    rewards = drawn()
+def test_it_is_its_plain_loop():
+    rewards, finished = drawn(), (True, False, True, True) * 2
     found = laser([0.8, 0.2], reference=-23.0)(rewards, rollout(finished))
     assert found.tolist() == pytest.approx(by_loop(rewards.tolist(), finished, (0.8, 0.2)))
 
@@ -55,10 +54,6 @@ def test_without_its_share_and_where_the_policy_says_nothing_it_is_grpo():
     torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
 
 
-def test_a_self_reward_by_hand():
-    assert self_reward(torch.tensor([-23.0, -13.0]), 0.1, -23.0).tolist() == pytest.approx([0.0, 1.0])
-
-
 def test_a_row_that_misses_either_counts_for_nobody():
     rewards = drawn()
     rewards[1, 1] = math.nan
@@ -68,15 +63,12 @@ def test_a_row_that_misses_either_counts_for_nobody():
     torch.testing.assert_close(found, laser(reference=-23.0)(rewards, rollout()))
 
 
-def test_right_and_wrong_answers_weigh_the_same_in_the_error():
+def test_the_self_rewards_error_weighs_right_and_wrong_the_same_and_has_its_gradient():
     score, verdict = torch.tensor([0.5, 0.5, 0.0, 1.0, 9.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0])
     finished = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])
     # four ended: one right of weight 2, three wrong of weight 2/3; squares 1/4, 1/4, 0, 1
     found = self_reward_error(score, verdict, finished)
     assert found.tolist() == pytest.approx([0.5, 1 / 6, 0, 2 / 3, 0])
-
-
-def test_the_errors_gradient_is_that_of_finite_differences():
     score = torch.rand(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
     verdict = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda s: self_reward_error(s, verdict, torch.ones_like(verdict)), (score,))

@@ -31,11 +31,13 @@ def rewards(*columns: list[float]) -> Rewards:
     return Rewards(torch.tensor(columns, dtype=torch.float64).T.contiguous(), names)
 
 
-def test_shares_decide_what_is_trained_on():
+def test_shares_decide_what_is_trained_on_and_what_is_missed():
     both = rewards([1, 3, 0, 4], [10, 0, 0, 0])
     assert made(shares={"right": 1.0})(both, rollout()).advantages["estimate"].tolist() == [-1, 1, -2, 2]
     assert made(shares={"right": 2.0, "style": 0.5})(both, rollout()).total.tolist() == [7, 6, 0, 8]
     assert made()(both, rollout()).total.tolist() == [11, 3, 0, 4]
+    scored = made(shares={"right": 1.0, "style": 0.0})(rewards([1, 3, 0, 4], [NAN, 0, NAN, NAN]), rollout())
+    assert scored.total.tolist() == [1, 3, 0, 4]
 
 
 def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
@@ -50,29 +52,21 @@ ROUTED = rewards([1, 3, NAN, NAN], [NAN, NAN, 5, 2])  # each for the prompts of 
 PARTLY = rewards([1, 3, 4, NAN], [10, NAN, NAN, NAN])  # the second row lacks what the first has; the last lacks both
 
 
-@pytest.mark.parametrize(
-    ("rule", "routed", "partly"),
-    [
+def test_what_a_completion_that_lacks_one_of_several_rewards_is_trained_on():
+    for rule, routed, partly in (
         ("group", [1, 3, 5, 2], [11, None, 4, None]),
         ("strict", [None] * 4, [11, None, None, None]),
         ("sum", [1, 3, 5, 2], [11, 3, 4, None]),
-    ],
-)
-def test_what_a_completion_that_lacks_one_of_several_rewards_is_trained_on(rule, routed, partly):
-    for given, expected in ((ROUTED, routed), (PARTLY, partly)):
-        scored = made(on_missing=rule)(given, rollout())
-        totals = [None if math.isnan(total) else total for total in scored.total.tolist()]
-        assert totals == expected
-        assert scored.trained.any(1).tolist() == [total is not None for total in expected]
+    ):
+        for given, expected in ((ROUTED, routed), (PARTLY, partly)):
+            scored = made(on_missing=rule)(given, rollout())
+            totals = [None if math.isnan(total) else total for total in scored.total.tolist()]
+            assert totals == expected, rule
+            assert scored.trained.any(1).tolist() == [total is not None for total in expected], rule
 
 
-def test_a_reward_without_a_share_is_not_missed():
-    scored = made(shares={"right": 1.0, "style": 0.0})(rewards([1, 3, 0, 4], [NAN, 0, NAN, NAN]), rollout())
-    assert scored.total.tolist() == [1, 3, 0, 4]
-
-
-def test_routed_rewards_are_advantages_as_trl_has_them():
-    """TRL 1.16, `sum_then_normalize`: nansum, NaN where all are missing, then nanmean and nanstd of the group."""
+def test_routed_rewards_summed_or_apart_are_advantages_as_trl_has_them():
+    # TRL 1.16, `sum_then_normalize`: nansum, NaN where all are missing, then nanmean and nanstd of the group
     for given in (ROUTED, PARTLY):
         total = (given.values * torch.tensor([1.0, 0.5])).nansum(1)
         total[given.values.isnan().all(1)] = NAN
@@ -80,10 +74,7 @@ def test_routed_rewards_are_advantages_as_trl_has_them():
         advantages = (grouped - grouped.nanmean(1, keepdim=True)) / (nanstd(grouped, dim=1)[:, None] + 1e-4)
         scored = made("grpo", on_missing="sum", shares={"right": 1.0, "style": 0.5})(given, rollout())
         torch.testing.assert_close(scored.advantages["estimate"], advantages.view(-1).nan_to_num(0))
-
-
-def test_routed_rewards_apart_are_advantages_as_trl_has_them():
-    """TRL 1.16, `normalize_then_sum`, whose std over the step has an epsilon too."""
+    # TRL 1.16, `normalize_then_sum`, whose std over the step has an epsilon too
     parts = ROUTED.values.view(2, 2, 2)
     parts = (parts - parts.nanmean(1, keepdim=True)) / (nanstd(parts, dim=1)[:, None] + 1e-4)
     total = parts.view(4, 2).nansum(1)
@@ -93,28 +84,12 @@ def test_routed_rewards_apart_are_advantages_as_trl_has_them():
     torch.testing.assert_close(scored.advantages["estimate"], (total - total.mean()) / (total.std() + 1e-4))
 
 
-def test_an_estimator_of_components_apart_reads_none_of_a_completion_that_counts_as_one_without_a_reward():
-    seen = []
-
-    def estimate(components, rollout):
-        seen.append(components)
-        return torch.zeros(4)
-
-    algorithm = made(apart=True)
-    algorithm.advantage = estimate
-    algorithm(PARTLY, rollout())
-    assert seen[0].isnan().tolist() == [[False, False], [True, True], [False, True], [True, True]]
-
-
-def test_a_penalty_in_the_answers_reward_is_its_sum():
+def test_a_penalty_is_added_to_the_completions_reward_or_where_it_arose():
     scored = made(penalty=Penalty(0.1, "completion", "k1"))(rewards([1, 3, 0, 4]), rollout())
     # Σ log pi - log base: 0.5, 0, 2, -1
     assert scored.total.tolist() == [1, 3, 0, 4]
     expected = [1 - 0.05 - 1.975, 3 - 1.975, -0.2 - 1.95, 4.1 - 1.95]
     assert scored.advantages["estimate"].tolist() == pytest.approx(expected)
-
-
-def test_a_penalty_in_the_tokens_rewards_stays_where_it_arose():
     values = torch.zeros(4, 3)
     made_so = made("gae", penalty=Penalty(0.1, "token", "k1"))
     scored = made_so(rewards([1, 3, 0, 4]), rollout(values=values, after=torch.zeros(4)))
@@ -123,12 +98,16 @@ def test_a_penalty_in_the_tokens_rewards_stays_where_it_arose():
     assert first[0] == pytest.approx(-0.05 + 0.95 * 1.0)
 
 
-def test_steps_rewards_join_the_answers():
+def test_steps_rewards_join_the_completions_and_are_summed_for_an_estimator_of_completions():
     steps = torch.full((4, 3), NAN, dtype=torch.float64)
     steps[0, 0] = 0.5
     process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
     scored = made("gae")(process, rollout(values=torch.zeros(4, 3), after=torch.zeros(4)))
     assert scored.advantage[0, :2].tolist() == pytest.approx([0.5 + 0.95, 1.0])
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 0], steps[0, 1], steps[2, 2] = 0.5, 0.25, 1.0
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
+    assert made("dr_grpo")(process, rollout()).advantages["estimate"].tolist() == [0.375, -0.375, 0.5, -0.5]
 
 
 @pytest.mark.parametrize("share", [1.0, 0.0])
@@ -180,37 +159,36 @@ def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
     assert scored.advantage[0].tolist() == pytest.approx([0.95] * 3)
 
 
-@pytest.mark.parametrize("name", sorted({*COMPLETIONS} - {"debiased", "noise_forward"}))
-def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions(name):
-    found = []
-    for place in ("token", "completion"):
-        estimator = load("policy.advantages", name)(**COMPLETIONS[name])
-        algorithm = made(penalty=Penalty(0.1, place, "k1"))
-        algorithm.advantage = estimator
-        found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
-    torch.testing.assert_close(*found)
-    assert found[0].shape == (4,)
+def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions():
+    for name in {*COMPLETIONS} - {"debiased", "noise_forward"}:
+        found = []
+        for place in ("token", "completion"):
+            algorithm = made(penalty=Penalty(0.1, place, "k1"))
+            algorithm.advantage = load("policy.advantages", name)(**COMPLETIONS[name])
+            found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
+        assert torch.allclose(*found) and found[0].shape == (4,), name
 
 
-def test_steps_rewards_are_summed_for_an_estimator_of_completions():
-    steps = torch.full((4, 3), NAN, dtype=torch.float64)
-    steps[0, 0], steps[0, 1], steps[2, 2] = 0.5, 0.25, 1.0
-    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
-    assert made("dr_grpo")(process, rollout()).advantages["estimate"].tolist() == [0.375, -0.375, 0.5, -0.5]
-
-
-def test_verdicts_with_a_kl_in_them_are_refused_where_only_verdicts_are_read():
+def test_an_estimator_that_cannot_read_its_rewards_is_refused():
     with pytest.raises(
         ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; leave .* a KL in the loss"
     ):
         made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
-
-
-def test_an_estimator_of_tokens_that_does_not_say_so_is_refused_rewards_of_tokens():
     algorithm = made(penalty=Penalty(0.1, "token", "k1"))
     algorithm.advantage = lambda rewards, rollout: rewards[:, None] * rollout.response
     with pytest.raises(ValueError, match="return a policy.types.TokenEstimator of it"):
         algorithm(rewards([1, 3, 0, 4]), rollout())
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="reads no rewards of steps"):
+        made("gdpo", apart=True)(process, rollout())
+    with pytest.raises(ValueError, match="one of loss, token, completion, got 'reward'"):
+        Penalty(0.1, "reward")
+    with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
+        made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
+    with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
+        made(apart=True, penalty=Penalty(0.1, "completion"))
+    with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
+        made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())
 
 
 def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
@@ -225,19 +203,23 @@ def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
         algorithm(rewards([1, 3, 0, 4]), rollout(entropy=torch.rand(4, 3)))
 
 
-def test_components_apart_for_an_estimator_that_weighs_them_itself():
+def test_components_apart_are_weighed_by_the_estimator_itself_and_none_is_read_where_a_reward_is_missing():
     gdpo = load("policy.advantages", "gdpo")([1.0, 1.0])
     algorithm = made(shares={"style": 1.0, "right": 1.0}, apart=True)
     algorithm.advantage = gdpo
     seen = rewards([1, 3, 0, 4], [0, 0, 5, 0])
     direct = gdpo(seen.values[:, [1, 0]], rollout())
     torch.testing.assert_close(algorithm(seen, rollout()).advantages["estimate"], direct)
+    seen = []
 
+    def estimate(components, rollout):
+        seen.append(components)
+        return torch.zeros(4)
 
-def test_an_estimator_of_components_apart_refuses_rewards_of_steps():
-    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
-    with pytest.raises(ValueError, match="reads no rewards of steps"):
-        made("gdpo", apart=True)(process, rollout())
+    algorithm = made(apart=True)
+    algorithm.advantage = estimate
+    algorithm(PARTLY, rollout())
+    assert seen[0].isnan().tolist() == [[False, False], [True, True], [False, True], [True, True]]
 
 
 def test_every_stage_is_kept():
@@ -263,14 +245,3 @@ def test_a_scheduler_weighs_answers():
     three = rollout(group=torch.tensor([0, 0, 0, 1]))
     often = made(scheduler=load("policy.schedulers", "pf_ppo")("best_worst"))(rewards([1, 3, 2, 4]), three).weights
     assert (often * 7)[:, 0].tolist() == pytest.approx([1.5, 1.5, 0, 1])
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="one of loss, token, completion, got 'reward'"):
-        Penalty(0.1, "reward")
-    with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
-        made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
-    with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
-        made(apart=True, penalty=Penalty(0.1, "completion"))
-    with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
-        made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

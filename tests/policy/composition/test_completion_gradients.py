@@ -5,23 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import Dataset
-from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.composition.completion_gradients import completions_of
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs, completion_loss, shares_and_slopes
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.losses.rpo import rpo
-from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.forward import CompletionBatch
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.registry import load
 from transformers import TrainerCallback
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
 
 
 def completions(logprob) -> CompletionLossInputs:
@@ -67,26 +60,20 @@ class Gradients(TrainerCallback):
 
 
 @pytest.fixture
-def gradients(base, words, tmp_path):
+def gradients(base, make_trainer):
     """Gradients of a run on the same 4 groups of 8 completions, with the losses that it logged."""
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
 
     def run(rule, micro_batch, steps, **settings) -> tuple[list[torch.Tensor], list[float]]:
         seen = Gradients()
-        of_steps = {"gradient_accumulation_steps": 32 // micro_batch, "max_steps": steps, "num_iterations": steps}
-        made = {"optim": "sgd", "learning_rate": 1e-3, "max_grad_norm": 0.0, "num_generations": 8} | of_steps | settings
-        arguments = (
-            SMALL_RUN
-            | made
-            | {"max_completion_length": 8, "per_device_train_batch_size": micro_batch, "output_dir": str(tmp_path)}
-        )
-        formulas = load("policy.advantages", "dr_grpo")(), rule, load("policy.aggregations", "completion_mean")()
-        trainer = PolicyTrainer(
-            copy.deepcopy(base).double(), RewardSources({"gold": garden.gold()}), Algorithm(*formulas),
-            PolicyArguments(**arguments), data, tokenizer=words, callbacks=[seen],
+        changes = {"gradient_accumulation_steps": 32 // micro_batch, "max_steps": steps, "num_iterations": steps}
+        changes |= {"optim": "sgd", "learning_rate": 1e-3, "max_grad_norm": 0.0, "num_generations": 8} | settings
+        changes |= {"max_completion_length": 8, "per_device_train_batch_size": micro_batch}
+        trainer = make_trainer(
+            algorithm("dr_grpo", rule, "completion_mean"), model=copy.deepcopy(base).double(), data=prompts(16),
+            callbacks=[seen], **changes,
         )  # fmt: skip
         trainer.train()
-        return seen.flat, [row["loss"] for row in trainer.state.log_history if "loss" in row]
+        return seen.flat, logged(trainer, "loss")
 
     return run
 

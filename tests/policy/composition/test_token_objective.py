@@ -35,25 +35,19 @@ def test_at_ratio_1_the_loss_is_minus_the_weighted_advantages():
     torch.testing.assert_close(logprob.grad, torch.tensor([[-0.5, -0.25], [0.5, 0.0]]))
 
 
-def test_a_penalty_in_the_loss_adds_the_weighted_kl():
+def test_a_penalty_adds_the_weighted_kl_in_the_loss_and_nothing_in_the_reward():
     # k1 = log π - log base: 0, -0.5 and 1
     loss = objective(algorithm(penalty=Penalty(0.1, "loss", "k1")), base=BASE).total
     assert loss.item() == pytest.approx(-0.25 + 0.1 * (0.25 * -0.5 + 0.25 * 1.0))
+    for level in ("token", "completion"):
+        loss = objective(algorithm(penalty=Penalty(0.1, level, "k1")), base=BASE).total
+        assert loss.item() == pytest.approx(-0.25)
 
 
-@pytest.mark.parametrize("level", ["token", "completion"])
-def test_a_penalty_in_the_reward_adds_nothing(level):
-    loss = objective(algorithm(penalty=Penalty(0.1, level, "k1")), base=BASE).total
-    assert loss.item() == pytest.approx(-0.25)
-
-
-def test_importance_scales_the_rule_and_not_the_kl():
+def test_importance_and_losses_of_whole_completions_leave_the_kl_alone():
     made = algorithm(penalty=Penalty(0.1, "loss", "k1"))
     loss = objective(made, base=BASE, importance=torch.tensor([[2.0], [3.0]])).total
     assert loss.item() == pytest.approx(-(2 * 0.75 - 3 * 0.5) + 0.1 * 0.125, abs=1e-6)
-
-
-def test_a_loss_of_whole_completions_leaves_only_the_penalty():
     assert objective(algorithm(kimi(tau=0.1))).total.item() == 0
     loss = objective(algorithm(kimi(tau=0.1), Penalty(0.1, "loss", "k1")), base=BASE).total
     assert loss.item() == pytest.approx(0.1 * 0.125)

@@ -29,14 +29,14 @@ def requests(preference, number=3, **settings):
 # ---- forwards ----
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("k", [1, 5])
 def test_a_token_costs_one_forward_of_base_and_guide_for_any_number_of_objectives(make_guide, k):
     engine = SharedBackbone(make_guide(objectives=NAMES[:k]))
     decode(engine, requests(dict.fromkeys(NAMES[:k], 1 / k)))
     assert (engine.counters.forwards, engine.counters.base, engine.counters.guide) == (7, 7, 7)
 
 
-@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("k", [1, 3])
 def test_a_guide_per_objective_costs_a_forward_each(base, words, make_guide, k):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(NAMES[:k])}
     engine = SeparateModels(decoding_model(base, words), guides)
@@ -55,7 +55,7 @@ def test_modulations_are_computed_once_per_batch(make_guide, monkeypatch):
 # ---- a guide per objective ----
 
 
-def test_guides_by_objective_count_by_weight_and_share(base, words, make_guide):
+def test_guides_by_objective_count_by_weight_and_share_and_run_only_where_they_count(base, words, make_guide):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(("helpful", "harmless"))}
     shares = {"helpful": 0.25, "harmless": 0.75}
     (answer,) = decode(
@@ -71,9 +71,6 @@ def test_guides_by_objective_count_by_weight_and_share(base, words, make_guide):
     assert answer.tokens[0] == mixed.argmax()
     assert answer.mixed[0] == pytest.approx(float(mixed.log_softmax(0).max()), abs=1e-5)
     assert {*answer.guides} == {"helpful", "harmless"} and not any(np.isnan(v).any() for v in answer.guides.values())
-
-
-def test_a_guide_that_counts_nowhere_is_not_run(base, words, make_guide):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(("helpful", "harmless"))}
     engine = SeparateModels(decoding_model(base, words), guides)
     alone = decode(engine, requests({"helpful": 1.0, "harmless": 0.0}))
@@ -152,7 +149,7 @@ def test_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
 # ---- what is refused ----
 
 
-def test_preferences_are_checked_by_name(base, words, make_guide):
+def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, words, make_guide):
     engine = SharedBackbone(make_guide())
     for preference, sentence in [
         (None, "a preference is missing; give one over helpful, harmless"),
@@ -167,9 +164,6 @@ def test_preferences_are_checked_by_name(base, words, make_guide):
     by_objective = SeparateModels(decoding_model(base, words), {"helpful": make_guide("lora", ("helpful",))})
     with pytest.raises(UsageError, match="a preference is missing; give one over helpful"):
         decode(by_objective, requests(None))
-
-
-def test_a_prompt_that_fills_the_context_is_refused(make_guide):
     long = Request(user_turn("bees " * 300), EVEN)
     with pytest.raises(DataError, match="a prompt has 30[0-9] tokens and the context of .* 256; shorten it to 255"):
         decode(SharedBackbone(make_guide()), [long])

@@ -91,21 +91,18 @@ def test_with_weight_0_the_base_model_writes_as_generate_does(base, words, make_
     )
 
 
-def test_plain_decoding_is_weight_0(base, words, make_guide):
+def test_plain_decoding_is_weight_0_and_an_untrained_guide_sharpens_the_base_to_its_square(base, words, make_guide):
     asked = requests(6, weight=0.0)
     plain = decode(SeparateModels(decoding_model(base, words)), asked)
     assert_same_completions(decode(SharedBackbone(make_guide()), asked), [guideless(one) for one in plain])
-
-
-def guideless(answer):
-    return replace(answer, guides={"guide": np.full(len(answer.tokens), np.nan)})
-
-
-def test_an_untrained_guide_sharpens_the_base_to_its_square(make_guide):
     engine = SharedBackbone(make_guide(size=0.0))
     asked = requests(6, weight=1.0)
     half = requests(6, weight=0.0, temperature=0.5)
     assert [one.tokens for one in decode(engine, asked)] == [one.tokens for one in decode(engine, half)]
+
+
+def guideless(answer):
+    return replace(answer, guides={"guide": np.full(len(answer.tokens), np.nan)})
 
 
 def test_base_and_guide_may_have_different_templates(base, words, make_guide):
@@ -137,22 +134,21 @@ def distance(base, guide, words, request, written):
     return float(((logp / request.temperature).softmax(0).cumsum(0) - u).abs().min())
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_shared_backbone_writes_what_two_models_write(base, words, make_guide, temperature):
-    guide = make_guide()
-    asked = requests(200, temperature=temperature, max_new_tokens=64, ignore_eos=True)
-    shared = decode(SharedBackbone(guide), asked, batch_size=100)
-    apart = decode(SeparateModels(decoding_model(base, words), guide), asked, batch_size=100)
-    assert all(len(answer.tokens) == 64 for answer in shared)
+def test_a_shared_backbone_writes_what_two_models_write(base, words, make_guide):
+    guide, settings = make_guide(), {"max_new_tokens": 48, "ignore_eos": True}
+    asked = [*requests(30, temperature=0.0, **settings), *requests(30, seed=1, **settings)]
+    shared = decode(SharedBackbone(guide), asked)
+    apart = decode(SeparateModels(decoding_model(base, words), guide), asked)
+    assert all(len(answer.tokens) == 48 for answer in shared)
     assert len({token for answer in shared for token in answer.tokens}) >= 20
     assert np.mean([answer.entropy.mean() for answer in shared]) >= 0.5
     drawn = 0
     for request, one, other in zip(asked, shared, apart, strict=True):
         if one.tokens != other.tokens:
             drawn += 1
-            step = next(step for step in range(64) if one.tokens[step] != other.tokens[step])
+            step = next(step for step in range(48) if one.tokens[step] != other.tokens[step])
             assert distance(base, guide, words, request, one.tokens[:step]) < CLOSE
-    assert drawn <= 4
+    assert drawn <= 2
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "llama"])
@@ -178,24 +174,21 @@ def test_late_branching_keeps_the_trunks_cache_once(make_guide):
 # ---- a request and its batch ----
 
 
-def test_a_preference_per_row_is_one_request_after_the_other(make_guide):
+def test_every_row_of_a_batch_has_its_preference_and_its_seed(make_guide):
     engine = SharedBackbone(make_guide())
     asked = requests(8)
-    assert_same_completions(decode(engine, asked), [decode(engine, [one])[0] for one in asked])
     swept = [Request(asked[0].prompt, one.preference, temperature=0.0) for one in asked]
     assert len({answer.tokens for answer in decode(engine, swept)}) > 1
+    engine = SharedBackbone(make_guide())
+    first, again, other = decode(engine, [Request(user_turn("describe bees"), LEAN, seed=seed) for seed in (5, 5, 6)])
+    assert first.tokens == again.tokens != other.tokens
 
 
 def test_an_answer_depends_neither_on_its_batch_nor_on_its_place_there(make_guide):
     engine = SharedBackbone(make_guide())
     long = Request(user_turn("bees and roses " * 40 + "tell me about ponds"), LEAN, seed=4, max_new_tokens=24)
-    asked = [
-        *requests(7),
-        long,
-        *requests(4, seed=1, temperature=0.0),
-        *requests(4, seed=2, top_k=5, top_p=0.9, min_p=0.01),
-    ]
-    asked += requests(3, seed=3, weight=0.0, max_new_tokens=3)
+    asked = [*requests(3), long, *requests(2, seed=1, temperature=0.0)]
+    asked += [*requests(2, seed=2, top_k=5, top_p=0.9, min_p=0.01), *requests(1, seed=3, weight=0.0, max_new_tokens=3)]
     together = decode(engine, asked)
     assert_same_completions(together, decode(engine, asked[::-1])[::-1])
     assert_same_completions(together, decode(engine, asked, batch_size=5))
@@ -222,21 +215,13 @@ def test_how_often_the_device_is_asked_changes_no_answer(make_guide, monkeypatch
     assert_same_completions(often, decode(engine, asked), tolerance=0)
 
 
-def test_the_same_seed_gives_the_same_answer_and_another_seed_another(make_guide):
-    engine = SharedBackbone(make_guide())
-    first, again, other = decode(engine, [Request(user_turn("describe bees"), LEAN, seed=seed) for seed in (5, 5, 6)])
-    assert first.tokens == again.tokens != other.tokens
-
-
 # ---- how an answer ends ----
 
 
 def test_a_full_context_ends_the_answer_and_says_so(make_guide):
     guide = make_guide()
-    asked = [
-        *requests(2, max_new_tokens=2000, ignore_eos=True),
-        *requests(1, seed=2, max_new_tokens=5, ignore_eos=True),
-    ]
+    endless = Request(user_turn("bees " * 230), LEAN, max_new_tokens=2000, ignore_eos=True)
+    asked = [endless, replace(endless, seed=1), *requests(1, seed=2, max_new_tokens=5, ignore_eos=True)]
     first, second, short = decode(SharedBackbone(guide), asked)
     for answer in (first, second):
         assert answer.finished == "context" and answer.prompt_tokens + len(answer.tokens) == 256
@@ -267,9 +252,6 @@ def test_pieces_stream_in_and_add_up(make_guide):
             assert "".join(piece.text for piece in own) == answer.text
             assert sum((piece.tokens for piece in own), ()) == answer.tokens
             assert [piece.completion is None for piece in own] == [True] * (len(own) - 1) + [False]
-
-
-def test_nothing_asked_is_nothing_answered(make_guide):
     assert decode(SharedBackbone(make_guide()), []) == []
 
 

@@ -6,14 +6,8 @@ from rewardlab.rm.types import user_turn
 PROMPT = user_turn("tell me about bees")
 
 
-def test_the_defaults_draw_from_the_mixture_itself():
-    request = Request(PROMPT)
-    assert (request.weight, request.temperature, request.top_k, request.top_p, request.min_p) == (1, 1, 0, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [
+def test_what_makes_no_sense_is_refused():
+    for field, value, sentence in (
         ("weight", float("inf"), "weight is a finite number, got inf"),
         ("temperature", -1, "temperature is 0 .greedy. or a number above, got -1"),
         ("temperature", float("nan"), "temperature is"),
@@ -25,14 +19,9 @@ def test_the_defaults_draw_from_the_mixture_itself():
         ("max_new_tokens", 0, "max_new_tokens is 1 or more, got 0"),
         ("stop", ("",), "stop is a tuple of strings"),
         ("stop", "Question", "stop is a tuple of strings"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(field, value, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        Request(PROMPT, **{field: value})
-
-
-@pytest.mark.parametrize("prompt", [(), user_turn(""), user_turn(" \n")])
-def test_an_empty_prompt_is_refused(prompt):
-    with pytest.raises(UsageError, match="has no text; give at least one message"):
-        Request(prompt)
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            Request(PROMPT, **{field: value})
+    for prompt in ((), user_turn(""), user_turn(" \n")):
+        with pytest.raises(UsageError, match="has no text; give at least one message"):
+            Request(prompt)

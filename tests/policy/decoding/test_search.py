@@ -15,7 +15,7 @@ from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_mod
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.process import process_from_config
-from rewardlab.rm.types import Example, prompt_text, user_turn
+from rewardlab.rm.types import Example, user_turn
 from transformers import AutoModelForCausalLM
 
 EVEN = {"helpful": 0.5, "harmless": 0.5}
@@ -46,10 +46,6 @@ def made_up(tokens, mixed=(), text=""):
     return DecodedCompletion(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
 
 
-def gold(candidates):
-    return np.array([garden.gold_rewards(prompt_text(one.prompt), one.completion.text).overall for one in candidates])
-
-
 # ---- scores ----
 
 
@@ -60,7 +56,7 @@ def test_the_mean_logprob_is_per_token():
     assert mean_logprob("base")(candidates[:1]).tolist() == [-2.0]
 
 
-def test_a_reward_model_scores_by_objective_or_by_preference():
+def test_a_reward_model_scores_by_objective_or_by_preference_and_needs_no_other_score():
     model = garden.gold(("helpful", "harmless"))
     candidates = [Candidate(BEES, made_up([1], [0], text)) for text in ("honey and smoke", "ask carefully")]
     helpful, harmless = model.rate([Example(one.prompt, one.completion.text) for one in candidates]).T
@@ -78,8 +74,6 @@ def test_a_reward_model_scores_by_objective_or_by_preference():
         with pytest.raises(UsageError, match=sentence):
             by_reward_model(model, **settings)
 
-
-def test_an_objective_that_does_not_count_may_have_no_score():
     class Half:
         contract = garden.gold(("helpful", "harmless")).contract
 
@@ -100,14 +94,11 @@ def test_an_autoregressive_reward_model_scores_at_its_preference(make_guide):
 # ---- best of n ----
 
 
-def test_best_of_1_is_decode(engine):
+def test_best_of_1_is_decode_and_more_samples_contain_fewer(engine):
     asked = requests(4, EVEN)
     found = best_of_n(engine, asked, 1, mean_logprob())
     assert [one.completions[0].tokens for one in found] == [one.tokens for one in decode(engine, asked)]
     assert [one.scores.shape for one in found] == [(1,)] * 4
-
-
-def test_answers_are_ranked_and_more_samples_contain_fewer(engine):
     asked = requests(3, EVEN)
     for few, many in zip(*(best_of_n(engine, asked, n, mean_logprob(), batch_size=7) for n in (3, 8)), strict=True):
         assert len(few.completions) == 3 and len(many.completions) == 8 and (np.diff(many.scores) <= 0).all()
@@ -130,13 +121,6 @@ def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(e
     assert [one.prompt for one in seen] == [request.prompt] * 5
 
 
-def test_the_true_reward_grows_with_n(plain):
-    found = {n: best_of_n(plain, requests(24), n, gold, batch_size=200) for n in (1, 4, 16)}
-    means = [np.mean([one.scores[0] for one in ranked]) for ranked in found.values()]
-    print("gold by n:", dict(zip(found, np.round(means, 2).tolist(), strict=True)))
-    assert means[0] + 0.3 < means[1] and means[1] + 0.2 < means[2]
-
-
 def test_seeds_are_derived_without_collisions():
     seeds = {derived(seed, step, sample) for seed in range(5) for step in range(5) for sample in range(20)}
     assert len(seeds) == 500 and max(seeds) < 2**63
@@ -145,23 +129,25 @@ def test_seeds_are_derived_without_collisions():
 
 def test_what_makes_no_sense_is_refused(engine):
     with pytest.raises(UsageError, match="n from 1 on, got 0"):
-        best_of_n(engine, requests(1, EVEN), 0, gold)
+        best_of_n(engine, requests(1, EVEN), 0, mean_logprob())
     with pytest.raises(UsageError, match=r"one number per candidate, \[2\], got shape \(\)"):
         best_of_n(engine, requests(1, EVEN), 2, lambda candidates: 1.0)
     with pytest.raises(UsageError, match="branches is a number from 1 on, got 0"):
-        step_beam(engine, requests(1, EVEN)[0], gold, branches=0)
+        step_beam(engine, requests(1, EVEN)[0], good_words, branches=0)
     with pytest.raises(UsageError, match="step_end is a number from 1 on, got 0"):
-        step_beam(engine, requests(1, EVEN)[0], gold, step_end="")
-    assert best_of_n(engine, [], 2, gold) == []
+        step_beam(engine, requests(1, EVEN)[0], good_words, step_end="")
+    assert best_of_n(engine, [], 2, good_words) == []
+    for prefix, sentence in (((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids without a token")):
+        with pytest.raises(UsageError, match=sentence):
+            decode(engine, requests(1, EVEN, prefix=prefix))
 
 
 # ---- going on from a prefix ----
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_prefix_goes_on_where_an_answer_was(engine, plain, temperature):
+def test_a_prefix_goes_on_where_an_answer_was(engine, plain):
     for one, preference in ((engine, EVEN), (plain, None)):
-        asked = requests(5, preference, temperature=temperature)
+        asked = [*requests(3, preference, temperature=0.0), *requests(3, preference)]
         whole = decode(one, asked)
         begun = [
             replace(request, prefix=answer.tokens[: 1 + place])
@@ -172,14 +158,6 @@ def test_a_prefix_goes_on_where_an_answer_was(engine, plain, temperature):
             assert rest.prompt_tokens == answer.prompt_tokens + 1 + place
             for name in FACTS:
                 np.testing.assert_allclose(getattr(rest, name), getattr(answer, name)[1 + place :], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "sentence"), [((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids without a token")]
-)
-def test_a_prefix_of_no_tokens_is_refused(engine, prefix, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        decode(engine, requests(1, EVEN, prefix=prefix))
 
 
 # ---- the beam ----
@@ -222,7 +200,7 @@ def test_steps_end_where_they_should_and_kept_chains_go_on(engine):
     assert len(found.completions) <= 3 and (np.diff(found.scores) <= 0).all()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_finished_chains_are_whole_and_no_worse_than_the_first_steps_best(engine, seed):
     score, rounds = chains(good_words)
     found = beam(engine, score, seed)
@@ -249,10 +227,12 @@ def test_what_is_said_of_a_chain_is_what_one_text_says(base, words, engine):
     assert answer.prompt_tokens == len(prompt) and answer.text == words.decode(answer.tokens, skip_special_tokens=True)
 
 
-def test_the_same_seed_gives_the_same_chains(engine):
-    one, again, other = (beam(engine, seed=seed) for seed in (1, 1, 2))
+def test_the_same_seed_gives_the_same_chains_and_what_has_no_score_is_kept_last_and_counted(engine):
+    one, again, other = (beam(engine, seed=seed, max_steps=3) for seed in (1, 1, 2))
     assert [answer.tokens for answer in one.completions] == [answer.tokens for answer in again.completions]
     assert [answer.tokens for answer in one.completions] != [answer.tokens for answer in other.completions]
+    found = beam(engine, lambda candidates: np.full(len(candidates), np.nan), max_steps=3)
+    assert found.completions and np.isnan(found.scores).all() and found.unscored >= 4
 
 
 def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
@@ -263,25 +243,13 @@ def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
     assert [one.tokens for one in found.completions] == [one.tokens for one in decode(engine, [request])]
 
 
-def test_the_beam_raises_its_score_over_samples(plain):
-    request = Request(BEES, seed=3, max_new_tokens=40)
-    (sampled,) = best_of_n(plain, [request], 16, good_words)
-    found = [step_beam(plain, replace(request, seed=seed), good_words, beam=3, step_end="the") for seed in range(4)]
-    assert np.mean([one.scores[0] for one in found]) > sampled.scores.mean()
-
-
-def test_what_has_no_score_is_kept_last_and_counted(engine):
-    found = beam(engine, lambda candidates: np.full(len(candidates), np.nan), max_steps=3)
-    assert found.completions and np.isnan(found.scores).all() and found.unscored >= 4
-
-
 def test_chains_that_no_limit_let_finish_come_back_as_cut(engine):
     for settings, limits in (({"max_steps": 1}, {"length"}), ({}, {"length"})):
         request = Request(BEES, EVEN, seed=1, max_new_tokens=6, ignore_eos=True)
         found = step_beam(engine, request, good_words, step_end="the", **settings)
         assert {one.finished for one in found.completions} == limits
         assert all(len(one.tokens) <= 6 for one in found.completions)
-    endless = Request(BEES, EVEN, max_new_tokens=2000, ignore_eos=True)
+    endless = Request(user_turn("bees " * 230), EVEN, max_new_tokens=2000, ignore_eos=True)
     found = step_beam(engine, endless, good_words, beam=1, step_end="venom stings venom")
     (answer,) = found.completions
     assert answer.finished == "context" and answer.prompt_tokens + len(answer.tokens) == 256

@@ -30,7 +30,7 @@ def small(words):
     torch.manual_seed(11)
     config = small_config(words, hidden=32, layers=1, heads=2, positions=256)
     model = AutoModelForCausalLM.from_config(config).float()
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=80, batch_size=32)
     return model
 
 
@@ -47,11 +47,7 @@ def guide(small, make_guide):
 def requests(number, **settings):
     shares = np.random.default_rng(0).random(number).round(2).tolist()
     return [
-        Request(
-            prompt,
-            {"helpful": share, "harmless": 1 - share},
-            **{"seed": seed, "max_new_tokens": 24} | settings,
-        )
+        Request(prompt, {"helpful": share, "harmless": 1 - share}, **{"seed": seed, "max_new_tokens": 24} | settings)
         for seed, (prompt, share) in enumerate(zip(garden.prompts(number, 0), shares, strict=True))
     ]
 
@@ -70,15 +66,15 @@ def test_a_token_is_kept_with_the_ratio_of_target_to_draft():
     assert accepted(p, q, [1, 0], torch.tensor([0.999, 0.24])) == 2  # more likely in the target: always kept
 
 
-def test_what_remains_is_where_the_target_exceeds_the_draft():
+def test_draws_and_residuals_worked_out_by_hand():
     torch.testing.assert_close(residual(*rows([0.5, 0.3, 0.2], [0.7, 0.2, 0.1])), rows(0.0, 0.1, 0.1))
     same = rows(0.5, 0.5)
     assert residual(same, same) is same
-
-
-def test_a_draw_inverts_the_cumulated_mass_and_never_meets_a_token_without_any():
     mass = rows(0.0, 1.0, 0.0, 3.0, 0.0)
     assert [draw(mass, number) for number in (1e-10, 0.24, 0.26, 1 - 1e-10)] == [1, 1, 3, 3]
+    assert torch.equal(uniforms(5, 0, 6)[:, 2:4], uniforms(5, 2, 2))
+    assert len(uniforms(5, 0, 6).unique()) == 18
+    assert not torch.equal(uniforms(5, 0, 1), uniforms(6, 0, 1))
 
 
 def test_probabilities_are_a_softmax_a_truncated_one_or_a_point():
@@ -92,12 +88,6 @@ def test_probabilities_are_a_softmax_a_truncated_one_or_a_point():
         ({"temperature": 0.0}, [0, 0, 1]),
     ]:
         torch.testing.assert_close(probabilities(u, Request(BEES, **settings)), rows(expected), atol=1e-6, rtol=0)
-
-
-def test_random_numbers_belong_to_the_seed_and_the_place():
-    assert torch.equal(uniforms(5, 0, 6)[:, 2:4], uniforms(5, 2, 2))
-    assert len(uniforms(5, 0, 6).unique()) == 18
-    assert not torch.equal(uniforms(5, 0, 1), uniforms(6, 0, 1))
 
 
 # ---- exactness, by counting ----
@@ -182,9 +172,7 @@ def test_sequences_come_as_often_as_they_should(words, case):
     big, small, arm = tables(4, settings.pop("disagree", False), settings.pop("dtype", torch.float32))
     draft = settings.pop("draft")
     found, acceptance = count(words, big, small, arm, number=1000, draft=draft, **settings)
-    value = p_value(found, expected(big, arm, **settings))
-    print(f"{case}: p = {value:.3f}, acceptance {acceptance:.2f}")
-    assert value > 1e-3
+    assert p_value(found, expected(big, arm, **settings)) > 1e-3
     assert 0 < acceptance < 1
 
 
@@ -207,7 +195,6 @@ def test_greedy_answers_are_those_of_plain_guided_decoding(big, guide):
         assert [one.completion.tokens for one in found] == [one.tokens for one in plain]
         assert [one.completion.text for one in found] == [one.text for one in plain]
         assert [one.completion.finished for one in found] == [one.finished for one in plain]
-        print(f"greedy, draft {draft}: acceptance {np.mean([one.counts.acceptance for one in found]):.2f}")
 
 
 @torch.no_grad()
@@ -217,11 +204,10 @@ def logprobs(model, words, request, tokens):
     return model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].log_softmax(1).numpy()
 
 
-@pytest.mark.parametrize("weight", [1.5, 0.0])
-def test_what_is_said_of_the_tokens_is_what_whole_prefixes_say_without_a_cache(base, words, big, guide, weight):
-    asked = requests(6, weight=weight, temperature=0.8)
+def test_what_is_said_of_the_tokens_is_what_whole_prefixes_say_without_a_cache(base, words, big, guide):
+    asked = [*requests(4, weight=1.5, temperature=0.8), *requests(2, weight=0.0, temperature=0.8)]
     for request, (answer, _) in zip(asked, speculate(big, guide, asked, draft=3), strict=True):
-        places = np.arange(len(answer.tokens)), np.array(answer.tokens)
+        weight, places = request.weight, (np.arange(len(answer.tokens)), np.array(answer.tokens))
         guide.adapter.set_preference(request.preference)
         own, arm = (logprobs(model, words, request, answer.tokens) for model in (base, guide.adapter.model))
         mixed = torch.tensor(own + weight * arm).log_softmax(1)
@@ -234,31 +220,6 @@ def test_what_is_said_of_the_tokens_is_what_whole_prefixes_say_without_a_cache(b
         np.testing.assert_allclose(answer.guides["guide"], arm[places] if weight else np.full(len(own), np.nan), **near)
         np.testing.assert_allclose(answer.entropy, -(np.exp(mixed) * mixed).sum(1), **near)
         np.testing.assert_allclose(answer.kl, (np.exp(mixed) * (mixed - own)).sum(1), **near)
-
-
-@pytest.mark.slow
-def test_models_draw_the_mixture_of_big_and_guide(base, words, big, guide):
-    """The first two tokens, counted, against whole texts read without a cache."""
-    even = {"helpful": 0.5, "harmless": 0.5}
-    settings = {"weight": 1.5, "temperature": 0.7, "max_new_tokens": 2, "ignore_eos": True}
-    asked = [Request(BEES, even, seed=seed, **settings) for seed in range(600)]
-    size = len(words)
-    found = np.zeros((size, size))
-    for one in speculate(big, guide, asked, draft=2):
-        found[one.completion.tokens] += 1
-    guide.adapter.set_preference(even)
-    rows = [
-        torch.tensor(
-            logprobs(base, words, asked[0], [token, 0])
-            + 1.5 * logprobs(guide.adapter.model, words, asked[0], [token, 0])
-        )
-        for token in range(size)
-    ]
-    first, second = rows[0][0], torch.stack([row[1] for row in rows])
-    chances = ((first / 0.7).softmax(0)[:, None] * (second / 0.7).softmax(1)).double().numpy()
-    value = p_value(found, chances)
-    print(f"models: p = {value:.3f}")
-    assert value > 1e-3
 
 
 def test_forwards_and_drafts_are_counted(big, make_guide):
@@ -280,31 +241,28 @@ def test_an_answer_depends_on_its_request_alone(big, guide):
 
 
 def test_answers_end_where_they_should(big, guide):
-    free = speculate(big, guide, requests(12, max_new_tokens=40))
+    free = speculate(big, guide, requests(6, max_new_tokens=40))
     assert {"eos"} <= {one.completion.finished for one in free} <= {"eos", "length"}
     for one in free:
         assert (one.completion.tokens[-1] in (3,)) == (one.completion.finished == "eos")
         assert 3 not in one.completion.tokens[:-1]
     word = free[0].completion.text.split()[2]
-    for one, whole in zip(speculate(big, guide, requests(12, max_new_tokens=40, stop=(word,))), free, strict=True):
-        assert one.completion.text == whole.completion.text.partition(word)[0]
-        assert one.completion.tokens == whole.completion.tokens[: len(one.completion.tokens)] and len(
-            one.completion.kl
-        ) == len(one.completion.tokens)
-    for limit in (1, 2, 5):
-        for one in speculate(big, guide, requests(3, max_new_tokens=limit, ignore_eos=True)):
+    for one, whole in zip(speculate(big, guide, requests(6, max_new_tokens=40, stop=(word,))), free, strict=True):
+        answer, written = one.completion, whole.completion
+        assert answer.text == written.text.partition(word)[0] and len(answer.kl) == len(answer.tokens)
+        assert answer.tokens == written.tokens[: len(answer.tokens)]
+    for limit in (1, 5):
+        for one in speculate(big, guide, requests(2, max_new_tokens=limit, ignore_eos=True)):
             assert one.completion.finished == "length" and len(one.completion.tokens) == limit
-
-
-def test_a_full_context_ends_the_answer(big, guide):
-    (one,) = speculate(big, guide, requests(1, max_new_tokens=2000, ignore_eos=True))
+    long = Request(user_turn("bees " * 230), requests(1)[0].preference, max_new_tokens=2000, ignore_eos=True)
+    (one,) = speculate(big, guide, [long])
     assert one.completion.finished == "context" and one.completion.prompt_tokens + len(one.completion.tokens) == 256
 
 
 def test_big_and_small_may_have_different_templates(base, words, guide):
     other = copy.deepcopy(words)
     other.chat_template = "<|system|> please </s> " + words.chat_template
-    asked = requests(8, temperature=0.0)
+    asked = requests(4, temperature=0.0)
     big = decoding_model(base, other)
     plain = decode(SeparateModels(big, guide), asked)
     assert [one.completion.tokens for one in speculate(big, guide, asked)] == [one.tokens for one in plain]
@@ -329,7 +287,7 @@ def test_a_sliding_window_is_taken_back_too(words, make_guide):
         for own, weight in zip(other.parameters(), model.parameters(), strict=True):
             own.lerp_(weight, 0.7)
     big, guide = decoding_model(model, words), make_guide(on=other, size=0.3)
-    asked = requests(6, temperature=0.0, max_new_tokens=40, ignore_eos=True)
+    asked = requests(3, temperature=0.0, max_new_tokens=24, ignore_eos=True)
     found = speculate(big, guide, asked)
     assert [one.completion.tokens for one in found] == [one.tokens for one in decode(SeparateModels(big, guide), asked)]
     assert 0 < np.mean([one.counts.acceptance for one in found]) < 1

@@ -54,13 +54,10 @@ def config(*, chunked=False, longest=0, speculative=None, device="cuda", loras=1
 # ---- the maths ----
 
 
-def test_both_rows_of_a_pair_get_base_plus_weighted_guide_and_others_stay():
+def test_a_pair_gets_base_plus_weighted_guide_and_masked_tokens_stay_masked():
     logits = torch.tensor([[0.0, 1.0, 1.0], [5.0, 5.0, 5.0], [1.0, 2.0, 0.0]])
     mixed = combine(logits, torch.tensor([[2, 0]]), torch.tensor([2.0]))
     assert mixed.tolist() == [[1.0, 4.0, 2.0], [5.0, 5.0, 5.0], [1.0, 4.0, 2.0]]
-
-
-def test_a_masked_token_stays_masked_and_a_guide_of_weight_zero_is_not_read():
     inf = torch.inf
     logits = torch.tensor([[0.0, -inf, 1.0], [-inf, 3.0, 1.0]])
     for weight, expected in ((2.0, [-inf, -inf, 3.0]), (-2.0, [-inf, -inf, -1.0]), (0.0, [0.0, -inf, 1.0])):
@@ -83,50 +80,39 @@ def test_it_is_the_sum_of_log_probabilities_up_to_a_constant():
 # ---- parameters ----
 
 
-def test_a_request_without_the_words_is_no_member():
+def test_the_words_of_a_request_make_it_a_member():
     assert member_of(params()) is None
     assert member_of(params(extra_args={"other": 1})) is None
-
-
-def test_a_member_is_read():
     assert member_of(params("a", "guide", 2)) == ("a", "guide", 2.0)
     assert member_of(params("a", temperature=1.0, seed=0)).role == "base"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_a_member_that_makes_no_sense_is_refused():
+    nameless = {"extra_args": {"guide_role": "base"}}
+    for wrong, message in (
         ({"role": "bass"}, "pair 'a': guide_role is base or guide, got 'bass'"),
         ({"weight": float("nan")}, "guide_weight is a finite number, got nan"),
         ({"weight": None}, "guide_weight is a finite number, got None"),
         ({"n": 2}, "n is 1 in a pair"),
         ({"temperature": 0.7}, "seed is a number in a pair with temperature, got None"),
-        (
-            {"extra_args": {"guide_role": "base"}},
-            "guide_pair is a string that both requests of the pair share, got None",
-        ),
-    ],
-)
-def test_a_member_that_makes_no_sense_is_refused(wrong, message):
-    for interface in (V1Pairs, V2Pairs):
-        with pytest.raises(UsageError, match=message):
-            interface.validate_params(params("a", **wrong))
+        (nameless, "guide_pair is a string that both requests of the pair share, got None"),
+    ):
+        for interface in (V1Pairs, V2Pairs):
+            with pytest.raises(UsageError, match=message):
+                interface.validate_params(params("a", **wrong))
 
 
-@pytest.mark.parametrize(
-    ("engine", "message"),
-    [
+def test_an_engine_that_could_part_pairs_is_refused():
+    for engine, message in (
         (config(chunked=True), "enable_chunked_prefill=False"),
         (config(longest=64), "whole prompts"),
         (config(speculative=object()), "without speculative decoding"),
         (config(device="cpu"), "max_loras=2"),
-    ],
-)
-def test_an_engine_that_could_part_pairs_is_refused(engine, message):
-    with pytest.raises(UsageError, match=message):
-        V1Pairs(engine, "cpu", False)
-    with pytest.raises(UsageError, match=message):
-        V2Pairs(engine, None)
+    ):
+        with pytest.raises(UsageError, match=message):
+            V1Pairs(engine, "cpu", False)
+        with pytest.raises(UsageError, match=message):
+            V2Pairs(engine, None)
 
 
 # ---- rows under runner V1 ----
@@ -162,26 +148,17 @@ def test_rows_are_followed_as_they_are_added_moved_swapped_and_removed():
     assert not processor.is_argmax_invariant()
 
 
-def test_a_base_row_without_its_guide_stops_the_engine():
-    with pytest.raises(
-        RuntimeError, match="pair 'a' is out of step: base at 2 tokens, the last 8; its guide is absent"
-    ):
-        begun((0, params("a"), [7], [8]), (1, params("b", "guide"), [7], [8])).apply(torch.eye(2))
-
-
-def test_a_guide_row_alone_is_left_as_it_is():
-    assert torch.equal(begun((1, params("a", "guide"), [7], [])).apply(torch.eye(2)), torch.eye(2))
-
-
-@pytest.mark.parametrize("answer", [[], [9], [8, 8]])
-def test_a_guide_that_fell_behind_ran_ahead_or_drew_another_token_stops_the_engine(answer):
-    with pytest.raises(RuntimeError, match="out of step"):
-        begun((0, params("a"), [7], [8]), (1, params("a", "guide"), [7], answer)).apply(torch.eye(2))
-
-
-def test_a_name_that_two_pairs_use_stops_the_engine():
+def test_a_base_row_out_of_step_with_its_guide_stops_the_engine_and_a_guide_alone_is_left_as_it_is():
+    base = (0, params("a"), [7], [8])
+    absent = "pair 'a' is out of step: base at 2 tokens, the last 8; its guide is absent"
+    with pytest.raises(RuntimeError, match=absent):
+        begun(base, (1, params("b", "guide"), [7], [8])).apply(torch.eye(2))
+    for answer in ([], [9], [8, 8]):  # it fell behind, drew another token, ran ahead
+        with pytest.raises(RuntimeError, match="out of step"):
+            begun(base, (1, params("a", "guide"), [7], answer)).apply(torch.eye(2))
     with pytest.raises(RuntimeError, match="pair 'a' has two base rows"):
         begun((0, params("a"), [7], []), (1, params("a"), [7], [])).apply(torch.eye(2))
+    assert torch.equal(begun((1, params("a", "guide"), [7], [])).apply(torch.eye(2)), torch.eye(2))
 
 
 def test_a_pair_draws_what_two_models_draw_wherever_its_rows_are():
@@ -225,14 +202,12 @@ def test_slots_are_found_in_any_row_and_forget_who_had_them():
     assert processor.apply(logits, context([3, 0, 5], [4, 9, 4], [7, 1, 7])) is logits
 
 
-@pytest.mark.parametrize(
-    "step", [context([5], [4], [7]), context([5, 3], [4, 5], [7, 7]), context([5, 3], [4, 4], [7, 8])]
-)
-def test_a_slot_out_of_step_stops_the_engine(step):
+def test_a_slot_out_of_step_stops_the_engine():
     processor = V2Pairs(config(), None)
     processor.add_request(5, params("a")), processor.add_request(3, params("a", "guide"))
-    with pytest.raises(RuntimeError, match="pair 'a' is out of step"):
-        processor.apply(torch.eye(len(step.idx_mapping_np)), step)
+    for slots, lengths, last in (([5], [4], [7]), ([5, 3], [4, 5], [7, 7]), ([5, 3], [4, 4], [7, 8])):
+        with pytest.raises(RuntimeError, match="pair 'a' is out of step"):
+            processor.apply(torch.eye(len(slots)), context(slots, lengths, last))
 
 
 # ---- waves and files ----
@@ -240,16 +215,11 @@ def test_a_slot_out_of_step_stops_the_engine(step):
 
 def test_a_wave_is_full_when_rows_tokens_or_cache_are():
     room = Capacity(rows=4, tokens=100, blocks=100, block=4, context=64)
-    assert list(waves([5, 5, 5], 3, room)) == [[0, 1], [2]]
-    assert list(waves([5, 5, 5], 3, room._replace(rows=9, tokens=29))) == [[0, 1], [2]]
-    assert list(waves([5, 5, 5], 3, room._replace(rows=9, blocks=11))) == [[0, 1], [2]]
+    for narrow in (room, room._replace(rows=9, tokens=29), room._replace(rows=9, blocks=11)):
+        assert list(waves([5, 5, 5], 3, narrow)) == [[0, 1], [2]]
     assert list(waves([], 3, room)) == []
-
-
-def test_a_prompt_that_never_fits_is_refused():
-    with pytest.raises(
-        UsageError, match="prompt 1 has 9 tokens, its completion up to 3; a pair .* raise max_num_batched"
-    ):
+    refused = "prompt 1 has 9 tokens, its completion up to 3; a pair .* raise max_num_batched"
+    with pytest.raises(UsageError, match=refused):
         list(waves([5, 9], 3, Capacity(rows=4, tokens=17, blocks=100, block=4, context=64)))
 
 
@@ -265,20 +235,18 @@ def test_waves_keep_the_order_and_never_overdraw(prompts, answer):
         assert wave and left.enough
 
 
-def test_a_folder_without_lora_or_with_a_bias_is_refused(tmp_path):
-    engine = SimpleNamespace(llm_engine=SimpleNamespace(has_unfinished_requests=lambda: False))
+def test_an_engine_at_work_and_a_folder_without_lora_or_with_a_bias_are_refused(tmp_path):
+    def engine(works: bool):
+        return SimpleNamespace(llm_engine=SimpleNamespace(has_unfinished_requests=lambda: works))
+
+    with pytest.raises(UsageError, match="unfinished requests"):
+        vllm_guided(engine(True), [[1]], tmp_path)
     with pytest.raises(DataError, match="holds no PEFT LoRA .* export_lora"):
-        vllm_guided(engine, [[1]], tmp_path)
+        vllm_guided(engine(False), [[1]], tmp_path)
     (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_bias": True}))
     (tmp_path / "adapter_model.safetensors").touch()
     with pytest.raises(DataError, match="has a LoRA bias, .* without shift"):
-        vllm_guided(engine, [[1]], tmp_path)
-
-
-def test_an_engine_at_work_is_refused(tmp_path):
-    engine = SimpleNamespace(llm_engine=SimpleNamespace(has_unfinished_requests=lambda: True))
-    with pytest.raises(UsageError, match="unfinished requests"):
-        vllm_guided(engine, [[1]], tmp_path)
+        vllm_guided(engine(False), [[1]], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["V1Processor", "V2Processor"])
@@ -385,10 +353,8 @@ def test_vllm_draws_the_tokens_of_two_models(world):
     expected = [two_models(world.model, world.adapter, prompt, 16) for prompt in world.prompts]
     alone = [two_models(world.model, world.adapter, prompt, 16, weight=0) for prompt in world.prompts]
     found = tokens_of(vllm_guided(world.llm, world.prompts, world.guide, W, max_new_tokens=16, ignore_eos=True))
-    same = sum(own == other for own, other in zip(found, expected, strict=True))
     different = len({token for answer in expected for token in answer})
     guided = sum(own != other for own, other in zip(expected, alone, strict=True))
-    print(f"\n{same} of {len(found)} answers equal, {different} different tokens, {guided} unlike the base's")
     assert found == expected
     assert different > 100 and guided > 25
 

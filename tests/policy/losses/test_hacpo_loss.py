@@ -1,24 +1,16 @@
 """HACPO's loss: GSPO on own answers, a bounded weight on partners', and what the trainer tells a loss of answers."""
 
-import copy
 import math
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import Dataset
-from rewardlab.benchmarks import garden
 from rewardlab.kernels.policy_loss import policy_loss
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs, PerCompletionLoss
 from rewardlab.policy.losses.gspo import gspo
 from rewardlab.policy.losses.hacpo import hacpo
-from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.registry import load
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, prompts
 
 OWN, FOREIGN = 0, 2
 """Places in a group of four that two agents share."""
@@ -37,9 +29,8 @@ def value_and_slope(loss, answers: CompletionLossInputs) -> tuple[float, float]:
     return found.item(), torch.autograd.grad(found.sum(), answers.logprob)[0].item()
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
+def test_by_hand():
+    for answers, expected in (
         (one(1.2, 1.0, OWN), (-1.0004, 0)),
         (one(1.2, -1.0, OWN), (1.2, 0.6)),  # 1.2 of the slope of s, over two tokens
         (one(0.5, 2.0, FOREIGN), (-0.5, -0.25)),  # s² A = 0.5; only the first s has a slope
@@ -49,10 +40,9 @@ def value_and_slope(loss, answers: CompletionLossInputs) -> tuple[float, float]:
         (one(0.5, 2.0, FOREIGN, updates=2), (-0.5, -0.25)),  # the least is 0.2 + 2 * 0.1
         (one(0.5, 2.0, FOREIGN, updates=4), (0, 0)),
         (one(0.99, 2.0, FOREIGN, updates=99), (0, 0)),  # and never above 1
-    ],
-)
-def test_by_hand(answers, expected):
-    assert value_and_slope(hacpo(delta=0.8, delta_step=0.1, agents=2), answers) == pytest.approx(expected)
+    ):
+        found = value_and_slope(hacpo(delta=0.8, delta_step=0.1, agents=2), answers)
+        assert found == pytest.approx(expected), answers
 
 
 def drawn(size: int = 8, scale: float = 0.6) -> CompletionLossInputs:
@@ -62,33 +52,6 @@ def drawn(size: int = 8, scale: float = 0.6) -> CompletionLossInputs:
     length, rows = torch.arange(N) % 5 + 1, torch.arange(N)
     logprob = (old + scale * noise * length).requires_grad_()
     return CompletionLossInputs(logprob, old, A, rows // size, length, rows % size, size, updates=3)
-
-
-def by_loop(answers: CompletionLossInputs, delta, step, alpha, agents) -> tuple[list[float], list[float]]:
-    values, slopes = [], []
-    least = min(1.0, 1 - delta + answers.updates * step)
-    for row, A in enumerate(answers.advantage.tolist()):
-        n = answers.length[row].item()
-        s = math.exp((answers.logprob[row].item() - answers.old[row].item()) / n)
-        if answers.index[row].item() < answers.size // agents:
-            bounded = min(max(s, 1 - 3e-4), 1 + 4e-4)
-            values.append(-min(s * A, bounded * A))
-            slopes.append(-s * A / n if s * A <= bounded * A else 0.0)
-        else:
-            inside = least <= s <= 1
-            values.append(-(s ** (1 + alpha)) * A if inside else -A if s > 1 else 0.0)
-            slopes.append(-(s ** (1 + alpha)) * A / n if inside else 0.0)
-    return values, slopes
-
-
-@pytest.mark.parametrize(("agents", "alpha"), [(2, 1.0), (4, 3.0), (2, 0.0)])
-def test_it_is_its_plain_loop_in_value_and_slope(agents, alpha):
-    answers = drawn()
-    found = hacpo(delta=0.7, delta_step=0.05, alpha=alpha, agents=agents)(answers)
-    values, slopes = by_loop(answers, 0.7, 0.05, alpha, agents)
-    assert found.tolist() == pytest.approx(values)
-    assert torch.autograd.grad(found.sum(), answers.logprob)[0].tolist() == pytest.approx(slopes)
-    assert len({*map(bool, slopes)}) == 2
 
 
 @pytest.mark.parametrize("scale", [1e-4, 0.6])
@@ -125,7 +88,7 @@ def test_settings_out_of_range_are_refused():
 # ---- in the trainer ----
 
 
-def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words, tmp_path):
+def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(make_trainer, tmp_path):
     """Four micro-batches of 8 answers a generation, and an optimizer step every two: m is 0, 0, 1, 1."""
     seen = []
 
@@ -133,22 +96,14 @@ def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words,
         seen.append(answers)
         return hacpo(delta=0.8, agents=2)(answers)
 
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(16, 0)])
-    arguments = {"output_dir": str(tmp_path), "steps_per_generation": 4, "max_steps": 4, "rollout_steps": 2}
-    advantage, aggregation = load("policy.advantages", "grpo")(), load("policy.aggregations", "completion_mean")()
-    trainer = PolicyTrainer(
-        copy.deepcopy(base),
-        RewardSources({"gold": garden.gold()}),
-        Algorithm(advantage, PerCompletionLoss(keep), aggregation),
-        PolicyArguments(**SMALL_RUN | arguments),
-        data,
-        tokenizer=words,
-    )
+    arguments = {"steps_per_generation": 4, "max_steps": 4, "rollout_steps": 2}
+    formulas = algorithm(loss=PerCompletionLoss(keep), aggregation="completion_mean")
+    trainer = make_trainer(formulas, data=prompts(16), **arguments)
     seen.clear()  # of the check before the first step
     trainer.train()
     assert [one.updates for one in seen] == [0, 0, 1, 1] * 2 and {one.size for one in seen} == {4}
     cycle = [torch.cat([getattr(one, name) for one in seen[:4]]).tolist() for name in ("group", "index", "length")]
     assert sorted(zip(*cycle[:2], strict=True)) == [(group, place) for group in range(8) for place in range(4)]
     rows = {(group, place): length for group, place, length in zip(*cycle, strict=True)}
-    written = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist()
+    written = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
     assert [rows[divmod(row, 4)] for row in range(32)] == [one["length"] for one in written]

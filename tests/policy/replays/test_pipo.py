@@ -2,7 +2,6 @@
 
 import json
 import math
-from statistics import mean, stdev
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,35 +30,20 @@ def run(means, **settings) -> list[float]:
     return found
 
 
-def test_it_is_its_plain_loop():
-    means = torch.rand(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
-    expected = []
-    for t, one in enumerate(means):
-        before = means[max(0, t - 3) : t]
-        xi = (one - mean(before)) / stdev(before) if len(before) == 3 else 0.0
-        xi = max(-5.0, min(5.0, xi))
-        expected.append(xi if xi >= 0 else 0.1 * xi)
-    assert run(means) == pytest.approx(expected)
-
-
-def test_by_hand():
+def test_gains_by_hand_are_bounded_and_a_flat_history_counts_as_a_deviation_of_1():
     # before 1, 2, 3: mean 2, deviation 1; 4 is 2 above; then 2, 3, 4 before 1: 2 below, damped to a tenth
     assert run([1.0, 2.0, 3.0, 4.0, 1.0]) == pytest.approx([0, 0, 0, 2.0, -0.2])
-
-
-def test_the_history_excludes_the_present_and_holds_it_once_afterwards():
-    state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})
-    assert state["gain"] == pytest.approx(38.0)  # with 40 among them it would be at most (40 - 15.3)/21.4
-    assert state["means"] == [2.0, 3.0, 40.0]
-
-
-def test_a_flat_history_counts_as_a_deviation_of_1_and_what_is_far_off_is_bounded():
     assert run([0.5, 0.5, 0.5, 0.7])[-1] == pytest.approx(0.2)
     assert run([0.5, 0.5, 0.5001, 9.0])[-1] == 5.0 and run([0.5, 0.5, 0.5001, -9.0])[-1] == -0.5
     assert rectified(-3.0, 0.0, 5.0) == 0
+    with pytest.raises(ValueError, match="window is 2 or more"):
+        pipo(window=1)
 
 
-def test_a_step_without_rewards_is_not_remembered():
+def test_the_history_excludes_the_present_and_steps_without_rewards():
+    state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})
+    assert state["gain"] == pytest.approx(38.0)  # with 40 among them it would be at most (40 - 15.3)/21.4
+    assert state["means"] == [2.0, 3.0, 40.0]
     state, gain = progress({"means": [1.0, 2.0, 3.0]}, math.nan, **SETTINGS)
     assert gain == 0 and state == {"means": [1.0, 2.0, 3.0], "gain": 0.0}
 
@@ -109,8 +93,3 @@ def test_a_fall_turns_the_advantages_of_the_last_batch_and_never_those_of_the_pr
     (again,) = replay_buffer.micro_batches
     turned = again["advantages"][again["row"].argsort()]
     assert torch.allclose(turned, replay_buffer.state["gain"] * advantage) and again["weights"].sum() > 0
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="window is 2 or more"):
-        pipo(window=1)

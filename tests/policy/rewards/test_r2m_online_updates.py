@@ -6,16 +6,13 @@ import math
 import shutil
 from dataclasses import replace
 from functools import partial
-from random import Random
 
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden.models import tokenizer
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
@@ -24,45 +21,37 @@ from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed,
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training import forward as head
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.registry import load
 from rewardlab.rm.types import Example, user_turn
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
 
 R = 4
 FAST = R2MArguments(learning_rate=1e-2)
 SURE = garden.labeller(noise=0.0, temperature=0.01)
 
 
-def untaught(policy, seed):
-    """A reward model with the policy's trunk and a new head."""
-    model = scalar_from_config(copy.deepcopy(policy.config), tokenizer(), seed=seed)
+def untaught(policy, words, seed=0):
+    """A reward model with the policy's trunk and an untrained head."""
+    model = scalar_from_config(copy.deepcopy(policy.config), words, seed=seed)
     model.model.base_model.load_state_dict(policy.base_model.state_dict())
     return model
 
 
-def sample(policy, prompts, seed):
-    """One completion of every prompt, each with a seed of its own."""
-    requests = [
-        Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=32) for index, prompt in enumerate(prompts)
-    ]
-    engine = SeparateModels(decoding_model(policy, tokenizer()))
-    completions = decode(engine, requests, batch_size=512, progress=False)
-    return [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
+def sample(policy, words, prompts, seed):
+    asked = [Request(prompt, seed=1000 * seed + row, max_new_tokens=32) for row, prompt in enumerate(prompts)]
+    answers = decode(SeparateModels(decoding_model(policy, words)), asked, batch_size=512)
+    return [Example(prompt, answer.text) for prompt, answer in zip(prompts, answers, strict=True)]
 
 
 @pytest.fixture(scope="module")
-def scalar(base):
-    """A reward model with the toy policy's trunk and an untrained head."""
-    return untaught(base, 0)
+def scalar(base, words):
+    return untaught(base, words)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +61,9 @@ def states_of(base, scalar):
 
 
 @pytest.fixture(scope="module")
-def said(base):
-    """Its answers, R to each of 16 questions a cycle."""
-    return sample(base, [one for one in garden.prompts(16 * 16, 5) for _ in range(R)], 1)
+def said(base, words):
+    """Its answers, R to each of 8 questions a cycle."""
+    return sample(base, words, [one for one in garden.prompts(8 * 5, 5) for _ in range(R)], 1)
 
 
 @pytest.fixture
@@ -124,10 +113,14 @@ def digest(model):
 # ---- what moves ----
 
 
-def test_the_first_rewards_are_the_scalar_models(source, scalar, cycles):
+def test_the_first_rewards_are_the_scalar_models_and_stay_so_for_a_frozen_reward(source, scalar, cycles):
     ((before, cycle),) = cycles()
     one = source()
     assert one.version[1:] == (0, 0, 1.0)
+    np.testing.assert_allclose(one.rate(cycle.examples, before), scalar.rate(cycle.examples), atol=1e-6, rtol=0)
+    one = source(**CONTROLS["frozen"])
+    play(one, cycles(3))
+    ((before, cycle),) = cycles()
     np.testing.assert_allclose(one.rate(cycle.examples, before), scalar.rate(cycle.examples), atol=1e-6, rtol=0)
 
 
@@ -141,22 +134,19 @@ def test_the_head_learns_and_the_body_does_not(source, cycles):
     assert one.version[1:] == (2, 2, omega(2, 10, 0.6))
 
 
-def test_no_gradient_reaches_the_states(source, cycles):
+def test_an_update_widens_the_pairs_it_was_made_on_and_no_gradient_reaches_the_states(source, cycles):
+    # The same answers twice: -log σ(best - worst) falls
+    one = source(alpha=0.0)
+    ((before, cycle),) = cycles()
+    told = play(one, [(before, cycle)] * 4)
+    assert told[-1]["bt"] < told[0]["bt"] < math.log(2)
     one = source(floor=0.2)
-    play(one, cycles(6))
+    play(one, cycles(2))
     ((before, cycle),) = cycles()
     watched = [each.clone().requires_grad_() for each in before]
     one.rate(cycle.examples, before)
     one.learn(cycle._replace(states=watched))
     assert all(each.grad is None for each in watched)
-
-
-def test_an_update_widens_the_pairs_it_was_made_on(source, cycles):
-    """The same answers twice: -log σ(best - worst) falls."""
-    one = source(alpha=0.0)
-    ((before, cycle),) = cycles()
-    told = play(one, [(before, cycle)] * 4)
-    assert told[-1]["bt"] < told[0]["bt"] < math.log(2)
 
 
 def test_groups_in_batches_are_one_pass_of_several_steps(source, cycles):
@@ -168,16 +158,13 @@ def test_groups_in_batches_are_one_pass_of_several_steps(source, cycles):
     assert together.updates == apart.updates == 1
 
 
-def test_answers_that_the_policy_did_not_learn_from_are_left_out(source, cycles):
+def test_completions_and_groups_that_the_policy_did_not_learn_from_are_left_out(source, cycles):
     ((before, cycle),) = cycles(groups=3)
     total = torch.zeros(12)
     total[:2] = total[4:8] = torch.nan  # two of the first group are left, none of the second
     one = source()
     (told,) = play(one, [(before, cycle._replace(total=total))])
     assert told["skipped_groups"] == 2
-
-
-def test_without_a_group_to_learn_from_nothing_moves(source, cycles):
     ((before, cycle),) = cycles(groups=2)
     one = source()
     head = digest(one.model.head)
@@ -233,23 +220,15 @@ def test_a_state_goes_on_where_it_was(source, cycles):
         assert row == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (lambda make, scalar: make(rounds=20), "has rounds 10 and this run's 20; resume with"),
-        (lambda make, scalar: make(learns="nothing"), "has learns head and this run's nothing"),
-        (lambda make, scalar: OnlineR2M(R2MRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
-    ],
-)
-def test_a_state_of_another_run_is_refused(source, scalar, other, message):
-    with pytest.raises(DataError, match=message):
-        other(source, scalar).load(source().state())
-
-
-def test_a_state_of_another_body_is_refused(base, source):
-    made = OnlineR2M(R2MRewardModel.on(untaught(base, 1), 64, 16), 10, FAST)
-    with pytest.raises(DataError, match="the checkpoint's feedback reward has body"):
-        made.load(source().state())
+def test_a_state_of_another_run_or_body_is_refused(base, words, source, scalar):
+    for other, message in (
+        (source(rounds=20), "has rounds 10 and this run's 20; resume with"),
+        (source(learns="nothing"), "has learns head and this run's nothing"),
+        (OnlineR2M(R2MRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
+        (OnlineR2M(R2MRewardModel.on(untaught(base, words, 1), 64, 16), 10, FAST), "feedback reward has body"),
+    ):
+        with pytest.raises(DataError, match=message):
+            other.load(source().state())
 
 
 # ---- controls ----
@@ -269,28 +248,20 @@ def test_every_control_runs_and_moves_what_it_says(source, cycles, name):
     assert (digest(one.model.body.model) != body) == (name == "full_update")
 
 
-def test_a_frozen_reward_stays_the_scalar_models(source, scalar, cycles):
-    one = source(**CONTROLS["frozen"])
-    play(one, cycles(3))
-    ((before, cycle),) = cycles()
-    np.testing.assert_allclose(one.rate(cycle.examples, before), scalar.rate(cycle.examples), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["noise", "fixed", "shuffled"])
-def test_other_states_change_rewards_only_where_states_are_read(source, cycles, name):
+def test_other_states_change_rewards_only_where_states_are_read(source, cycles):
     ((before, cycle),) = cycles()
     for floor, same in ((1.0, True), (0.0, False)):
-        found = []
-        for changes in ({}, CONTROLS[name]):
-            one = source(floor=floor, learns="nothing", **changes)
-            play(one, cycles(8))
-            found.append(one.rate(cycle.examples, before))
-        assert np.allclose(*found, atol=1e-6) == same
+        ratings = []
+        for changes in ({}, CONTROLS["noise"], CONTROLS["fixed"], CONTROLS["shuffled"]):
+            one = source(rounds=3, floor=floor, learns="nothing", **changes)
+            play(one, cycles(2))
+            ratings.append(one.rate(cycle.examples, before))
+        assert [np.allclose(ratings[0], rating, atol=1e-6) for rating in ratings[1:]] == [same] * 3
 
 
 def test_one_vector_for_all_orders_answers_as_the_scalar_model_does(source, scalar, cycles):
-    one = source(**CONTROLS["fixed"], learns="nothing", floor=0.3)
-    play(one, cycles(9))
+    one = source(rounds=3, **CONTROLS["fixed"], learns="nothing", floor=0.3)
+    play(one, cycles(2))
     ((before, cycle),) = cycles()
     gaps = one.rate(cycle.examples, before) - one.model.omega * scalar.rate(cycle.examples)
     np.testing.assert_allclose(gaps, gaps[:1].repeat(len(gaps), 0), atol=1e-6)
@@ -333,8 +304,8 @@ def test_the_pair_may_be_chosen_on_the_states_after_the_update(source, cycles):
     """By refreshed rewards the best is above the worst for certain; by those of the annotation it need not be."""
     found = []
     for pair_from in ("annotation", "refreshed"):
-        one = source(floor=0.0, pair_from=pair_from, learns="nothing", alpha=0.0)
-        found.append(play(one, cycles(8, drift=2.0))[-1]["bt"])
+        one = source(rounds=5, floor=0.0, pair_from=pair_from, learns="nothing", alpha=0.0)
+        found.append(play(one, cycles(4, drift=2.0))[-1]["bt"])
     assert found[1] < found[0]
 
 
@@ -358,13 +329,10 @@ def test_labels_are_counted_and_decide_the_pair(source, cycles):
     assert play(one, [(before, cycle)])[0]["calls"] == 6 == len(asked)
 
 
-def test_an_abstention_makes_no_pair(source, cycles):
+def test_an_abstention_makes_no_pair_and_the_other_groups_are_as_published_unless_left_out(source, cycles):
     one = source(anchor=Anchor(lambda prompt, answers: math.nan, 3))
     (told,) = play(one, cycles())
     assert told["abstained"] == told["skipped_groups"] == 3 and "accuracy" not in told
-
-
-def test_the_other_groups_are_as_published_unless_left_out(source, cycles):
     for only, skipped in ((False, 0), (True, 5)):
         one = source(anchor=Anchor(SURE, 3, only=only))
         assert play(one, cycles())[0]["skipped_groups"] == skipped
@@ -381,92 +349,37 @@ def test_a_labellers_liking_for_a_place_favours_nobody():
         ask(lambda prompt, answers: 7.0, first, second, random)
 
 
-def test_what_an_anchor_cannot_do_is_refused(source, cycles):
+def test_what_an_anchor_cannot_do_and_groups_of_two_sizes_are_refused(source, cycles):
     with pytest.raises(UsageError, match="labels one group or more in every cycle, got 0"):
         Anchor(SURE, 0)
     with pytest.raises(UsageError, match=r"alpha is 1.0 with 1 objectives; .* alpha less than 1"):
         source(alpha=1.0, anchor=Anchor(SURE, 1))
     with pytest.raises(UsageError, match="to label 9 groups and the cycle has 8"):
         play(source(anchor=Anchor(SURE, 9)), cycles())
-
-
-def test_groups_of_two_sizes_are_refused():
     assert rows_of_groups(torch.tensor([1, 0, 1, 0])).tolist() == [[1, 3], [0, 2]]
     with pytest.raises(ValueError, match=r"groups are of one size, got \[2, 1\]"):
         rows_of_groups(torch.tensor([0, 0, 1]))
 
 
-def coin(seed):
-    random = Random(seed)
-    return lambda prompt, answers: float(random.random() < 0.5)
-
-
-@pytest.mark.slow
-def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, scalar, cycles, states_of):
-    """Accuracy on 400 new pairs of the policy's answers, after 16 cycles; what a coin teaches has an SD of 0.04."""
-    asked = sample(base, [one for one in garden.prompts(400, 9) for _ in range(2)], 2)
-    states, lessons = states_of(asked), [*cycles(16, groups=16)]
-    truth = np.subtract(*garden.gold().rate(asked).reshape(-1, 2).T)
-    decided = np.abs(truth) > 1e-9
-
-    def accuracy(model):
-        rewards = model.rate(asked, states).reshape(-1, 2)
-        return np.mean(((rewards[:, 0] - rewards[:, 1]) * truth > 0)[decided])
-
-    def taught_by(labeller, seed):
-        model = R2MRewardModel.on(scalar, 64, 16, seed=seed)
-        arguments = R2MArguments(learning_rate=3e-3, alpha=0.0, batch_groups=4, seed=seed)
-        play(OnlineR2M(model, 16, arguments, anchor=Anchor(labeller, 16)), lessons)
-        return accuracy(model)
-
-    start = accuracy(R2MRewardModel.on(scalar, 64, 16))
-    gold = [taught_by(SURE, seed) for seed in range(3)]
-    tossed = [taught_by(coin(seed), seed) for seed in range(6)]
-    assert min(gold) > start + 0.05
-    assert np.mean(tossed) < np.mean(gold) - 0.03
-
-
 # ---- in the loop ----
-
-SETTINGS = SMALL_RUN | {"num_generations": R, "max_completion_length": 12}
 
 
 @pytest.fixture
-def train(base, words, source, tmp_path):
+def train(make_trainer, source):
     """A finished run on a copy of the toy policy, with its source."""
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
 
-    def run(advantage="rloo", one=None, *, steps=2, resume=None, policy=None, **changes):
-        ppo = advantage == "gae"
-        algorithm = Algorithm(
-            load("policy.advantages", advantage)(),
-            load("policy.losses", "ppo")(),
-            load("policy.aggregations", "token_mean")(),
-            penalty=Penalty(0.05, "token", "k1") if ppo else Penalty(),
-        )
-        extras = {name: changes.pop(name) for name in ("peft_config", "eval_dataset") if name in changes}
-        one = one or source(rounds=steps)
-        trainer = PolicyTrainer(
-            policy or copy.deepcopy(base),
-            RewardSources({"r2m": one}),
-            algorithm,
-            PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SETTINGS, "max_steps": steps, **changes}),
-            data,
-            tokenizer=words,
-            critic=CriticArguments() if ppo else None,
-            **extras,
-        )
+    def run(advantage="rloo", one=None, *, steps=2, resume=None, **changes):
+        one, ppo = one or source(rounds=steps), advantage == "gae"
+        formulas = algorithm(advantage, penalty=Penalty(0.05, "token", "k1") if ppo else Penalty())
+        changes |= {"max_completion_length": 12, "max_steps": steps, "critic": CriticArguments() if ppo else None}
+        trainer = make_trainer(formulas, RewardSources({"r2m": one}), **changes)
         trainer.train(resume_from_checkpoint=resume)
         return trainer, one
 
     return run
 
 
-def logged(trainer, name):
-    return [row[name] for row in trainer.state.log_history if name in row]
-
-
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "gae"])
+@pytest.mark.parametrize("advantage", ["rloo", "gae"])
 def test_it_serves_every_advantage(train, source, advantage):
     one = source(rounds=3)
     body = digest(one.model.body.model)
@@ -477,13 +390,15 @@ def test_it_serves_every_advantage(train, source, advantage):
     assert digest(one.model.body.model) == body and one.version[1:3] == (3, 3)
 
 
-def test_the_update_leaves_the_policy_alone(train, source, base):
+def test_neither_an_update_moves_the_policy_nor_an_evaluation_the_reward(train, source, base):
     """A policy that does not learn stands still while the reward model learns on its states."""
     one = source(rounds=2, floor=0.0)
     head = digest(one.model.head)
-    trainer, _ = train(one=one, learning_rate=0.0)
+    trainer, _ = train(one=one, learning_rate=0.0, eval_dataset=prompts(2), per_device_eval_batch_size=4)
     assert digest(trainer.language_model) == digest(base) and digest(one.model.head) != head
     assert all(each.grad is None for each in trainer.language_model.parameters())
+    before = one.version
+    assert math.isfinite(trainer.evaluate()["eval_reward"]) and one.version == before
 
 
 def test_a_policy_with_an_adapter_is_read_too(train):
@@ -492,22 +407,15 @@ def test_a_policy_with_an_adapter_is_read_too(train):
     assert one.version[1:3] == (1, 1) and logged(trainer, "r2m/head_version") == [0]
 
 
-def test_an_evaluation_does_not_turn_the_cycle(train, source):
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in garden.prompts(2, 1)[0]]}] * 2)
-    trainer, one = train(steps=2, eval_dataset=data, per_device_eval_batch_size=4)
-    before = one.version
-    assert math.isfinite(trainer.evaluate()["eval_reward"]) and one.version == before
-
-
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, source, tmp_path):
     anchor = Anchor(garden.labeller(), 2)
-    saving = {"steps": 6, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 9}
-    whole, first = train(one=source(rounds=6, anchor=anchor, floor=0.2), **saving)
+    saving = {"steps": 4, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 9}
+    whole, first = train(one=source(rounds=4, anchor=anchor, floor=0.2), **saving)
     kept = tmp_path / "kept"
     shutil.copytree(tmp_path / "run" / "checkpoint-2", kept)
-    resumed, again = train(one=source(rounds=6, anchor=anchor, floor=0.2), resume=str(kept), **saving)
+    resumed, again = train(one=source(rounds=4, anchor=anchor, floor=0.2), resume=str(kept), **saving)
     for name in ("reward", "loss", "r2m/loss", "r2m/bt", "r2m/gre", "r2m/calls", "r2m/accuracy", "r2m/omega"):
-        assert logged(resumed, name)[-4:] == pytest.approx(logged(whole, name)[-4:], abs=1e-5), name
+        assert logged(resumed, name)[-2:] == pytest.approx(logged(whole, name)[-2:], abs=1e-5), name
     assert again.version == first.version
-    with pytest.raises(DataError, match="has rounds 6 and this run's 7"):
+    with pytest.raises(DataError, match="has rounds 4 and this run's 7"):
         train(one=source(rounds=7, anchor=anchor, floor=0.2), resume=str(kept), **saving)

@@ -46,11 +46,6 @@ def test_models_and_functions_stand_side_by_side():
     assert rewards.values.tolist() == [[1, 7, 7], [0, 0, 0], [3, 8, 8]] and rewards.members is None
 
 
-def test_none_and_nan_are_missing():
-    rewards, faults = RewardSources({"some": lambda examples: [1.0, None, NAN]})(EXAMPLES)
-    assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
-
-
 LENGTHS = [7.0, 0.0, 8.0]
 RETURNED = {
     "a tensor": torch.tensor(LENGTHS),
@@ -63,15 +58,13 @@ RETURNED = {
 }
 
 
-@pytest.mark.parametrize("form", RETURNED)
-def test_rewards_are_read_from_every_form_of_numbers(form):
-    rewards, faults = RewardSources({"x": lambda examples: RETURNED[form]})(EXAMPLES)
-    assert rewards["x"].tolist() == LENGTHS and faults == []
-
-
-def test_nan_in_a_tensor_is_missing():
-    rewards, _ = RewardSources({"x": lambda examples: torch.tensor([1.0, NAN, 2.0])})(EXAMPLES)
-    assert rewards["x"].isnan().tolist() == [False, True, False]
+def test_rewards_are_read_from_every_form_of_numbers_and_none_and_nan_are_missing():
+    for form, returned in RETURNED.items():
+        rewards, faults = RewardSources({"x": lambda examples, values=returned: values})(EXAMPLES)
+        assert rewards["x"].tolist() == LENGTHS and faults == [], form
+    for returned in ([1.0, None, NAN], torch.tensor([1.0, NAN, NAN])):
+        rewards, faults = RewardSources({"some": lambda examples, values=returned: values})(EXAMPLES)
+        assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
 
 
 def test_coroutine_functions_are_awaited_beside_each_other_and_beside_functions():
@@ -104,15 +97,10 @@ def test_a_coroutine_that_fails_is_a_fault_and_a_failed_check_ends_the_run():
         RewardSources({"x": check_failed}, skip=True)(EXAMPLES)
 
 
-def test_an_ensemble_keeps_its_members():
-    rewards, _ = RewardSources({"rm": Members()})(EXAMPLES)
-    assert rewards["rm"].tolist() == [7, 0, 8] and rewards.members[0, 0].tolist() == [6, 8]
-
-
 def test_an_ensemble_keeps_its_members_beside_other_rewards():
     sources = RewardSources({"length": lengths, "rm": Members()})
     rewards, _ = sources(EXAMPLES)
-    assert sources.ensembles == ["rm"]
+    assert sources.ensembles == ["rm"] and rewards["rm"].tolist() == [7, 0, 8]
     assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
 
 
@@ -175,19 +163,20 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_is_told_with_its_place(kind):
-    source, told = FAULTS[kind]
-    with pytest.raises(DataError, match=told):
-        RewardSources({"x": source})(EXAMPLES)
+def test_a_fault_is_told_with_its_place():
+    for source, told in FAULTS.values():
+        with pytest.raises(DataError, match=told):
+            RewardSources({"x": source})(EXAMPLES)
+    with pytest.raises(UsageError, match="there is no reward"):
+        RewardSources({})
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("raises", 0), ("counts", 0), ("text", 2), ("inf", 1), ("scalar", 0)])
-def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved(kind, kept):
-    rewards, faults = RewardSources({"x": FAULTS[kind][0], "length": lengths}, skip=True)(EXAMPLES)
-    assert (~rewards["x"].isnan()).sum() == kept and rewards["length"].tolist() == [7, 0, 8]
-    assert len(faults) == (1 if kept == 0 else 3 - kept)
-    assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults)
+def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved():
+    for kind, kept in {"raises": 0, "counts": 0, "text": 2, "inf": 1, "scalar": 0}.items():
+        rewards, faults = RewardSources({"x": FAULTS[kind][0], "length": lengths}, skip=True)(EXAMPLES)
+        assert (~rewards["x"].isnan()).sum() == kept and rewards["length"].tolist() == [7, 0, 8], kind
+        assert len(faults) == (1 if kept == 0 else 3 - kept), kind
+        assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults), kind
 
 
 def test_a_row_of_the_wrong_width_is_a_missing_reward():
@@ -230,11 +219,6 @@ def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
     assert sources.facts() == {"judge/asked": 3}
 
 
-def test_no_reward_at_all_is_refused():
-    with pytest.raises(UsageError, match="there is no reward"):
-        RewardSources({})
-
-
 def test_statistics_worked_out_by_hand():
     values = torch.tensor([[1.0, 2.0], [3.0, NAN], [5.0, 4.0], [5.0, 6.0]])
     found = dict(statistics(Rewards(values, ("a", "b")), torch.tensor([0, 0, 1, 1])))
@@ -244,9 +228,6 @@ def test_statistics_worked_out_by_hand():
     assert found["rewards/b/frac_zero_std"] == 0  # of the first group one row is left, which is no group
     # over (1, 2), (5, 4), (5, 6): deviations (-8/3, 4/3, 4/3) and (-2, 0, 2)
     assert found["rewards/correlation/a/b"] == pytest.approx(8 / math.sqrt((96 / 9) * 8))
-
-
-def test_a_correlation_needs_two_rows_that_have_both():
     assert math.isnan(correlation(torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0])))
     assert math.isnan(correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0])))
 

@@ -28,14 +28,14 @@ def source() -> ProcessRewards:
     return ProcessRewards(model, scale=2.0)
 
 
-@pytest.mark.parametrize("text", ["roba kano\n\nmino", "čtyři 🙂\n\nsuba 🙂", "\n\nroba\n\n\n\nkano ", "xyz\n\nq"])
-def test_a_step_ends_at_the_token_that_completes_its_text(text, source):
-    example, tokens = Example(user_turn("mino"), text), tokens_of(text)
-    source.rate([example])
-    for step, part in zip(source.step_rewards([example])[0], [s for s in text.split("\n\n") if s], strict=True):
-        index = tokens.index(0, step.end)
-        assert text[: step.end].endswith(part)
-        assert len(WORDS.decode(tokens.ids[0][: index + 1])) >= step.end > len(WORDS.decode(tokens.ids[0][:index]))
+def test_a_step_ends_at_the_token_that_completes_its_text(source):
+    for text in ("roba kano\n\nmino", "čtyři 🙂\n\nsuba 🙂", "\n\nroba\n\n\n\nkano ", "xyz\n\nq"):
+        example, tokens = Example(user_turn("mino"), text), tokens_of(text)
+        source.rate([example])
+        for step, part in zip(source.step_rewards([example])[0], [s for s in text.split("\n\n") if s], strict=True):
+            index = tokens.index(0, step.end)
+            assert text[: step.end].endswith(part)
+            assert len(WORDS.decode(tokens.ids[0][: index + 1])) >= step.end > len(WORDS.decode(tokens.ids[0][:index]))
 
 
 def test_rewards_by_hand_and_two_steps_in_one_token():
@@ -71,14 +71,11 @@ def test_clip_and_delta_read_them(source):
     assert differences.steps.nansum().item() == pytest.approx(values[0].item())
 
 
-def test_a_source_that_fails_leaves_no_steps(source, monkeypatch):
+def test_a_source_that_fails_leaves_no_steps_and_one_source_rewards_steps_by_a_scale(source, monkeypatch):
     monkeypatch.setattr(source.model, "step_scores", lambda examples: 1 / 0)
     sources = RewardSources({"steps": source}, skip=True)
     rewards, faults = sources([Example(user_turn("mino"), "roba")], tokens=tokens_of("roba"))
     assert "ZeroDivisionError" in str(faults[0]) and rewards.steps.isnan().all() and rewards.values.isnan().all()
-
-
-def test_one_source_rewards_steps_by_a_scale(source):
     with pytest.raises(UsageError, match="two sources reward single steps"):
         RewardSources({"a": source, "b": source})
     with pytest.raises(UsageError, match="a number other than 0, got nan"):

@@ -1,29 +1,23 @@
 """SAGE-RL: which answers are searched, and how they are in the training."""
 
-import copy
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import Dataset
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
-from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rollouts.sage import sage
-from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.registry import load, names
+from rewardlab.rm.registry import names
 from rewardlab.rm.types import user_turn
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import prompts as toy_prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 DRAWN, LONGEST = [5], 24
@@ -92,14 +86,11 @@ def test_the_first_rows_of_a_group_are_its_plain_loop_and_the_others_are_drawn(b
     assert 4 <= number <= 6 and trainer.noted == [("sage/searched", number / 12)]
 
 
-def test_an_evaluation_searches_nothing(base, words):
+def test_an_evaluation_searches_nothing_and_where_no_chain_ends_all_are_drawn(base, words):
     trainer = trainer_of(base, words, training=False)
     assert sage(r=2)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
     assert trainer.noted == []
-
-
-def test_where_no_chain_ends_all_are_drawn(base, words):
-    """One step of a word is never a whole answer."""
+    # One step of a word is never a whole answer
     trainer = trainer_of(base, words)
     trainer.max_completion_length = 1
     assert sage(r=3)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
@@ -114,25 +105,18 @@ def test_what_makes_no_sense_is_refused(base, words):
             sage(**settings)
 
 
-def test_in_a_training_they_are_read_as_the_policy_finds_them(base, words, tmp_path):
+def test_in_a_training_they_are_read_as_the_policy_finds_them(base, make_trainer, tmp_path):
     """Log-probabilities are those of one forward, ratios begin at 1, and the searched have the higher Φ."""
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
-    formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
-    settings = {"output_dir": str(tmp_path), "max_steps": 2, "rollout_steps": 1, "max_completion_length": 32}
-    trainer = PolicyTrainer(
-        copy.deepcopy(base),
-        RewardSources({"gold": garden.gold()}),
-        Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
-        PolicyArguments(**SMALL_RUN | settings),
-        data,
-        tokenizer=words,
-        rollout_func=sage(r=2, step_end="the"),
-    )
+    changes = {"max_steps": 2, "rollout_steps": 1, "max_completion_length": 32}
+    trainer = make_trainer(data=toy_prompts(16), rollout_func=sage(r=2, step_end="the"), **changes)
     trainer.train()
     log = [row for row in trainer.state.log_history if "ratio" in row]
     assert [row["ratio"] for row in log] == pytest.approx([1, 1], abs=1e-4) and trainer.model.training
     assert [row["sage/searched"] for row in log] == [0.5, 0.5] and all(row["grad_norm"] > 0 for row in log)
-    rows, means = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist(), {True: [], False: []}
+    rows, means = (
+        pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist(),
+        {True: [], False: []},
+    )
     for place, row in enumerate(rows):
         before = trainer.encoder.encode_prompt(user_turn(row["prompt"].removeprefix("user: ")))
         means[place % 4 < 2].append(phi(base, before, row["tokens"]))

@@ -1,6 +1,5 @@
 """policy/scaffolds/_scaffold.py and policy/scaffolds: who is shown how much, and which prompt is trained on."""
 
-import copy
 import math
 from collections import Counter
 from random import Random
@@ -9,18 +8,13 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import Dataset
-from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
-from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted, scaffolded
 from rewardlab.policy.scaffolds.ruscarl import ruscarl
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import prompt_text, user_turn
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import logged, prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 BEES = Hints(("bees", "hive", "wax"), ("venom",))
@@ -112,7 +106,7 @@ def test_another_rollout_function_may_write_them():
     assert written(Engine(), written_by=twice)[1] == 3
 
 
-def test_the_prompt_in_the_loss_has_no_hints(base, words, tmp_path, monkeypatch):
+def test_the_prompt_in_the_loss_has_no_hints(base, make_trainer, tmp_path, monkeypatch):
     """Log-probabilities are the policy's for the plain prompt, though the answer was drawn behind another one."""
     seen, original = [], PolicyTrainer._generate_single_turn
 
@@ -121,21 +115,12 @@ def test_the_prompt_in_the_loss_has_no_hints(base, words, tmp_path, monkeypatch)
         return original(self, ids, *rest, **options)
 
     monkeypatch.setattr(PolicyTrainer, "_generate_single_turn", spied)
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
-    formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
-    trainer = PolicyTrainer(
-        copy.deepcopy(base),
-        RewardSources({"gold": garden.gold()}),
-        Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
-        PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path), "max_steps": 2, "rollout_steps": 1}),
-        data,
-        tokenizer=words,
-        rollout_func=scaffolded(lambda prompt: BEES, ruscarl()),
-    )
+    written_by = scaffolded(lambda prompt: BEES, ruscarl())
+    trainer = make_trainer(data=prompts(16), max_steps=2, rollout_steps=1, rollout_func=written_by)
     trainer.train()
-    assert [row["ratio"] for row in trainer.state.log_history if "ratio" in row] == pytest.approx([1, 1], abs=1e-4)
-    assert [row["scaffold/hinted"] for row in trainer.state.log_history if "ratio" in row] == [0.75, 0.0]
-    rows = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist()
+    assert logged(trainer, "ratio") == pytest.approx([1, 1], abs=1e-4)
+    assert logged(trainer, "scaffold/hinted") == [0.75, 0.0]
+    rows = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
     off = {"plain": 0.0, "hinted": 0.0}
     for place, (row, ids) in enumerate(zip(rows, seen[0], strict=True)):
         prompt = user_turn(row["prompt"].removeprefix("user: "))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +38,7 @@ def rewards(rows=8, seed=0) -> torch.Tensor:
 
 
 def test_contexts_by_hand():
-    """Rewards 0 and 2: mean 1, deviation √2; two tokens of at most eight; e - 1 batches ago."""
+    # Rewards 0 and 2: mean 1, deviation √2; two tokens of at most eight; e - 1 batches ago
     response = torch.tensor([[True, True, False], [True, False, False]])
     values = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]], dtype=torch.float64)
     made = Rollout(torch.zeros(2, dtype=torch.long), response, torch.tensor([True, False]), entropy=values)
@@ -51,9 +52,6 @@ def test_contexts_by_hand():
     )
     assert found[0].tolist() == pytest.approx([-(0.5**0.5), 1, -1, 1.5, -1.5, 0.25, 0.25, 0, 1, 0])
     assert found[1].tolist() == pytest.approx([0.5**0.5, 3, 1, 3, -3, 0, 0.125, 1, 0, 2]), "within 3 of 0"
-
-
-def test_equal_rewards_have_no_standing_and_a_missing_one_no_context():
     scores = torch.tensor([0.7, 0.7, 0.7, NAN, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     found = contexts(scores, torch.zeros(8), rollout(), longest=6)
     assert not found[:4, 0].any() and not found[3].any() and found[:3].any() and found.isfinite().all()
@@ -62,29 +60,18 @@ def test_equal_rewards_have_no_standing_and_a_missing_one_no_context():
 # ---- models ----
 
 
-def test_the_ridge_model_is_its_plain_loop():
-    x, gains = np.random.default_rng(0).normal(size=(5, 3, 10)), [0.3, -0.2, 0.5, 0.0, 1.0]
-    made, state = ridge(shrink=2.0, bonus=0.5), {}
-    M, b = 2.0 * np.eye(11), np.zeros(11)
-    for some, gain in zip(x, gains, strict=True):
-        state = made.learn(state, torch.tensor(some), gain)
-        assert json.loads(json.dumps(state)) == state
-        for row in some:
-            row = np.append(row, 1)
-            M, b = M + np.outer(row, row), b + gain * row
-    asked = np.random.default_rng(1).normal(size=(4, 10))
-    expected = []
-    for row in asked:
-        row = np.append(row, 1)
-        expected.append(row @ np.linalg.inv(M) @ b + 0.5 * math.sqrt(row @ np.linalg.inv(M) @ row))
-    assert made.score(state, torch.tensor(asked)).tolist() == pytest.approx(expected)
-
-
 def test_a_ridge_by_hand():
-    """One answer of context 0 that brought 1: the constant's M is 1 + 1, b is 1, so it expects 1/2, surer by √2."""
+    """One answer of context 0 that brought 1: the constant's M is 1 + 1, b is 1, so it expects 1/2, surer by √2.
+
+    Two answers of (1, 0, ...) that brought 1 and 0: M is [[3, 2], [2, 3]] and b is (1, 1), so (0, ...) expects 1/5.
+    """
     made, zero = ridge(shrink=1.0, bonus=1.0), torch.zeros(1, 10, dtype=torch.float64)
     assert made.score({}, zero).item() == pytest.approx(1.0)
     assert made.score(made.learn({}, zero, 1.0), zero).item() == pytest.approx(0.5 + 0.5**0.5)
+    made, unit = ridge(shrink=1.0, bonus=0.0), zero.index_fill(1, torch.tensor([0]), 1.0)
+    state = made.learn(made.learn({}, unit, 1.0), unit, 0.0)
+    assert json.loads(json.dumps(state)) == state
+    assert made.score(state, torch.cat([zero, unit])).tolist() == pytest.approx([1 / 5, 2 / 5])
 
 
 def test_the_mlp_steps_down_the_gradient_that_autograd_finds():
@@ -101,27 +88,10 @@ def test_the_mlp_steps_down_the_gradient_that_autograd_finds():
         torch.testing.assert_close(torch.tensor(after[name], dtype=torch.float64), leaf.detach() - 0.1 * leaf.grad)
 
 
-def test_both_models_learn_what_an_answer_brings():
-    """The gain is the first feature's mean over those chosen; afterwards the higher is preferred."""
-    draw = np.random.default_rng(0)
-    for made in (ridge(shrink=1.0, bonus=0.0), mlp(learning_rate=0.2, over=10)):
-        state = {}
-        for _ in range(150):
-            x = torch.tensor(draw.normal(size=(4, 10)))
-            state = made.learn(state, x, float(x[:, 0].mean()))
-        asked = torch.zeros(2, 10, dtype=torch.float64)
-        asked[:, 0] = torch.tensor([-1.0, 1.0])
-        low, high = made.score(state, asked).tolist()
-        assert high - low > 0.3
-
-
-def test_exploration_falls_and_stays():
+def test_exploration_falls_and_picking_at_random_is_uniform_and_never_twice():
     explores = mlp(learning_rate=0.1, over=10).explores
     assert [explores(step) for step in (0, 5, 10, 99)] == pytest.approx([0.1, 0.055, 0.01, 0.01])
     assert ridge(shrink=1.0, bonus=0.0).explores(0) == 0
-
-
-def test_picking_at_random_is_uniform_and_never_twice():
     draw, counts = np.random.default_rng(0), np.zeros(4)
     for _ in range(2000):
         found = picked([3.0, 2.0, 1.0, 0.0], 2, 1.0, draw)
@@ -182,9 +152,6 @@ def test_every_prompt_keeps_its_weight_and_a_missing_reward_has_none():
     assert weights[:4].tolist() == [0, 0, 0, 1] and sorted(weights[4:].tolist()) == [0, 0, 1.5, 1.5]
     state, weights = cbs(keep=2, longest=6, **PLAIN, **RIDGE)({}, torch.full((8,), NAN), rollout())
     assert not weights.any() and state["chosen"] == []
-
-
-def test_keeping_all_is_no_choice():
     assert cbs(keep=4, longest=6, **PLAIN, **RIDGE)({}, rewards(), rollout())[1].tolist() == [1.0] * 8
 
 
@@ -286,24 +253,18 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
 # ---- refusals ----
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_refusals():
+    for changes, reason in (
         ({"model": "forest"}, "model is one of ridge, mlp, got 'forest'"),
         ({"bonus": -1.0}, "shrink is above 0 and bonus is 0 or more"),
         ({"over": 3}, "unexpected keyword argument 'over'; model=ridge takes shrink"),
-        ({"keep": 0}, "keep and longest are 1 or more, got 0"),
         ({"rate": 0.0}, r"rate lies in \(0, 1\]"),
-    ],
-)
-def test_refusals(changes, reason):
-    with pytest.raises(ValueError, match=reason):
-        cbs(**{"keep": 2, "longest": 6, **PLAIN, **RIDGE, **changes})
-    if "keep" not in changes:
-        with pytest.raises(ValueError, match=reason):
-            replaying.cbs(**{"keep": 2, "batches": 2, "longest": 6, **PLAIN, **RIDGE, **changes})
-
-
-def test_a_rollout_without_entropies_is_told():
+    ):
+        settings = {"keep": 2, "longest": 6, **PLAIN, **RIDGE, **changes}
+        for make in (cbs, partial(replaying.cbs, batches=2)):
+            with pytest.raises(ValueError, match=reason):
+                make(**settings)
+    with pytest.raises(ValueError, match="keep and longest are 1 or more, got 0"):
+        cbs(keep=0, longest=6, **PLAIN, **RIDGE)
     with pytest.raises(ValueError, match="no entropies or no log-probabilities"):
         cbs(keep=2, longest=6, **PLAIN, **RIDGE)({}, rewards(), rollout()._replace(entropy=None))

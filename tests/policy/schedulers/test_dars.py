@@ -24,21 +24,15 @@ def verdicts(*right: int, size: int = 8) -> tuple[torch.Tensor, Rollout]:
     return torch.tensor(rows, dtype=torch.float64), rollout(group)
 
 
-def test_it_is_its_plain_loop():
-    scores, batch = verdicts(0, 1, 2, 3, 4, 7, 8)
-    raw = []
-    for number in (0, 1, 2, 3, 4, 7, 8):
-        p = number / 8
-        raw += [min(2.0, 0.5 / (2 * p * (1 - p))) if 0 < p < 0.5 else 1.0] * 8
-    state, found = dars(cap=2.0)({}, scores, batch)
-    expected = [one * len(raw) / sum(raw) for one in raw]
-    assert state == {} and found.tolist() == pytest.approx(expected) and found.mean().item() == pytest.approx(1)
-
-
-def test_by_hand():
+def test_by_hand_with_the_numbers_of_rollouts_of_the_released_code():
     # 1 of 4 right: S = 3/8, weight 4/3 beside 1: mean 7/6
     scores, batch = verdicts(1, 2, size=4)
     assert dars()({}, scores, batch)[1].tolist() == pytest.approx([8 / 7] * 4 + [6 / 7] * 4)
+    # 0, 1, 4 and 8 of 8: 1/8 would weigh 0.5 / (2 · 7/64) = 16/7, at most 2; mean 5/4
+    scores, batch = verdicts(0, 1, 4, 8)
+    state, found = dars(cap=2.0)({}, scores, batch)
+    assert state == {} and found.tolist() == pytest.approx([0.8] * 8 + [1.6] * 8 + [0.8] * 16)
+    assert [rollouts(right / 8, 8, 32) for right in range(9)] == [32, 18, 11, 9, 8, 8, 8, 8, 8]
 
 
 def test_hard_prompts_advantages_then_add_up_to_a_medium_ones():
@@ -48,22 +42,15 @@ def test_hard_prompts_advantages_then_add_up_to_a_medium_ones():
     assert sums.tolist() == pytest.approx([sums[0].item()] * 4)
 
 
-def test_medium_prompts_alone_and_a_cap_of_1_change_nothing():
+def test_medium_prompts_alone_a_cap_of_1_and_missing_scores_change_nothing():
     scores, batch = verdicts(4, 6, 8)
     assert dars()({}, scores, batch)[1].tolist() == [1.0] * 24
     scores, batch = verdicts(1, 6)
     assert dars(cap=1.0)({}, scores, batch)[1].tolist() == [1.0] * 16
-
-
-def test_missing_scores_weigh_nothing():
     scores = torch.tensor([1.0, 0, 0, NAN, 1, 0], dtype=torch.float64)
     found = dars()({}, scores, rollout([0] * 4 + [1] * 2))[1]
     assert found[3] == 0 and found.sum().item() == pytest.approx(5)
     assert not dars()({}, torch.full((2,), NAN), rollout([0, 0]))[1].any()
-
-
-def test_numbers_of_answers_are_those_of_the_released_code():
-    assert [rollouts(right / 8, 8, 32) for right in range(9)] == [32, 18, 11, 9, 8, 8, 8, 8, 8]
 
 
 def test_refusals():

@@ -2,11 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.kernels.guided_sampler import guided_sampler
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
@@ -27,34 +25,18 @@ def costing(strong, weak) -> Rollout:
     return Rollout(torch.arange(len(strong)) // 2, response, ones, logprobs=logprobs, base=base)
 
 
-def test_shares_by_hand():
-    """ΔH = -2, 1, 0: the weak ones' shares 3, 1, 0 of 4; all of what was gained is the first's, of what was lost the
-    second's: 0.1 · 3/4 + 0.8, 0.1 · 1/4 + 0.1, 0."""
+def test_shares_by_hand_and_a_missing_score_weighs_nothing():
+    # ΔH = -2, 1, 0: the weak ones' shares 3, 1, 0 of 4; all of what was gained is the first's, of what was lost the
+    # second's: 0.1 · 3/4 + 0.8, 0.1 · 1/4 + 0.1, 0
     found = wmss()({}, torch.zeros(3, dtype=torch.float64), costing([1.0, 2.0, 0.0], [3.0, 1.0, 0.0]))[1]
     assert found.tolist() == pytest.approx([3 * 0.875, 3 * 0.125, 0.0])
-
-
-def test_it_is_its_plain_loop_and_a_missing_score_weighs_nothing():
-    draw = np.random.default_rng(0)
-    strong, weak = draw.random(8).tolist(), draw.random(8).tolist()
-    scores = torch.tensor([1.0, NAN, 0, 1, 2, 3, NAN, 0], dtype=torch.float64)
-    rows = [row for row in range(8) if not scores[row].isnan()]
-    gained = {row: max(weak[row] - strong[row], 0) for row in rows}
-    lost = {row: max(strong[row] - weak[row], 0) for row in rows}
-    expected = [0.0] * 8
-    for row in rows:
-        p = 0.2 * weak[row] / sum(weak[one] for one in rows)
-        p += 0.5 * gained[row] / sum(gained.values()) + 0.3 * lost[row] / sum(lost.values())
-        expected[row] = len(rows) * p
-    state, found = wmss(weak=0.2, gained=0.5, lost=0.3)({}, scores, costing(strong, weak))
-    assert state == {} and found.tolist() == pytest.approx(expected) and found.sum().item() == pytest.approx(6)
-
-
-def test_models_that_agree_leave_the_weak_ones_cost_and_nothing_to_tell_is_uniform():
+    scores = torch.tensor([NAN, 0.0, 1.0, 2.0], dtype=torch.float64)
+    found = wmss()({}, scores, costing([7.0, 1.0, 2.0, 0.0], [1.0, 3.0, 1.0, 0.0]))[1]
+    assert found.tolist() == pytest.approx([0.0, 3 * 0.875, 3 * 0.125, 0.0])
+    assert not wmss()({}, torch.tensor([NAN, NAN]), costing([1.0, 1.0], [1.0, 2.0]))[1].any()
     same = torch.tensor([1.0, 3.0])
     assert shares(same, same, 0.1, 0.8, 0.1).tolist() == pytest.approx([0.25, 0.75])
     assert shares(torch.zeros(4), torch.zeros(4), 0.1, 0.8, 0.1).tolist() == [0.25] * 4
-    assert not wmss()({}, torch.tensor([NAN, NAN]), costing([1.0, 1.0], [1.0, 2.0]))[1].any()
 
 
 def test_refusals():
@@ -72,12 +54,12 @@ def asked(**settings) -> list[Request]:
     return [Request(prompt, seed=place, max_new_tokens=12, **settings) for place, prompt in rows]
 
 
-@pytest.mark.parametrize("share", [0.42, 1.0, 1.5])
-def test_guided_decoding_writes_by_mixed_logits(base, llama, words, share):
+def test_guided_decoding_writes_by_mixed_logits(base, llama, words):
     """Whole prefixes through both models, and λ z_strong + (1 - λ) z_weak at the temperature asked for."""
-    requests = [mixing_logits(one, share) for one in asked(temperature=0.7)]
+    shares = (0.42, 1.0, 1.5, 0.42)
+    requests = [mixing_logits(one, share) for one, share in zip(asked(temperature=0.7), shares, strict=True)]
     engine = SeparateModels(decoding_model(base, words), decoding_model(llama, words))
-    for request, answer in zip(requests, decode(engine, requests), strict=True):
+    for request, answer, share in zip(requests, decode(engine, requests), shares, strict=True):
         prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
         for step, token in enumerate(answer.tokens):
             ids = torch.tensor([[*prompt, *answer.tokens[:step]]])
@@ -85,25 +67,6 @@ def test_guided_decoding_writes_by_mixed_logits(base, llama, words, share):
                 strong, weak = (one(ids).logits[0, -1, : len(words)] for one in (base, llama))
             mixed = (share * strong + (1 - share) * weak) / 0.7
             assert answer.sampled[step] == pytest.approx(mixed.log_softmax(0)[token].item(), abs=1e-4)
-
-
-def test_truncation_is_of_the_mixture_too():
-    """The best of five by the mixture and nothing else, whatever the two say alone."""
-    draw = torch.Generator().manual_seed(0)
-    strong, weak = 3 * torch.randn(2, 50, 5, generator=draw)
-    request = mixing_logits(Request(({"role": "user", "content": "x"},), temperature=2.0), 0.25)
-    found = guided_sampler(
-        strong,
-        weak[:, None],
-        torch.full((50, 1), request.weight),
-        temperature=torch.full((50,), request.temperature),
-        seed=torch.arange(50),
-        position=torch.zeros(50, dtype=torch.long),
-        top_k=torch.ones(50, dtype=torch.long),
-    )
-    assert torch.equal(found.token, (0.25 * strong + 0.75 * weak).argmax(1)) and not torch.equal(
-        found.token, strong.argmax(1)
-    )
 
 
 def test_the_weight_and_the_temperature_by_hand():

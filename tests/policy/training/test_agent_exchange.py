@@ -8,19 +8,16 @@ import pytest
 import torch
 from datasets import Dataset
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.losses.hacpo import hacpo as hacpo_loss
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training import agent_exchange as exchange
 from rewardlab.policy.training.agent_exchange import Asked, Written, exchanged, keep, read, wait
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.transforms.hacpo import hacpo
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.registry import load
 from rewardlab.rm.types import content_hash, user_turn
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 STEPS = 4
@@ -34,30 +31,21 @@ def even(examples) -> list[float]:
 
 
 @pytest.fixture
-def agent(base, llama, words, tmp_path):
+def agent(base, llama, make_trainer, tmp_path):
     """A trainer of one of two agents, which are unlike models; what its loss is told is kept in `seen`."""
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
 
-    def make(number: int, *, output: str, model=None, prompts=data, **changes) -> PolicyTrainer:
+    def make(number: int, *, output: str, model=None, **changes) -> PolicyTrainer:
         loss, seen = hacpo_loss(delta=0.8, agents=2), []
-        algorithm = Algorithm(
-            load("policy.advantages", "grpo")(),
-            lambda answers: (seen.append(answers), loss(answers))[1],
-            load("policy.aggregations", "completion_mean")(),
+        formulas = algorithm(
+            loss=lambda answers: (seen.append(answers), loss(answers))[1], aggregation="completion_mean",
             advantage_transforms={"hacpo": hacpo(floor=0.05, agents=2)},
-        )
+        )  # fmt: skip
         settings = {"output_dir": str(tmp_path / f"{output}-{number}"), "max_steps": STEPS, "rollout_steps": 1}
-        settings |= {"save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 8} | changes
-        trainer = PolicyTrainer(
-            copy.deepcopy(model or (base, llama)[number]),
-            RewardSources({"even": even}),
-            algorithm,
-            PolicyArguments(**SMALL_RUN | settings),
-            prompts,
-            tokenizer=words,
-            eval_dataset=data.select(range(2)),
+        trainer = make_trainer(
+            formulas, RewardSources({"even": even}), model=copy.deepcopy(model or (base, llama)[number]),
+            eval_dataset=prompts(2), **settings | {"save_strategy": "steps", "save_steps": 1} | changes,
             rollout_func=exchanged(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
-        )
+        )  # fmt: skip
         trainer.seen = seen
         return trainer
 
@@ -79,10 +67,6 @@ def leapfrog(agent, tmp_path) -> list[PolicyTrainer]:
             assert f"agent {1 - number} has not written its completions of step" in str(error)
     assert turns > STEPS
     return [last[0], last[1]]
-
-
-def logged(trainer, name) -> list[float]:
-    return [row[name] for row in trainer.state.log_history if name in row]
 
 
 def by_one_forward(model, before, said) -> list[float]:
@@ -267,7 +251,7 @@ def test_a_partner_on_other_prompts_is_refused(agent, tmp_path):
         agent(0, output="here").train()
     others = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 1)])
     with pytest.raises(DataError, match=r"step-000000-agent-0.safetensors: its completions are of other prompts"):
-        agent(1, output="there", prompts=others).train()
+        agent(1, output="there", data=others).train()
 
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):

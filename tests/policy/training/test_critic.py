@@ -20,7 +20,7 @@ from rewardlab.rm.registry import load
 HERE = torch.ones(1, 4, dtype=torch.bool)
 
 
-def test_a_value_loss_worked_out_by_hand():
+def test_a_value_loss_worked_out_by_hand_with_a_bound_and_without():
     old = torch.zeros(1, 4)
     values = torch.tensor([[0.1, 0.5, 0.5, -0.5]], requires_grad=True)
     returns = torch.tensor([[1.0, 1.0, 0.0, 1.0]])
@@ -29,9 +29,6 @@ def test_a_value_loss_worked_out_by_hand():
     assert loss[0].tolist() == pytest.approx([0.5 * 0.81, 0.5 * 0.64, 0.5 * 0.25, 0.5 * 2.25])
     (gradient,) = torch.autograd.grad(loss.sum(), values)
     assert gradient[0].tolist() == pytest.approx([-0.9, 0.0, 0.5, -1.5])
-
-
-def test_without_a_bound_it_is_the_squared_error_and_nothing_outside_the_answer():
     values, returns = torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.zeros(1, 4)
     inside = torch.tensor([[True, True, False, False]])
     assert value_loss(values, 100 + values, returns, inside, clip=math.inf)[0].tolist() == [0.5, 2.0, 0.0, 0.0]
@@ -49,15 +46,12 @@ def test_explained_variance_worked_out_by_hand():
     assert math.isnan(explained_variance(returns, torch.ones(1, 4), inside))
 
 
-def test_a_critic_starts_at_nothing_learns_and_never_moves_the_states():
+def test_a_critic_starts_at_nothing_learns_in_float32_and_never_moves_the_states():
     critic, states = Critic(3), torch.randn(2, 5, 3, requires_grad=True)
     assert not critic(states).any()
     loss = (critic(states) - 1).square().sum()
     loss.backward()
     assert states.grad is None and critic.head.bias.grad.item() == pytest.approx(-20.0)
-
-
-def test_bfloat16_states_are_read_in_float32():
     assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
 
 

@@ -45,9 +45,8 @@ def of_architecture(name, **shape):
         ("gpt2", {"n_embd": 16, "n_layer": 2, "n_head": 2}),
     ],
 )
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name, shape, temperature):
-    model = of_architecture(name, **shape)
+def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name, shape):
+    model, temperature = of_architecture(name, **shape), 0.7
     direct = copy.deepcopy(model)
     install(model, temperature=temperature)
     read = model(completions=rows())
@@ -61,14 +60,11 @@ def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name
         assert not read.logprob[row, len(said) :].any()
 
 
-def test_padding_changes_nothing():
+def test_padding_changes_nothing_and_other_calls_are_as_before():
     model = of_architecture("gpt2", n_embd=16, n_layer=2, n_head=2)  # absolute positions
     install(model)
     plain, padded = model(completions=rows()), model(completions=rows(left=3, right=2))
     torch.testing.assert_close(plain.logprob, padded.logprob[:, :4], atol=1e-12, rtol=0)
-
-
-def test_other_calls_are_as_before():
     model = of_architecture("llama")
     tokens = torch.tensor([[5, 6, 7]])
     before, drawn = model(tokens).logits, model.generate(tokens, max_new_tokens=4, do_sample=False)

@@ -1,24 +1,16 @@
 """Runs whose replay or scheduler remembers: killed and resumed, they go on as if nothing had happened."""
 
-import copy
 import shutil
 from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
-from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.replays import cbs as replaying
 from rewardlab.policy.replays.pipo import pipo
-from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.schedulers.cbs import cbs
-from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.registry import load
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged
 
 BANDIT = {"longest": 16, "penalty": 0.0, "ceiling": 0.0, "warm_up": 1}
 KEPT_AT = 4
@@ -43,33 +35,27 @@ SYSTEMS: dict[str, Any] = {
 
 
 @pytest.fixture
-def train(base, words, tmp_path):
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
-
+def train(make_trainer):
     def run(steps, resume=None, advantage="grpo", scheduler=None, **more):
-        formulas = [load(f"policy.{folder}", name)() for folder, name in (
-            ("advantages", advantage), ("losses", "ppo"), ("aggregations", "token_mean"))]  # fmt: skip
         changed = {"num_iterations": 2, "learning_rate": 3e-3, "save_strategy": "steps", "save_steps": KEPT_AT}
-        changed |= {"save_total_limit": 9}
-        args = PolicyArguments(**SMALL_RUN | changed, output_dir=str(tmp_path / "run"), max_steps=steps)
-        sources, algorithm = RewardSources({"gold": garden.gold()}), Algorithm(*formulas, scheduler=scheduler)
-        made = PolicyTrainer(copy.deepcopy(base), sources, algorithm, args, data, tokenizer=words, **more)
+        made = make_trainer(
+            algorithm(advantage, scheduler=scheduler), max_steps=steps, save_total_limit=9, **changed, **more
+        )
         made.train(resume_from_checkpoint=resume)
         return made
 
     return run
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "PIPO on GRPO" else pytest.param(name, marks=pytest.mark.slow) for name in SYSTEMS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(name, train, tmp_path):
     whole = train(10, **SYSTEMS[name]())
     shutil.copytree(tmp_path / "run" / f"checkpoint-{KEPT_AT}", tmp_path / "kept")
     resumed = train(10, resume=str(tmp_path / "kept"), **SYSTEMS[name]())
     assert resumed.replay_buffer.state == whole.replay_buffer.state and resumed.algorithm.state == whole.algorithm.state
     for fact in ("reward", "loss", "ratio"):
-        rows = [[row[fact] for row in one.state.log_history if fact in row][-5:] for one in (resumed, whole)]
+        rows = [logged(one, fact)[-5:] for one in (resumed, whole)]
         assert len(rows[0]) == 5 and rows[0] == pytest.approx(rows[1], abs=1e-6), fact
     for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)

@@ -4,7 +4,6 @@ Signatures are part of the sources. Where a test here fails after an upgrade of 
 """
 
 import hashlib
-import importlib
 import inspect
 import json
 import textwrap
@@ -15,18 +14,13 @@ from typing import Any
 import pytest
 import trl
 import trl.trainer.utils
-from datasets import Dataset
-from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.judges.cdrrm.weak_driven import WeakDrivenTrainer
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.registry import load
 from trl import GRPOTrainer, SFTTrainer
 
-from tests.conftest import SMALL_RUN
+from tests.policy.toy_training import algorithm, logged, prompts
 
 PINNED: dict[str, str] = json.loads(Path(__file__).with_name("trl_sources.json").read_text(encoding="utf-8"))
 SUBCLASSES = {PolicyTrainer: GRPOTrainer, WeakDrivenTrainer: SFTTrainer}
@@ -109,24 +103,6 @@ def test_the_list_of_replaced_methods_is_that_of_the_classes():
     assert {*overridden(Another, GRPOTrainer)} - replaced == {"_tool_call_loop"}
 
 
-def test_a_changed_new_or_forgotten_method_is_named():
-    pinned = {"GRPOTrainer.a": "1", "GRPOTrainer.b": "2", "GRPOTrainer.c": "3"}
-    found = changes(pinned, {"GRPOTrainer.a": "1", "GRPOTrainer.b": "5", "GRPOTrainer.d": "4"})
-    assert [line.split()[0] for line in found] == ["GRPOTrainer.b", "GRPOTrainer.d", "GRPOTrainer.c"]
-    assert "read what changed" in found[0] and "pin '5'" in found[0]
-    assert "add 'GRPOTrainer.d': '4'" in found[1] and "remove it" in found[2]
-
-
-def test_a_hash_is_of_the_code_and_not_of_its_comments(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    bodies = {"plain": "return x + 1", "noted": "# why\n\n        return x + 1", "other": "return x + 2"}
-    hashes = {}
-    for name, body in bodies.items():
-        (tmp_path / f"canary_{name}.py").write_text(f"class A:\n    def f(self, x):\n        {body}\n")
-        hashes[name] = source_hash(importlib.import_module(f"canary_{name}").A.f)
-    assert hashes["plain"] == hashes["noted"] != hashes["other"]
-
-
 # ---- four steps ----
 
 EXPECTED = {
@@ -140,26 +116,15 @@ EXPECTED = {
 }
 
 
-def test_four_steps_give_fixed_numbers(tmp_path):
+def test_four_steps_give_fixed_numbers(make_trainer, words):
     """GRPO with a KL and two passes over each batch, from weights drawn by a seed.
 
     Plain gradient descent, which does not turn rounding into steps as AdamW does: between the instruction sets of one
     machine (default, AVX2, AVX-512) the largest difference is 4e-7.
     """
-    words = models.tokenizer()
-    prompts = [{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)]
-    formulas = [load(f"policy.{kind}", name)() for kind, name in
-                (("advantages", "grpo"), ("losses", "ppo"), ("aggregations", "token_mean"))]  # fmt: skip
     changes = {"optim": "sgd", "learning_rate": 0.5, "num_iterations": 2, "max_steps": 4, "bf16": False}
-    trainer = PolicyTrainer(
-        models.causal_lm(words, seed=1),
-        RewardSources({"gold": garden.gold()}),
-        Algorithm(*formulas, penalty=Penalty(0.05)),
-        PolicyArguments(**SMALL_RUN | changes | {"output_dir": str(tmp_path)}),
-        Dataset.from_list(prompts),
-        tokenizer=words,
-    )
+    formulas, model = algorithm(penalty=Penalty(0.05)), models.causal_lm(words, seed=1)
+    trainer = make_trainer(formulas, model=model, data=prompts(16), **changes)
     trainer.train()
     for name, expected in EXPECTED.items():
-        found = [row[name] for row in trainer.state.log_history if name in row]
-        assert found == pytest.approx(expected, abs=1e-5), name
+        assert logged(trainer, name) == pytest.approx(expected, abs=1e-5), name

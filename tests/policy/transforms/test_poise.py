@@ -48,22 +48,20 @@ def test_it_is_its_plain_loop():
     np.testing.assert_allclose(state["answered"], answered)
 
 
-def test_what_describes_an_answer_by_hand():
+def test_what_describes_a_completion_by_hand_and_the_constant_is_not_shrunk():
     batch = told()
     batch = batch._replace(
-        response=torch.tensor([[True, True, False]]),
-        logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64),
+        response=torch.tensor([[True, True, False]]), logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64)
     )
     assert described(batch)[0].tolist() == pytest.approx([1.0, np.log(3), 2.0, 1.0])
+    state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
+    assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
 
 
-def test_the_first_step_is_rloo():
+def test_the_first_step_is_rloo_and_no_reward_is_in_its_own_baseline():
     batch = told(size=4)
     torch.testing.assert_close(run(poise(), [batch])[1][0], rloo()(batch.total, batch))
-
-
-def test_no_reward_is_in_its_own_baseline():
-    """Changing one answer's reward changes its own advantage by just that, and no other's, once a probe is there."""
+    # Changing one answer's reward changes its own advantage by just that, and no other's, once a probe is there
     state, _ = run(poise(), [told(1)])
     batch = told(2)
     other = batch._replace(total=batch.total.clone())
@@ -73,17 +71,18 @@ def test_no_reward_is_in_its_own_baseline():
     assert change[3] == pytest.approx(0.5) and not any(abs(one) > 1e-12 for i, one in enumerate(change) if i != 3)
 
 
-def test_where_surprisal_tells_the_pass_rate_the_probe_halves_the_variance():
-    def batch(seed: int):
-        made = told(seed, rows=200)
-        ease = torch.rand(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
-        right = (torch.rand(200, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
-        return made._replace(logprobs=-(1 - ease[:, None]) * made.response, total=right)
+def pairs(seed: int) -> tuple[Rollout, torch.Tensor]:
+    """Verdicts on 200 pairs, and each pair's pass rate."""
+    ease = torch.rand(200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
+    right = (torch.rand(400, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
+    return told(seed, rows=400)._replace(total=right), ease
 
-    batches = [batch(seed) for seed in range(6)]
+
+def test_where_surprisal_tells_the_pass_rate_the_probe_halves_the_variance():
+    drawn = [pairs(seed) for seed in range(6)]
+    batches = [batch._replace(logprobs=-(1 - ease[:, None]) * batch.response) for batch, ease in drawn]
     _, found = run(poise(), batches)
-    plain = rloo()(batches[-1].total, batches[-1])
-    assert found[-1].var() < 0.6 * plain.var()
+    assert found[-1].var() < 0.6 * rloo()(batches[-1].total, batches[-1]).var()
 
 
 def test_hidden_states_are_told_by_a_projection_that_stays():
@@ -101,21 +100,13 @@ def test_hidden_states_are_told_by_a_projection_that_stays():
 
 
 def test_where_states_alone_tell_the_pass_rate_the_probe_needs_them():
-    def batch(seed: int):
-        made = told(seed, rows=400)
-        ease = torch.rand(200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
-        right = (torch.rand(400, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
-        signal = torch.stack([ease - 0.5, torch.full_like(ease, 0.5)], 1)
-        return made._replace(total=right, states=signal[:, None].expand(-1, 6, -1))
-
-    batches = [batch(seed) for seed in range(6)]
+    batches = [
+        batch._replace(states=torch.stack([ease - 0.5, torch.full_like(ease, 0.5)], 1)[:, None].expand(-1, 6, -1))
+        for batch, ease in (pairs(seed) for seed in range(6))
+    ]
     (blind, seeing) = (run(poise(states=number), batches)[1][-1].var() for number in (0, 4))
     assert poise(states=4).reads == ("logprobs", "states") and poise().reads == ("logprobs",)
     assert seeing < 0.8 * blind
-    with pytest.raises(ValueError, match="no hidden states"):
-        run(poise(states=4), [told()])
-    with pytest.raises(ValueError, match="states is a number of columns"):
-        poise(states=-1)
 
 
 def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
@@ -130,14 +121,12 @@ def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
     assert run(poise(), [later], state)[1][0][[4, 5]].tolist() == [0, 0]
 
 
-def test_the_constant_is_not_shrunk():
-    state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
-    assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
-
-
 def test_refusals():
     with pytest.raises(ValueError, match="ridge is above 0"):
         poise(ridge=0.0)
-    bare = Rollout(torch.tensor([0]), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, dtype=torch.bool))
+    with pytest.raises(ValueError, match="states is a number of columns"):
+        poise(states=-1)
+    with pytest.raises(ValueError, match="no hidden states"):
+        run(poise(states=4), [told()])
     with pytest.raises(ValueError, match="no rewards or no log-probabilities for the probe"):
-        poise().change({}, torch.ones(1), bare)
+        run(poise(), [told()._replace(logprobs=None)])

@@ -70,21 +70,15 @@ def test_components_and_quantiles_are_each_prompts_own():
         torch.testing.assert_close(together[rows], resrl(rank=2).change({}, advantages[rows], alone)[1])
 
 
-def test_three_good_tokens_are_too_few_for_principal_components():
+def test_too_few_good_tokens_leave_bad_ones_and_many_are_drawn_evenly():
     states = drawn(2, 5, 8)
     batch = rollout(states)._replace(response=torch.arange(5) < torch.tensor([3, 5])[:, None])
     found = resrl(rank=2).change({}, torch.tensor([1.0, -1.0]), batch)[1]
     assert found[1].tolist() == [-1.0] * 5
-
-
-def test_where_nothing_tells_them_apart_bad_tokens_stay():
     advantages = torch.tensor([-1.0, -2.0])
     alone = resrl().change({}, advantages, rollout(drawn(2, 3, 8)))[1]
     assert alone.tolist() == [[-1.0] * 3, [-2.0] * 3]
     assert residual_weight(torch.ones(4, 6), drawn(9, 6), 2, 0.2, 0.8, 0.1).tolist() == [1.0] * 4
-
-
-def test_many_good_tokens_are_drawn_evenly():
     states = drawn(2, 6, 8)
     batch, advantages = rollout(states), torch.tensor([1.0, -1.0])
     found = resrl(rank=2, most=3, positive=1.0).change({}, advantages, batch)[1]

@@ -68,62 +68,25 @@ def numbers(tensor: torch.Tensor) -> list[float | None]:
 # ---- by hand ----
 
 
-def test_a_gate_lets_a_reward_through_where_another_is_high_enough():
+def test_a_gate_a_form_and_a_baseline_change_a_reward_by_another():
     assert numbers(applied("gate")["style"]) == [1.0, 0.0, None, None]
     assert numbers(applied("gate", threshold=0.0)["style"]) == [1.0, 2.0, None, None]
-
-
-def test_a_bad_form_has_its_own_reward_even_where_the_reward_is_missing():
+    # G-RA: an immediate reward adds up only where the long-term one is high enough
+    both = Rewards(torch.tensor([[0.6, 5.0], [0.5, 5.0]]), ("right", "style"))
+    gated = made("gate", threshold=0.6).change({}, both, a_rollout((2, 4), (0, 0)))[1]
+    assert numbers(weighted_sum(gated.values, [1.0, 1.0])) == [5.6, 0.5]
     values = torch.tensor([[0.3, 1.0], [0.8, 0.0], [NAN, 0.0], [NAN, 1.0]])
     one = made("format_gate")
     found = one.change({}, Rewards(values, ("style", "right")), a_rollout())[1]["style"]
     assert numbers(found) == [pytest.approx(0.3), -1.0, -1.0, None]
-
-
-def test_a_calibrated_reward_is_the_chance_of_beating_the_baseline():
     found = applied("calibrated")["style"]
     assert numbers(found) == [0.5, 1 / (1 + math.exp(-2)), None, None]
 
 
-def test_pessimism_lies_between_the_ensemble_and_its_lowest_member():
+def test_pessimism_lies_between_the_ensemble_and_its_lowest_member_and_is_missing_without_rewards():
     # the lowest member says 1 less: 0.6 r + 0.4 (r - 1) = r - 0.4
     assert numbers(applied("pessimism")["style"]) == [0.6, 1.6, None, 3.6]
     assert numbers(applied("pessimism", share=1.0)["style"]) == [1.0, 2.0, None, 4.0]
-
-
-def test_short_right_answers_gain_and_wrong_ones_never_do():
-    # lengths 2 and 4: +1/2 and -1/2; 3 and 3: 0
-    assert shortness(a_rollout(), torch.ones(4, dtype=torch.bool)).tolist() == [0.5, -0.5, 0.0, 0.0]
-    assert numbers(applied("length")["length"]) == [0.5, -0.5, 0.0, None]
-    wrong = Rewards(torch.zeros(4, 1), ("right",))
-    assert made("length").change({}, wrong, a_rollout())[1]["length"].tolist() == [0.0, -0.5, 0.0, 0.0]
-
-
-def test_the_length_of_an_answer_without_a_verdict_bounds_nobody():
-    rollout = a_rollout((2, 4, 6, 3), (0, 0, 0, 1))
-    verdicts = Rewards(torch.tensor([[1.0], [1.0], [NAN], [1.0]]), ("right",))
-    found = made("length").change({}, verdicts, rollout)[1]["length"]
-    assert numbers(found) == [0.5, -0.5, None, 0.0]  # with the third answer's 6 tokens the second would have 0
-
-
-def test_a_prompt_with_a_single_reward_has_no_deviation_to_be_dropped_by():
-    values = torch.tensor([[1.0], [3.0], [5.0], [NAN]], dtype=torch.float64)
-    filtering = made("std_filter", share=0.5, reward="style")
-    after, found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style",)), a_rollout())
-    assert numbers(found["style"]) == [1.0, 3.0, 5.0, None]
-    assert after["spread"] == pytest.approx(0.99 + 0.01 * math.sqrt(2))  # of the first prompt alone
-
-
-def test_a_dropped_prompt_is_not_trained_on_its_other_rewards():
-    """Its completions would be, if they only lacked the filtered one: it would not apply to the prompt."""
-    values = torch.tensor([[1.0, 0.0], [1.1, 1.0], [0.0, 0.0], [5.0, 1.0]], dtype=torch.float64)
-    filtering = made("std_filter", share=0.5, reward="style")
-    found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style", "form")), a_rollout())[1]
-    assert numbers(found["style"]) == [None, None, 0.0, 5.0]
-    assert numbers(found["form"]) == [None, None, 0.0, 1.0]
-
-
-def test_pessimism_of_a_step_without_rewards_is_missing():
     nothing = torch.full((4, 2), NAN)
     pessimism = made("pessimism")
     found = pessimism.change({}, Rewards(nothing, ("style", "right"), members=nothing[..., None]), a_rollout())[1]
@@ -133,13 +96,36 @@ def test_pessimism_of_a_step_without_rewards_is_missing():
     assert numbers(pessimism.change({}, some, two)[1]["style"]) == [0.6, None]
 
 
-def test_clipped_steps_only_cost():
+def test_short_right_answers_gain_wrong_ones_never_do_and_those_without_a_verdict_bound_nobody():
+    # lengths 2 and 4: +1/2 and -1/2; 3 and 3: 0
+    assert shortness(a_rollout(), torch.ones(4, dtype=torch.bool)).tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert numbers(applied("length")["length"]) == [0.5, -0.5, 0.0, None]
+    wrong = Rewards(torch.zeros(4, 1), ("right",))
+    assert made("length").change({}, wrong, a_rollout())[1]["length"].tolist() == [0.0, -0.5, 0.0, 0.0]
+    rollout = a_rollout((2, 4, 6, 3), (0, 0, 0, 1))
+    verdicts = Rewards(torch.tensor([[1.0], [1.0], [NAN], [1.0]]), ("right",))
+    found = made("length").change({}, verdicts, rollout)[1]["length"]
+    assert numbers(found) == [0.5, -0.5, None, 0.0]  # with the third answer's 6 tokens the second would have 0
+
+
+def test_prompts_are_dropped_whole_and_never_for_a_single_reward():
+    values = torch.tensor([[1.0], [3.0], [5.0], [NAN]], dtype=torch.float64)
+    filtering = made("std_filter", share=0.5, reward="style")
+    after, found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style",)), a_rollout())
+    assert numbers(found["style"]) == [1.0, 3.0, 5.0, None]
+    assert after["spread"] == pytest.approx(0.99 + 0.01 * math.sqrt(2))  # of the first prompt alone
+    # Its completions would be, if they only lacked the filtered one: it would not apply to the prompt
+    values = torch.tensor([[1.0, 0.0], [1.1, 1.0], [0.0, 0.0], [5.0, 1.0]], dtype=torch.float64)
+    filtering = made("std_filter", share=0.5, reward="style")
+    found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style", "form")), a_rollout())[1]
+    assert numbers(found["style"]) == [None, None, 0.0, 5.0]
+    assert numbers(found["form"]) == [None, None, 0.0, 1.0]
+
+
+def test_clipped_steps_only_cost_and_deltas_add_up_to_the_first_step():
     found = applied("clip").steps
     assert numbers(found[0, :2]) == [0.0, pytest.approx(-0.3)]
     assert numbers(found[1]) == [pytest.approx(-0.1), None, 0.0, pytest.approx(-0.4), None, None]
-
-
-def test_deltas_add_up_to_the_first_step():
     found = applied("delta").steps
     assert numbers(found[1]) == [pytest.approx(-0.3), None, pytest.approx(0.6), pytest.approx(0.1), None, None]
     assert found.nansum(1)[:2].tolist() == pytest.approx([0.9, 0.4])
@@ -157,14 +143,10 @@ def test_white_advantages_have_mean_0_and_deviation_1_over_tokens():
     scale = math.sqrt(16 / 7)
     assert found[:, 0].tolist() == pytest.approx([-2 / scale, 0, 0, 2 / scale])
     assert not found[~batch.response].any()
-
-
-def test_an_advantage_of_0_is_whitened_like_any_other():
-    # one token each of 1, 0, 0, 1: mean 1/2, variance 4 · 1/4 / 3
+    # one token each of 1, 0, 0, 1, where 0 is an advantage like any other: mean 1/2, variance 4 · 1/4 / 3
     batch = a_rollout((1, 1, 1, 1))._replace(total=torch.tensor([1.0, 0.0, 0.0, 1.0]))
     found = made("whiten").change({}, torch.tensor([1.0, 0.0, 0.0, 1.0]), batch)[1]
-    scale = math.sqrt(1 / 3)
-    assert found[:, 0].tolist() == pytest.approx([0.5 / scale, -0.5 / scale, -0.5 / scale, 0.5 / scale])
+    assert found[:, 0].tolist() == pytest.approx([math.sqrt(3) / 2 * sign for sign in (1, -1, -1, 1)])
 
 
 def test_an_advantage_of_0_at_one_token_does_not_leave_the_entropy_quantile():
@@ -183,33 +165,33 @@ def test_every_file_is_tried_here():
     assert {made(name).slot for name in ADVANTAGES} == {"advantage"}
 
 
-@pytest.mark.parametrize("pair", permutations(SETTINGS, 2), ids="-".join)
-def test_any_two_in_any_order_keep_rows_and_finiteness(pair):
-    composed = Composed("reward", {name: made(name) for name in pair})
+def test_any_two_in_any_order_keep_rows_and_finiteness():
     before = rewards()
-    (_, _), (_, after) = composed(before, a_rollout())
-    assert len(after.values) == 4 and after.values.shape[1] == len(after.names)
-    assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan())
-    assert json.loads(json.dumps(composed.state)) == composed.state
+    for pair in permutations(SETTINGS, 2):
+        composed = Composed("reward", {name: made(name) for name in pair})
+        (_, _), (_, after) = composed(before, a_rollout())
+        assert len(after.values) == 4 and after.values.shape[1] == len(after.names), pair
+        assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan()), pair
+        assert json.loads(json.dumps(composed.state)) == composed.state, pair
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_another_group_never_matters(name):
+def test_another_group_never_matters():
     changed = rewards()
     changed.values[2:] = torch.tensor([[7.0, 0.0], [-3.0, 1.0]], dtype=torch.float64)
-    one = made(name)
-    first, second = (one.change(one.start, each, a_rollout())[1] for each in (rewards(), changed))
-    torch.testing.assert_close(first.values[:2], second.values[:2], equal_nan=True)
+    for name in SETTINGS:
+        one = made(name)
+        first, second = (one.change(one.start, each, a_rollout())[1] for each in (rewards(), changed))
+        assert torch.allclose(first.values[:2], second.values[:2], equal_nan=True), name
 
 
-@pytest.mark.parametrize(("name", "told"), [("clip", "no reward source scores steps"), ("delta", "no reward source"),
-                                            ("pessimism", "comes from a single model")])  # fmt: skip
-def test_what_is_not_there_cannot_be_changed(name, told):
-    with pytest.raises(ValueError, match=told):
-        made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
-
-
-def test_an_unknown_reward_is_told_with_the_known_ones():
+def test_what_is_not_there_cannot_be_changed():
+    for name, told in (
+        ("clip", "no reward source scores steps"),
+        ("delta", "no reward source"),
+        ("pessimism", "comes from a single model"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
     with pytest.raises(ValueError, match="no reward is called 'stile'; there are style, right"):
         applied("gate", reward="stile")
 

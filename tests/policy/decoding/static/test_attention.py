@@ -49,31 +49,28 @@ def decoded(model, padding=(3, 1, 0), prompt=5, length=9):
     return torch.stack(found, 1)
 
 
-@pytest.mark.parametrize("padding", [(3, 1, 0), (0, 0, 0)])
 @pytest.mark.parametrize("architecture", SETTINGS)
-def test_it_is_transformers_attention_up_to_rounding_and_only_while_it_lasts(architecture, padding):
+def test_it_is_transformers_attention_up_to_rounding_and_only_while_it_lasts(architecture):
     model = made(architecture)
-    before = decoded(model, padding)
+    before, whole = decoded(model), decoded(model, padding=(0, 0, 0))
     with one_token_attention([model]):
         assert model.config._attn_implementation == NAME
-        torch.testing.assert_close(decoded(model, padding), before, atol=2e-6, rtol=0)
-    assert model.config._attn_implementation == "sdpa" and torch.equal(decoded(model, padding), before)
+        torch.testing.assert_close(decoded(model), before, atol=2e-6, rtol=0)
+        torch.testing.assert_close(decoded(model, padding=(0, 0, 0)), whole, atol=2e-6, rtol=0)
+    assert model.config._attn_implementation == "sdpa" and torch.equal(decoded(model), before)
 
 
-def test_a_model_with_another_attention_keeps_it():
+def test_another_attention_is_kept_and_a_failure_inside_gives_the_attention_back():
     model = made("llama", attn_implementation="eager")
     with one_token_attention([model]):
         assert model.config._attn_implementation == "eager"
-
-
-def test_a_failure_inside_gives_the_attention_back():
     model = made("llama")
     with pytest.raises(RuntimeError, match="no more"), one_token_attention([model]):
         raise RuntimeError("no more")
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_two_keys_worked_out_by_hand():
+def test_two_keys_and_products_beyond_float16_worked_out_by_hand():
     # scores 0 and log 3: shares 1/4 and 3/4 of the values 4 and 8; with the second masked all of the first
     query, key = torch.ones(1, 1, 1, 1), torch.tensor([0.0, math.log(3)]).view(1, 1, 2, 1)
     value = torch.tensor([4.0, 8.0]).view(1, 1, 2, 1)
@@ -81,9 +78,6 @@ def test_two_keys_worked_out_by_hand():
     for mask, expected in ((None, 7.0), (torch.tensor([True, False]), 4.0), (torch.tensor([0.0, -torch.inf]), 4.0)):
         mask = mask if mask is None else mask.view(1, 1, 1, 2)
         assert attend(layer, query, key, value, mask, scaling=1.0)[0].item() == pytest.approx(expected)
-
-
-def test_products_beyond_float16_are_scaled_in_time():
     # q k = 64 * 40 * 40 = 102400 exceeds 65504; the scores 12800 and 6400 do not
     query, shares = torch.full((1, 1, 1, 64), 40.0).half(), torch.tensor([1.0, 0.5]).half()[:, None]
     found, _ = attend(torch.nn.Module(), query, query * shares, torch.tensor([3.0, 7.0]).half().view(1, 1, 2, 1), None)

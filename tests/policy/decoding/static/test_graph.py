@@ -50,7 +50,7 @@ def test_the_first_step_of_a_shape_runs_the_second_is_captured_and_all_further_a
     assert events == [*first, "step", "capture", "step", "replay", "replay"]
 
 
-def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph(events):
+def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph_and_another_failure_is_raised(events):
     failures = [RuntimeError("called a synchronizing CUDA operation")]
 
     def run():
@@ -63,6 +63,12 @@ def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph(events):
         step.run(256)
     step.run(256)
     assert events == ["step", "step"]
+
+    def run():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        graph.GraphedStep(run, DEVICE).run(256)
 
 
 def test_every_step_runs_captures_and_replays_with_its_device_as_the_current_one(events, monkeypatch):
@@ -77,11 +83,3 @@ def test_every_step_runs_captures_and_replays_with_its_device_as_the_current_one
     step.run(256)
     step.run(256)
     assert events == [DEVICE, "step", "left", DEVICE, "capture", "step", "replay", "left"]
-
-
-def test_another_failure_is_raised(events):
-    def run():
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        graph.GraphedStep(run, DEVICE).run(256)

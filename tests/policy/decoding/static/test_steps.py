@@ -75,7 +75,7 @@ def test_a_step_never_waits_for_the_device_and_its_repetition_is_the_next_step(n
     assert len({*steps.tokens.flatten().tolist()}) > 5
 
 
-@pytest.mark.parametrize("name", ["moslora", "late", "by objective"])
+@pytest.mark.parametrize("name", ["late", "by objective"])
 def test_attention_to_more_slots_than_are_written_changes_nothing(name, open_engine, monkeypatch):
     engine, preference = open_engine(name)
     asked = [replace(request, max_new_tokens=24) for request in requests(preference)]

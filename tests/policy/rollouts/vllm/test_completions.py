@@ -6,15 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden import models
 from rewardlab.policy.rollouts.vllm.completions import server_rollouts, shared_out
-from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.io.server_rotation import Rotation
-from transformers import AutoModelForCausalLM
 
 from tests.json_server import JsonHandler, running
-from tests.vllm_server import vllm_python, vllm_server
+from tests.policy.toy_training import logged
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 
@@ -67,47 +64,37 @@ def train(train_written_by):
     return run
 
 
-def test_the_rollout_files_name_the_server_as_the_writer(server, train, tmp_path):
-    train(server)
-    (file,) = (tmp_path / "rollouts").iterdir()
-    assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
-
-
-def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch):
+def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch, tmp_path):
     monkeypatch.setenv("VLLM_API_KEY", "secret\n")  # as a file of secrets ends
     trainer = train(server, steps=3)
-    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    ratios = logged(trainer, "ratio")
     assert ratios[0] == pytest.approx(1, abs=1e-4)  # the server has the start policy
     assert abs(ratios[2] - 1) > 1e-4  # and still has it after two steps
     (first, *_) = StandIn.requests
     assert first["key"] == "Bearer secret" and first["model"] == "policy" and first["return_token_ids"]
     prompts = [trainer.encoder.encode_prompt(one) for one in garden.prompts(16, 0)]
     assert all(one in prompts for one in first["prompt"]) and len(first["prompt"]) == 8
+    file, *_ = sorted((tmp_path / "run" / "rollouts").iterdir())
+    assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
 
 
-@pytest.mark.parametrize(
-    ("broken", "error", "message"),
-    [
+def test_a_server_that_fails_is_named(server, make_trainer):
+    trainer, asked = make_trainer(max_completion_length=8), [list(one) for one in garden.prompts(8, 0)]
+    for StandIn.broken, error, message in (
         ("busy", DataError, "completions: 503"),
         ("short", DataError, "7 completions to 8 prompts"),
         ("no ids", UsageError, "completions have no token_ids"),
-    ],
-)
-def test_a_server_that_fails_is_named(server, train, broken, error, message):
-    StandIn.broken = broken
-    with pytest.raises(error, match=message):
-        train(server)
+    ):
+        with pytest.raises(error, match=message):
+            server_rollouts(server)(asked, trainer)
+    with pytest.raises(DataError, match="no answer .*; is the server up"):
+        server_rollouts("http://127.0.0.1:9")(asked, trainer)
 
 
 def test_a_key_of_two_lines_is_refused_before_a_request(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "open\nsesame")
     with pytest.raises(UsageError, match="the API key in VLLM_API_KEY has a line break"):
         server_rollouts("http://127.0.0.1:9")
-
-
-def test_no_server_at_all(train):
-    with pytest.raises(DataError, match="no answer .*; is the server up"):
-        train("http://127.0.0.1:9")
 
 
 # ---- several servers ----
@@ -120,7 +107,7 @@ def test_two_servers_take_turns_by_whole_groups(base, train):
         trainer = train(f"[{first}, {second}/]")
     prompts = [asked["prompt"] for asked in StandIn.requests]
     assert [len(one) for one in prompts] == [4, 4] and all(one == [one[0]] * 4 for one in prompts)
-    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    ratios = logged(trainer, "ratio")
     assert ratios == pytest.approx([1], abs=1e-4)
 
 
@@ -128,7 +115,7 @@ def test_what_a_server_that_is_down_was_to_write_goes_to_the_other(server, train
     trainer = train(f"[http://127.0.0.1:9, {server}]", steps=2)
     assert len(StandIn.requests[0]["prompt"]) == 4
     assert sum(len(asked["prompt"]) for asked in StandIn.requests) == 16
-    assert len([row for row in trainer.state.log_history if "ratio" in row]) == 2
+    assert len(logged(trainer, "ratio")) == 2
 
 
 def test_groups_are_dealt_again_until_every_server_has_failed_once():
@@ -155,23 +142,3 @@ def test_where_all_servers_fail_the_last_one_is_told():
 
     with pytest.raises(DataError, match="is down"):
         shared_out(Rotation(2), [range(2), range(2, 4)], draw, clock=lambda: 0.0)
-
-
-def test_vllms_own_server_writes_for_a_saved_policy(words, train, tmp_path):
-    """Its log-probabilities of the tokens that it drew are the policy's own."""
-    vllm_python()
-    folder = tmp_path / "policy"
-    torch.manual_seed(0)
-    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
-    policy = AutoModelForCausalLM.from_config(config).float()
-    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
-    policy.save_pretrained(folder)
-    words.save_pretrained(folder)
-    options = ["--max-model-len", "128", "--logprobs-mode", "processed_logprobs"]
-    with vllm_server(folder, tmp_path / "server.log", *options) as url:
-        trainer = train(url, policy, steps=2)
-    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
-    print(f"\nmean ratio of the first step {ratios[0]:.6f}, of the second {ratios[1]:.6f}")
-    assert ratios[0] == pytest.approx(1, abs=1e-3)
-    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
-    assert len(rewards) == 2

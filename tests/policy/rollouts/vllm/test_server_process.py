@@ -93,10 +93,8 @@ def test_one_that_never_answers_is_ended(server):
     assert not server.up
 
 
-@pytest.mark.parametrize(
-    "sign",
-    [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGTERM, id="ended", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_a_parent_that_is_killed_leaves_nobody_behind(model, script, sign, monkeypatch):
     """The server and its helper, which ignore SIGTERM here, are killed after the watchdog's grace."""
     monkeypatch.setenv("PYTHONPATH", str(STAND_INS))

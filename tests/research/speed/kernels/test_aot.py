@@ -47,6 +47,7 @@ def test_no_kernel_spills_more_or_reads_narrower_than_in_the_table(compiler, scr
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_no_number_of_rows_and_no_vocabulary_of_a_class_is_compiled_anew(compiler, script):
     done = compiler(script(SIZES))
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,134 @@
+"""Kimi k1.5's loss of whole completions, and P3O and RPO, which compare pairs of a prompt's completions."""
+
+import math
+
+import pytest
+import torch
+from rewardlab.policy.advantages.dr_grpo import dr_grpo
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs
+from rewardlab.policy.losses.kimi import kimi
+from rewardlab.policy.losses.p3o import p3o
+from rewardlab.policy.losses.rpo import rpo
+from rewardlab.policy.types import Rollout
+
+GROUP = torch.tensor([0, 0, 0, 1, 1, 1])
+
+
+def told(logprob, old, rewards, group=GROUP, base=None) -> CompletionLossInputs:
+    """Completions of one token each."""
+    rows, group = torch.arange(len(logprob)), group[: len(logprob)]
+    return CompletionLossInputs(logprob, old, rewards, group, torch.ones_like(rows), rows % 3, 3, base=base)
+
+
+def preferred(logprob, base, rewards) -> CompletionLossInputs:
+    return told(logprob, logprob.detach(), rewards, base=base)
+
+
+def drawn() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    logprob, noise, rewards = torch.randn(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return logprob.requires_grad_(), logprob.detach() + 0.2 * noise, rewards
+
+
+def slope(loss: torch.Tensor, logprob: torch.Tensor) -> list[float]:
+    return torch.autograd.grad(loss.sum(), logprob)[0].tolist()
+
+
+# ---- Kimi k1.5 ----
+
+
+def test_kimi_by_hand():
+    # -2 (-3) + 0.5/2 (-3 + 5)² = 6 + 1; without an advantage the square pulls back: downhill is back to -5
+    logprob, old = torch.tensor([-3.0], requires_grad=True), torch.tensor([-5.0])
+    assert kimi(tau=0.5)(told(logprob, old, torch.tensor([2.0]))).item() == 7.0
+    assert slope(kimi(tau=0.5)(told(logprob, old, torch.zeros(1))), logprob) == [1.0]
+    with pytest.raises(ValueError, match="tau is 0 or more, got -1"):
+        kimi(tau=-1.0)
+
+
+def test_kimis_gradient_is_that_of_finite_differences_and_of_reinforce_on_the_policy_that_wrote():
+    logprob, old, advantage = drawn()
+    assert torch.autograd.gradcheck(lambda one: kimi(tau=0.7)(told(one, old, advantage)), (logprob,))
+    for tau in (0.0, 3.0):
+        assert slope(kimi(tau=tau)(told(logprob, logprob, advantage)), logprob) == (-advantage).tolist()
+
+
+def test_a_missing_reward_has_no_loss_and_no_gradient_under_kimi():
+    logprob = torch.tensor([math.nan, -1.0], requires_grad=True)
+    found = kimi(tau=1.0)(told(logprob, torch.tensor([-1.0, -1.0]), torch.tensor([math.nan, 1.0])))
+    assert found.tolist() == [0.0, 1.0] and slope(found, logprob) == [0.0, -1.0]
+
+
+# ---- P3O ----
+
+
+def test_p3o_by_hand():
+    # ratio e^{log 1.5} = 1.5 is clipped to 1.2 for the better answer: -0.6; from the worse one's side it is 2/3,
+    # min(-2/3, -0.8) = -0.8 and the loss 0.4; no clip has a gradient
+    logprob, old = torch.tensor([math.log(1.5), 0.0], requires_grad=True), torch.zeros(2)
+    found = p3o(epsilon=0.2)(told(logprob, old, torch.tensor([1.0, 0.0])))
+    assert found.tolist() == pytest.approx([-0.6, 0.4]) and slope(found, logprob) == [0.0, 0.0]
+    far = torch.tensor([900.0, -900.0, 0.0], requires_grad=True)
+    found = p3o(epsilon=0.2)(told(far, torch.zeros(3), torch.tensor([0.0, 0.0, 1.0])))
+    assert found.isfinite().all() and all(map(math.isfinite, slope(found, far)))
+    with pytest.raises(ValueError, match=r"epsilon lies in \[0, 1\), got 1.0"):
+        p3o(epsilon=1.0)
+
+
+def test_p3os_gradient_is_that_of_finite_differences_and_what_a_prompts_rewards_have_in_common_cancels():
+    (logprob, old, rewards), loss = drawn(), p3o(epsilon=0.1)
+    assert torch.autograd.gradcheck(lambda one: loss(told(one, old, rewards)), (logprob,))
+    shifted = rewards + torch.tensor([5.0, -3.0])[GROUP]
+    torch.testing.assert_close(loss(told(logprob, old, shifted)), loss(told(logprob, old, rewards)))
+
+
+def test_p3o_on_the_policy_that_wrote_the_completions_is_dr_grpo_of_whole_completions():
+    logprob, _, rewards = drawn()
+    batch = Rollout(GROUP, torch.ones(6, 1, dtype=torch.bool), torch.ones(6, dtype=torch.bool))
+    expected = -dr_grpo()(rewards, batch) * 3 / 2
+    assert slope(p3o(epsilon=0.2)(told(logprob, logprob, rewards)), logprob) == pytest.approx(expected.tolist())
+
+
+def test_a_missing_reward_is_in_no_pair_of_p3o():
+    logprob, old, rewards = drawn()
+    holed = rewards.clone()
+    holed[2] = math.nan
+    found = p3o(epsilon=0.1)(told(logprob, old, holed))
+    two = p3o(epsilon=0.1)(told(logprob[:2], old[:2], rewards[:2]))
+    assert found[2] == 0 and found[:2].tolist() == pytest.approx(two.tolist())
+    gradient = slope(found, logprob)
+    assert gradient[2] == 0 and all(map(math.isfinite, gradient))
+
+
+# ---- RPO ----
+
+
+def test_rpo_by_hand():
+    # h = 1 and 0, beta 0.5: log(1 + e^-0.5); eta 0.1 and log π of the better answer -1; a half with either answer
+    logprob, base = torch.tensor([-1.0, -3.0]), torch.tensor([-2.0, -3.0])
+    found = rpo(beta=0.5, eta=0.1)(preferred(logprob, base, torch.tensor([1.0, 0.0])))
+    assert found.tolist() == pytest.approx([(math.log(1 + math.exp(-0.5)) + 0.1) / 2] * 2)
+    for settings in ({"beta": 0.0, "eta": 0.1}, {"beta": 1.0, "eta": -0.1}):
+        with pytest.raises(ValueError, match="beta is above 0 and eta is 0 or more"):
+            rpo(**settings)
+    with pytest.raises(ValueError, match="leave --measure_kl on"):
+        rpo(beta=1.0, eta=0.0)(preferred(logprob, None, torch.tensor([1.0, 0.0])))
+
+
+def test_rpos_gradient_is_that_of_finite_differences_and_eta_0_is_dpo():
+    logprob, base, rewards = drawn()
+    assert torch.autograd.gradcheck(lambda x: rpo(beta=0.3, eta=0.1)(preferred(x, base, rewards)), logprob)
+    two = torch.tensor([50.0, 0.0], dtype=torch.float64, requires_grad=True)
+    for eta, least in ((0.0, 0.0), (0.2, 0.2)):
+        found = rpo(beta=1.0, eta=eta)(preferred(two, 0 * two.detach(), torch.tensor([1.0, 0.0])))
+        assert slope(found, two) == pytest.approx([-least, 0.0], abs=1e-9), "pulled up for ever, or not at all"
+
+
+def test_missing_rewards_and_ties_make_no_pair_of_rpo():
+    logprob, base, _ = drawn()
+    rewards = torch.tensor([1.0, math.nan, 0.0, 2.0, 2.0, 2.0], dtype=torch.float64)
+    found = rpo(beta=0.3, eta=0.1)(preferred(logprob, base, rewards))
+    assert found[[1, 3, 4, 5]].tolist() == [0.0] * 4 and found[0] == found[2] != 0
+    odd = logprob.detach().clone()
+    odd[1] = math.nan
+    gradient = slope(rpo(beta=0.3, eta=0.1)(preferred(odd.requires_grad_(), base, rewards)), odd)
+    assert gradient[1] == 0 and all(map(math.isfinite, gradient))
