@@ -62,10 +62,7 @@ PLAIN = {
         "qwen3_next",
         SIZES | EXPERTS | LINEAR | {"num_hidden_layers": 4, "shared_expert_intermediate_size": 16},
     ),
-    "phi3, long positions": (
-        "phi3",
-        SIZES | {"rope_parameters": LONG | {"original_max_position_embeddings": 64}},
-    ),
+    "phi3, long positions": ("phi3", SIZES | {"rope_parameters": LONG | {"original_max_position_embeddings": 64}}),
     "llama4-like chunks": ("qwen3", SIZES | {"layer_types": ["full_attention", "chunked_attention"]}),
 }
 

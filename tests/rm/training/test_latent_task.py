@@ -196,10 +196,7 @@ def test_the_depth_head_learns_and_passes_no_gradient_to_the_backbone():
     reinforce(
         pair_returns(*outputs.scores.detach().chunk(2), torch.ones(3), 0.1),
         *outputs.depths.chunk(2),
-        (
-            torch.tensor([0, 1, 2]),
-            torch.tensor([2, 0, 1]),
-        ),
+        (torch.tensor([0, 1, 2]), torch.tensor([2, 0, 1])),
     ).sum().backward()
     moved = {name for name, weight in model.model.named_parameters() if weight.grad is not None and weight.grad.any()}
     assert moved == {f"{DEPTH_HEAD}.weight", f"{DEPTH_HEAD}.bias"}

@@ -17,10 +17,7 @@ from transformers import EvalPrediction
 
 NAN = math.nan
 QUESTION = user_turn("roba?")
-ROWS = [
-    SolutionRow([7, 8, 9, 10], (1, 3), (1.0, 0.25)),
-    SolutionRow([9, 7, 8], (0, 1, 2), (NAN, 0.0, NAN)),
-]
+ROWS = [SolutionRow([7, 8, 9, 10], (1, 3), (1.0, 0.25)), SolutionRow([9, 7, 8], (0, 1, 2), (NAN, 0.0, NAN))]
 
 
 def small(**options) -> ProcessRewardModel:
