@@ -175,14 +175,15 @@ def exchange() -> bytes:
     return save(tensors, metadata=EXCHANGED._asdict())
 
 
-@pytest.mark.parametrize("case", range(len(REFUSED)), ids=lambda case: f"{case}-{REFUSED[case][0].replace('/', '-')}")
-def test_a_file_that_broke_a_loader_is_refused_with_a_sentence(case, tmp_path, monkeypatch):
+@pytest.mark.parametrize("family", sorted({name.partition("/")[0] for name, *_ in REFUSED}))
+def test_a_file_that_broke_a_loader_is_refused_with_a_sentence(family, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    name, data, why = REFUSED[case]
-    target = known()[name]
-    found = attempt(target, data(), prepare(target, tmp_path / "folder"), deadline=20.0)
-    assert found.kind == "refused", found
-    assert any(part in found.why for part in why.split("|")), found.why
+    for name, data, why in REFUSED:
+        if name.startswith(family):
+            target = known()[name]
+            found = attempt(target, data(), prepare(target, tmp_path / "folder"), deadline=20.0)
+            assert found.kind == "refused", (name, why, found)
+            assert any(part in found.why for part in why.split("|")), (name, why, found.why)
 
 
 READ = [
@@ -192,12 +193,12 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(READ)))
-def test_a_long_reply_of_marks_is_read_in_time(case, tmp_path):
+def test_a_long_reply_of_marks_is_read_in_time(tmp_path):
     """Each took time with the square of its length: 17 s, 11 s and more."""
-    name, data = READ[case]
-    target = known()[name]
-    assert attempt(target, data, prepare(target, tmp_path / "folder"), deadline=5.0).kind == "opened"
+    for case in range(len(READ)):
+        name, data = READ[case]
+        target = known()[name]
+        assert attempt(target, data, prepare(target, tmp_path / "folder"), deadline=5.0).kind == "opened"
 
 
 def test_a_gzip_file_that_unpacks_to_gigabytes_is_refused_before(tmp_path):

@@ -73,23 +73,25 @@ def directly(pair: Pair, tokens: list[int], start: int) -> torch.Tensor:
     return torch.stack(values)
 
 
-@pytest.mark.parametrize("logits", [2**24, 1])
-def test_values_and_gradients_are_those_of_the_definition(pair, logits):
-    rows = sequences(pair.model.config.vocab_size)
-    batch = pad(rows)
-    values = centred_logprobs(pair.model, pair.base, batch.tokens, batch.attention, torch.tensor(STARTS), logits=logits)
-    parts = list(pair.model.parameters())
-    weights = torch.linspace(0.5, 1.5, values.shape[1])
-    gradient = torch.autograd.grad((values * weights).sum(), parts)
-    expected = values.new_zeros(values.shape)
-    total = 0.0
-    for index, (row, start) in enumerate(zip(rows, STARTS, strict=True)):
-        direct = directly(pair, row, start)
-        expected[index, start : len(row)] = direct.detach()
-        total = total + (direct * weights[start : len(row)]).sum()
-    torch.testing.assert_close(values.detach(), expected, atol=1e-5, rtol=1e-5)
-    for found, wanted in zip(gradient, torch.autograd.grad(total, parts), strict=True):
-        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+def test_values_and_gradients_are_those_of_the_definition(pair):
+    for logits in [2**24, 1]:
+        rows = sequences(pair.model.config.vocab_size)
+        batch = pad(rows)
+        values = centred_logprobs(
+            pair.model, pair.base, batch.tokens, batch.attention, torch.tensor(STARTS), logits=logits
+        )
+        parts = list(pair.model.parameters())
+        weights = torch.linspace(0.5, 1.5, values.shape[1])
+        gradient = torch.autograd.grad((values * weights).sum(), parts)
+        expected = values.new_zeros(values.shape)
+        total = 0.0
+        for index, (row, start) in enumerate(zip(rows, STARTS, strict=True)):
+            direct = directly(pair, row, start)
+            expected[index, start : len(row)] = direct.detach()
+            total = total + (direct * weights[start : len(row)]).sum()
+        torch.testing.assert_close(values.detach(), expected, atol=1e-5, rtol=1e-5)
+        for found, wanted in zip(gradient, torch.autograd.grad(total, parts), strict=True):
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_padding_side_and_batch_change_nothing(pair):
@@ -121,17 +123,9 @@ def test_a_token_that_the_base_model_draws_has_mean_0(pair):
 
 def test_a_softcap_of_the_logits_is_applied():
     torch.manual_seed(0)
-    config = Gemma2Config(
-        vocab_size=23,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        final_logit_softcapping=0.7,
-    )
-    pair = Pair(Gemma2ForCausalLM(config).eval())
+    size = {"vocab_size": 23, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    pair = Pair(Gemma2ForCausalLM(Gemma2Config(**size, **heads, final_logit_softcapping=0.7)).eval())
     rows = sequences(23)
     batch = pad(rows)
     values = centred_logprobs(pair.model, pair.base, batch.tokens, batch.attention, torch.tensor(STARTS))

@@ -64,11 +64,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("template", BAD, ids=range(len(BAD)))
-def test_a_template_that_reaches_out_or_never_ends_is_refused_in_time(template):
-    started = time.process_time()
-    assert BAD[template] in fault_of(template)
-    assert time.process_time() - started < 30
+def test_a_template_that_reaches_out_or_never_ends_is_refused_in_time():
+    for template in BAD:
+        started = time.process_time()
+        assert BAD[template] in fault_of(template)
+        assert time.process_time() - started < 30
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +76,16 @@ def words():
     return models.tokenizer()
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_what_models_are_shipped_with_is_let_through_and_counted_alike(name, words):
+def test_what_models_are_shipped_with_is_let_through_and_counted_alike(words):
     """The sandbox that counts writes what Transformers' own does."""
-    assert fault_of(GOOD[name]) == ""
-    for turns in TURNS:
-        for opens in (False, True):
-            given = {"add_generation_prompt": opens, "date_string": "1 Jan 2024"}
-            theirs = words.apply_chat_template(list(turns), chat_template=GOOD[name], tokenize=False, **given)
-            ours = Counted().counted(GOOD[name], messages=[*turns], **given, **words.special_tokens_map)
-            assert ours == theirs
+    for name in GOOD:
+        assert fault_of(GOOD[name]) == ""
+        for turns in TURNS:
+            for opens in (False, True):
+                given = {"add_generation_prompt": opens, "date_string": "1 Jan 2024"}
+                theirs = words.apply_chat_template(list(turns), chat_template=GOOD[name], tokenize=False, **given)
+                ours = Counted().counted(GOOD[name], messages=[*turns], **given, **words.special_tokens_map)
+                assert ours == theirs
 
 
 def test_what_else_is_wrong_with_a_template_is_told_where_it_is_used():
@@ -138,27 +138,24 @@ LAST_WITH_A_THOUGHT = "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\
 OPENED = "<think>\\n"
 
 
-@pytest.mark.parametrize(
-    ("turn", "opening", "expected"),
-    [
-        (CONTENT, "", ""),
-        ("{{ m.content | trim }}", "\\n", ""),
-        (CONTENT, OPENED, "<think>\n"),
-        (WITHOUT_THOUGHTS, OPENED, "<think>\n"),
-        (WITH_AN_EMPTY_THOUGHT + CONTENT, OPENED, "<think>\n"),
-        (LAST_WITH_A_THOUGHT + CONTENT, OPENED, "<think>\n"),
-        (WITH_AN_EMPTY_THOUGHT + CONTENT, "", ""),
-        (CONTENT, "<think>\\n\\n</think>\\n\\n", "<think>\n\n</think>\n\n"),
-    ],
-)
-def test_what_a_generation_prompt_writes_of_a_completion(turn, opening, expected):
-    template = TURNS_OPEN + turn + TURNS_CLOSE + opening + END
-
-    def render(turns, **options):
-        return Counted().counted(template, messages=turns, **options)
-
-    assert prefilled(render) == expected
+PREFILLS = [
+    (CONTENT, "", ""),
+    ("{{ m.content | trim }}", "\\n", ""),
+    (CONTENT, OPENED, "<think>\n"),
+    (WITHOUT_THOUGHTS, OPENED, "<think>\n"),
+    (WITH_AN_EMPTY_THOUGHT + CONTENT, OPENED, "<think>\n"),
+    (LAST_WITH_A_THOUGHT + CONTENT, OPENED, "<think>\n"),
+    (WITH_AN_EMPTY_THOUGHT + CONTENT, "", ""),
+    (CONTENT, "<think>\\n\\n</think>\\n\\n", "<think>\n\n</think>\n\n"),
+]
 
 
-def test_a_template_that_marks_no_turns_prefills_nothing():
-    assert prefilled(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == ""
+def test_what_a_generation_prompt_writes_of_a_completion():
+    for turn, opening, expected in PREFILLS:
+        template = TURNS_OPEN + turn + TURNS_CLOSE + opening + END
+
+        def render(turns, template=template, **options):
+            return Counted().counted(template, messages=turns, **options)
+
+        assert prefilled(render) == expected, (turn, opening)
+    assert prefilled(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == "", "it marks no turns"

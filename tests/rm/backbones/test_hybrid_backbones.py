@@ -19,21 +19,12 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 def model(request):
     """Three layers of linear attention and one of full attention, with random weights."""
     tokenizer = small_tokenizer([" ".join(WORDS)] * 5, 300)
-    linear = {f"linear_{name}": size for name, size in (("num_key_heads", 2), ("num_value_heads", 2))}
-    linear |= {"linear_key_head_dim": 16, "linear_value_head_dim": 16}
-    config = AutoConfig.for_model(
-        request.param,
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        pad_token_id=tokenizer.pad_token_id,
-        **linear,
-        **({"shared_expert_intermediate_size": 32, **EXPERTS} if request.param == "qwen3_next" else {}),
-    )
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+    sizes |= {"linear_num_key_heads": 2, "linear_num_value_heads": 2}
+    sizes |= {"linear_key_head_dim": 16, "linear_value_head_dim": 16}
+    experts = {"shared_expert_intermediate_size": 32, **EXPERTS} if request.param == "qwen3_next" else {}
+    config = AutoConfig.for_model(request.param, pad_token_id=tokenizer.pad_token_id, **sizes, **experts)
     assert config.layer_types == ["linear_attention"] * 3 + ["full_attention"]
     made = scalar_from_config(config, tokenizer, max_length=LIMIT)
     draw = torch.Generator().manual_seed(0)

@@ -73,13 +73,13 @@ def test_a_template_that_does_not_has_them_as_text(small):
     )
 
 
-@pytest.mark.parametrize("template", [NATIVE, SMALL_TEMPLATE, PLAIN_TEMPLATE, OLD])
-def test_what_a_model_reads_differs_where_the_call_alone_differs(template):
-    columns = {} if template == OLD else {"system": "Be brief."}
-    read = encoder(template)
-    for pair in (conversation(**columns), conversation(tools=[TOOL], **columns)):
-        chosen, rejected = map(read.render, parse_pair(pair).examples)
-        assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen
+def test_what_a_model_reads_differs_where_the_call_alone_differs():
+    for template in [NATIVE, SMALL_TEMPLATE, PLAIN_TEMPLATE, OLD]:
+        columns = {} if template == OLD else {"system": "Be brief."}
+        read = encoder(template)
+        for pair in (conversation(**columns), conversation(tools=[TOOL], **columns)):
+            chosen, rejected = map(read.render, parse_pair(pair).examples)
+            assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen
 
 
 def test_roles_that_a_template_refuses_are_turns_of_roles_that_it_has():
@@ -163,15 +163,15 @@ def test_a_reward_of_log_probabilities_leaves_tool_results_out(policy):
     assert model.rate([example])[0, 0] == pytest.approx(np.sum(expected), abs=1e-3)
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-def test_training_leaves_tool_results_out_as_well(policy, normalised):
-    model = autoregressive(policy)
-    pair = parse_pair(WEATHER)
-    rows = encode_preferences(model.encoder, [pair], ["overall"]).rows
-    task = PreferenceTask(None, ["overall"], None, None, normalised=normalised)  # pyright: ignore
-    gap = task.gap(model.model, task.collate(rows), torch.ones(1, 1)).item()
-    totals = [np.sum(values) for values in model.logprobs(pair.examples)]
-    if normalised:
-        read = [model.encoder.encode_completion(example) for example in pair.examples]
-        totals = [t / (len(r.ids) - r.start - len(r.tool_results[0])) for t, r in zip(totals, read, strict=True)]
-    assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3)
+def test_training_leaves_tool_results_out_as_well(policy):
+    for normalised in [False, True]:
+        model = autoregressive(policy)
+        pair = parse_pair(WEATHER)
+        rows = encode_preferences(model.encoder, [pair], ["overall"]).rows
+        task = PreferenceTask(None, ["overall"], None, None, normalised=normalised)  # pyright: ignore
+        gap = task.gap(model.model, task.collate(rows), torch.ones(1, 1)).item()
+        totals = [np.sum(values) for values in model.logprobs(pair.examples)]
+        if normalised:
+            read = [model.encoder.encode_completion(example) for example in pair.examples]
+            totals = [t / (len(r.ids) - r.start - len(r.tool_results[0])) for t, r in zip(totals, read, strict=True)]
+        assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3)

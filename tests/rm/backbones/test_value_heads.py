@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +73,7 @@ def same(found, wanted) -> bool:
     return wanted.std() > 0.05 and np.allclose(found, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
-@pytest.mark.parametrize("write", [as_trl, as_llama_factory])
+@pytest.mark.parametrize(("write", "architecture"), [(as_trl, "qwen3"), (as_llama_factory, "llama")])
 def test_the_score_is_the_value_at_the_last_token(write, architecture, words, head, tmp_path):
     lm = language_model(words, architecture=architecture)
     model = load_reward_model(str(write(lm, words, tmp_path / "rm", head)))
@@ -84,25 +81,19 @@ def test_the_score_is_the_value_at_the_last_token(write, architecture, words, he
     assert same(model.rate(EXAMPLES), values(lm, model.encoder, head))
     model.save(tmp_path / "again")
     assert np.array_equal(load_reward_model(str(tmp_path / "again")).rate(EXAMPLES), model.rate(EXAMPLES))
+    assert np.array_equal(scalar(str(tmp_path / "rm"), fresh=True).rate(EXAMPLES), model.rate(EXAMPLES)), "to train on"
 
 
-def test_a_head_without_a_bias_stays_without_one_and_plain_transformers_agrees(words, head, tmp_path):
-    only = {KEYS[0]: head[KEYS[0]]}
+def test_plain_transformers_gives_a_score_that_is_lower_by_the_bias_if_there_is_one(words, head, tmp_path):
     lm = language_model(words)
-    model = load_reward_model(str(as_trl(lm, words, tmp_path / "rm", only)))
-    assert model.model.score.bias is None and same(model.rate(EXAMPLES), values(lm, model.encoder, only))
-    model.save(tmp_path / "again")
-    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").eval()
-    ids = torch.tensor([model.encoder.encode(EXAMPLES[0]).ids])
-    assert plain(ids).logits.item() == pytest.approx(model.rate(EXAMPLES)[0, 0], abs=1e-5)
-
-
-def test_plain_transformers_gives_a_score_that_is_lower_by_the_bias(words, head, tmp_path):
-    model = load_reward_model(str(as_trl(language_model(words), words, tmp_path / "rm", head)))
-    model.save(tmp_path / "again")
-    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").eval()
-    ids = torch.tensor([model.encoder.encode(EXAMPLES[0]).ids])
-    assert plain(ids).logits.item() == pytest.approx(model.rate(EXAMPLES)[0, 0] - 0.7, abs=1e-5)
+    for wrote, bias in ((head, 0.7), ({KEYS[0]: head[KEYS[0]]}, 0.0)):
+        model = load_reward_model(str(as_trl(lm, words, tmp_path / f"rm-{bias}", wrote)))
+        assert (model.model.score.bias is None) == (not bias)
+        assert same(model.rate(EXAMPLES), values(lm, model.encoder, wrote))
+        model.save(tmp_path / f"again-{bias}")
+        plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / f"again-{bias}").eval()
+        ids = torch.tensor([model.encoder.encode(EXAMPLES[0]).ids])
+        assert plain(ids).logits.item() == pytest.approx(model.rate(EXAMPLES)[0, 0] - bias, abs=1e-5)
 
 
 def adapted(words, base: Path):
@@ -119,19 +110,10 @@ def test_a_lora_with_a_value_head_beside_it(words, head, tmp_path):
     assert np.array_equal(load_reward_model(str(tmp_path / "again")).rate(EXAMPLES), model.rate(EXAMPLES))
 
 
-def test_training_goes_on_from_a_value_head(words, head, tmp_path):
-    folder = str(as_trl(language_model(words), words, tmp_path / "rm", head))
-    assert np.array_equal(scalar(folder, fresh=True).rate(EXAMPLES), load_reward_model(folder).rate(EXAMPLES))
-
-
-def test_a_head_of_another_width_is_refused(words, head, tmp_path):
+def test_a_head_of_another_width_and_a_damaged_one_are_refused(words, head, tmp_path):
     folder = as_llama_factory(language_model(words, hidden=32), words, tmp_path / "rm", head)
     with pytest.raises(DataError, match=r"the head has shape \(1, 64\) and the model needs \(1, 32\)"):
         load_reward_model(str(folder))
-
-
-def test_a_damaged_head_is_one_sentence(words, head, tmp_path):
-    folder = as_llama_factory(language_model(words), words, tmp_path / "rm", head)
     (folder / "value_head.safetensors").write_bytes(b"x" * 20)
     with pytest.raises(DataError, match=r"value_head.safetensors: damaged .*fetch it again"):
         load_reward_model(str(folder))
@@ -140,32 +122,31 @@ def test_a_damaged_head_is_one_sentence(words, head, tmp_path):
 # ---- pickles ----
 
 
-@pytest.mark.parametrize(
-    ("name", "way_out"),
-    [
+def test_a_pickle_is_refused_with_the_way_to_convert_it(words, head, tmp_path):
+    for name, way_out in (
+        ("value_head.bin", "'value_head.safetensors'"),
         ("pytorch_model.bin", "'model.safetensors'"),
         ("model.pt", "'model.safetensors'"),
-        ("value_head.bin", "'value_head.safetensors'"),
         ("pytorch_model-00001-of-00002.bin", "convert every shard"),
-    ],
-)
-def test_a_pickle_is_refused_with_the_way_to_convert_it(name, way_out, words, head, tmp_path):
-    folder = saved(language_model(words), words, tmp_path / "rm")
-    if name != "value_head.bin":
-        (folder / "model.safetensors").unlink()
-    torch.save(head, folder / name)
-    with pytest.raises(DataError, match=f"{re.escape(name)}: a pickle, which can run code .*{way_out}"):
-        load_reward_model(str(folder))
+    ):
+        folder = saved(language_model(words, hidden=32), words, tmp_path / name)
+        if name != "value_head.bin":
+            (folder / "model.safetensors").unlink()
+        torch.save(head, folder / name)
+        with pytest.raises(DataError, match=f"{re.escape(name)}: a pickle, which can run code .*{way_out}"):
+            load_reward_model(str(folder))
 
 
-def test_the_way_that_is_told_works(words, head, tmp_path):
+def test_the_way_that_is_told_works(words, head, tmp_path, monkeypatch):
     lm = adapted(words, tmp_path / "base")
     folder = saved(lm, words, tmp_path / "rm")
     torch.save(head, folder / "pytorch_model.bin")  # where TRL writes the head of an adapted model
     with pytest.raises(DataError) as refused:
         load_reward_model(str(folder))
-    _, *command = shlex.split(re.search(r"python -c .*", str(refused.value)).group())
-    subprocess.run([sys.executable, *command], check=True, cwd=folder)
+    _, option, program = shlex.split(re.search(r"python -c .*", str(refused.value)).group())
+    assert option == "-c"
+    monkeypatch.chdir(folder)
+    exec(program, {})
     model = load_reward_model(str(folder))
     assert same(model.rate(EXAMPLES), values(lm, model.encoder, head))
 
@@ -180,22 +161,18 @@ def test_what_a_trainer_leaves_beside_the_weights_is_no_obstacle(words, head, tm
 # ---- adapters on another base ----
 
 
-@pytest.mark.parametrize("other", [{"layers": 3}, {"layers": 1}, {"hidden": 32}])
-def test_an_adapter_on_another_base_is_refused(other, words, tmp_path):
-    base = saved(language_model(words), words, tmp_path / "base")
-    scalar(str(base), fresh=True, lora=LoraConfig(r=2, target_modules=["q_proj", "v_proj"])).save(tmp_path / "rm")
-    saved(language_model(words, **other), words, tmp_path / "other")
-    settings = tmp_path / "rm" / "adapter_config.json"
-    changed = json.loads(settings.read_text()) | {"base_model_name_or_path": str(tmp_path / "other")}
-    settings.write_text(json.dumps(changed))
-    with pytest.raises(DataError, match="the adapter does not fit its base .*other, whose layers are others"):
-        load_reward_model(str(tmp_path / "rm"))
-
-
-def test_an_adapter_whose_base_is_gone_names_it(words, tmp_path, monkeypatch):
+def test_an_adapter_on_another_base_is_refused_and_one_that_is_gone_named(words, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     base = saved(language_model(words), words, tmp_path / "base")
-    scalar(str(base), fresh=True, lora=LoraConfig(r=2, target_modules="all-linear")).save(tmp_path / "rm")
+    scalar(str(base), fresh=True, lora=LoraConfig(r=2, target_modules=["q_proj", "v_proj"])).save(tmp_path / "rm")
+    settings = tmp_path / "rm" / "adapter_config.json"
+    own = json.loads(settings.read_text())
+    for other in ({"layers": 3}, {"layers": 1}, {"hidden": 32}):
+        saved(language_model(words, **other), words, tmp_path / "other")
+        settings.write_text(json.dumps(own | {"base_model_name_or_path": str(tmp_path / "other")}))
+        with pytest.raises(DataError, match="the adapter does not fit its base .*other, whose layers are others"):
+            load_reward_model(str(tmp_path / "rm"))
+    settings.write_text(json.dumps(own))
     base.rename(tmp_path / "moved")
     with pytest.raises(DataError, match=f"{base}: cannot be loaded"):
         load_reward_model(str(tmp_path / "rm"))

@@ -30,18 +30,9 @@ H100 = find_gpu("h100")
 @pytest.fixture(scope="module")
 def tiny() -> Shape:
     """2 layers of width 4: 2 heads of 2 on one of keys, an MLP of 6, 10 words, a tied head."""
-    config = AutoConfig.for_model(
-        "llama",
-        vocab_size=10,
-        hidden_size=4,
-        intermediate_size=6,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=2,
-        tie_word_embeddings=True,
-    )
-    return shape_of(config, "tiny")
+    size = {"vocab_size": 10, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 2, "head_dim": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    return shape_of(AutoConfig.for_model("llama", **size, **heads, tie_word_embeddings=True), "tiny")
 
 
 def machine(gpus: int = 1, strategy: str = "ddp", **settings: float) -> Machine:
@@ -62,9 +53,8 @@ def test_parameters_are_those_of_the_architecture(tiny):
     assert (tiny.mlp, tiny.kv_heads, tiny.gated, tiny.tied, tiny.head_normed) == (6, 1, True, True, False)
 
 
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
+def test_the_table_has_the_published_numbers_of_parameters():
+    for name, published in [
         ("qwen3-0.6b", 596_049_920),
         ("qwen3-8b", 8_190_735_360),
         ("qwen2.5-0.5b", 494_032_768),
@@ -72,15 +62,13 @@ def test_parameters_are_those_of_the_architecture(tiny):
         ("llama3-1b", 1_235_814_400),
         ("llama3-8b", 8_030_261_248),
         ("llama3-70b", 70_553_706_496),
-    ],
-)
-def test_the_table_has_the_published_numbers_of_parameters(name, published):
-    assert find_shape(name).parameters == published
+    ]:
+        assert find_shape(name).parameters == published
 
 
-@pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"])
-def test_a_counted_shape_is_that_of_the_model_which_transformers_builds(name):
-    assert table_shape(name) == shape_of(table_config(name), name)
+def test_a_counted_shape_is_that_of_the_model_which_transformers_builds():
+    for name in ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"]:
+        assert table_shape(name) == shape_of(table_config(name), name)
 
 
 def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
@@ -89,48 +77,37 @@ def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
 
 
 def test_a_folder_needs_a_config_and_no_weights(tmp_path):
+    with pytest.raises(DataError, match=r"no config.json can be read there .*; give a size such as 7b"):
+        find_shape(str(tmp_path))
     table_config("qwen3-0.6b").save_pretrained(tmp_path)
     assert find_shape(str(tmp_path)).parameters == 596_049_920
     assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_folder_without_a_config_is_told_so(tmp_path):
-    with pytest.raises(DataError, match=r"no config.json can be read there .*; give a size such as 7b"):
-        find_shape(str(tmp_path))
+def test_other_decoders_are_read_too():
+    for family, mixes, gated in [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]:
+        shape = shape_of(AutoConfig.for_model(family), family)
+        assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
+        assert shape.gated is gated
 
 
-def test_an_unknown_size_is_answered_with_one_that_there_is():
-    with pytest.raises(UsageError, match="no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'"):
-        find_shape("qwen3-9b")
+def test_what_the_formulas_are_not_for_is_refused():
+    for family, sentence in [
+        ("mixtral", "a mixture of experts"),
+        ("mamba", "dense decoders"),
+        ("t5", "makes no causal language model"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            shape_of(AutoConfig.for_model(family), family)
 
 
-@pytest.mark.parametrize(
-    ("family", "mixes", "gated"), [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]
-)
-def test_other_decoders_are_read_too(family, mixes, gated):
-    shape = shape_of(AutoConfig.for_model(family), family)
-    assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
-    assert shape.gated is gated
-
-
-@pytest.mark.parametrize(
-    ("family", "sentence"),
-    [("mixtral", "a mixture of experts"), ("mamba", "dense decoders"), ("t5", "makes no causal language model")],
-)
-def test_what_the_formulas_are_not_for_is_refused(family, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        shape_of(AutoConfig.for_model(family), family)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]
-)
-def test_a_config_that_makes_no_model_is_told_so(tmp_path, name, value):
-    table_config("qwen3-0.6b").save_pretrained(tmp_path)
-    written = json.loads((tmp_path / "config.json").read_text()) | {name: value, "layer_types": None}
-    (tmp_path / "config.json").write_text(json.dumps(written))
-    with pytest.raises((UsageError, DataError), match=str(tmp_path)):
-        find_shape(str(tmp_path))
+def test_a_config_that_makes_no_model_is_told_so(tmp_path):
+    for name, value in [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]:
+        table_config("qwen3-0.6b").save_pretrained(tmp_path)
+        written = json.loads((tmp_path / "config.json").read_text()) | {name: value, "layer_types": None}
+        (tmp_path / "config.json").write_text(json.dumps(written))
+        with pytest.raises((UsageError, DataError), match=str(tmp_path)):
+            find_shape(str(tmp_path))
 
 
 # ---- operations by hand ----
@@ -242,21 +219,21 @@ def test_seconds_are_work_over_the_assumed_share_of_the_peak():
 # ---- properties ----
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_twice_the_batch_is_twice_the_activations(tiny, precision):
-    one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
-    assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one)
-    assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one)
-    assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
+def test_twice_the_batch_is_twice_the_activations(tiny):
+    for precision in PRECISIONS:
+        one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
+        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one)
+        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one)
+        assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "zero3"])
-def test_sharding_divides_weights_gradients_and_states(tiny, strategy):
-    alone, spread = Spread(), Spread(4, strategy)
-    whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
-    assert {name: 4 * size for name, size in share.items()} == whole
-    parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
-    assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
+def test_sharding_divides_weights_gradients_and_states(tiny):
+    for strategy in ["fsdp", "zero3"]:
+        alone, spread = Spread(), Spread(4, strategy)
+        whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
+        assert {name: 4 * size for name, size in share.items()} == whole
+        parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
+        assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 
 
 def test_a_copy_on_every_gpu_is_not_divided_and_has_buckets(tiny):
@@ -329,17 +306,15 @@ def test_the_table_of_gpus_is_in_gigabytes_and_tera_operations():
         assert gpu.float32 < gpu.bfloat16
 
 
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
+def test_what_makes_no_sense_is_refused():
+    for make, sentence in [
+        (lambda: find_shape("qwen3-9b"), "no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'"),
         (lambda: Spread(0), "gpus is at least 1, got 0"),
         (lambda: Spread(2, "fsdp2"), "no strategy 'fsdp2'; did you mean 'fsdp'"),
         (lambda: optimizer_bytes(1, 4, "adam"), "no optimizer 'adam' in the table; did you mean 'adamw'"),
         (lambda: find_gpu("h1000"), "no GPU 'h1000' in the table; did you mean 'h100'"),
         (lambda: machine(mfu=1.5), r"mfu lies in \(0, 1\], got 1.5"),
         (lambda: machine(reserve=1.0), r"reserve lies in \[0, 1\), got 1.0"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(make, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        make()
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            make()

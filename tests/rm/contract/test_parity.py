@@ -42,19 +42,13 @@ def ids_of(model) -> list[list[int]]:
 # ---- the same number ----
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma3"])
-@pytest.mark.parametrize("template", [None, CHATML])
-def test_a_model_agrees_with_itself_in_all_its_ways(architecture, template):
-    own = make(architecture, template)
-    results = list(parity(own, examples(), own_ways(own)))
-    assert [one.way for one in results] == [
-        "alone",
-        "shuffled",
-        "padded on the left",
-        "padded on the right",
-        "pad is EOS",
-    ]
-    assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results)
+def test_a_model_agrees_with_itself_in_all_its_ways():
+    for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3", None)):
+        own = make(architecture, template)
+        results = list(parity(own, examples(), own_ways(own)))
+        padded = ["padded on the left", "padded on the right", "pad is EOS"]
+        assert [one.way for one in results] == ["alone", "shuffled", *padded]
+        assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results)
 
 
 def test_several_objectives_and_ensembles_agree_too():
@@ -158,60 +152,44 @@ def other_template(model, given: Sequence[Example]) -> Scored:
     return Scored(score_ids(model, ids), ids)
 
 
-def test_sigmoid_activation(model):
-    assert found(model, partial(sigmoid, model)).culprit == "sigmoid activation"
+CLOSED = {"template": CHATML}
 
 
-def test_double_bos():
-    own = make(bos=True)
-    one = found(own, partial(with_ids(lambda model, ids: [ids[0], *ids]), own))
-    assert one.culprit == "double BOS"
+def plain_template(model, given: Sequence[Example]) -> Scored:
+    """Scores that do not come with their tokens."""
+    plain = make(template=PLAIN_TEMPLATE)
+    return Scored(score_ids(model, [one.ids for one in plain.encoder.encode_all(given)]))
 
 
-def test_missing_eos(model):
-    after = model.encoder.tokenizer.eos_token_id
-    assert all(ids[-1] == after for ids in ids_of(model))
-    assert found(model, partial(with_ids(lambda _, ids: ids[:-1]), model)).culprit == "missing EOS"
+def turn_end(model) -> int:
+    """Return how many tokens close a turn of ChatML."""
+    return len(model.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)
 
 
-def test_missing_eos_where_the_template_closes_the_turn():
-    own = make(template=CHATML)
-    closing = len(own.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)
-    one = found(own, partial(with_ids(lambda _, ids: ids[:-closing]), own))
-    assert one.culprit == "missing EOS"
+FAULTS = [
+    ("sigmoid activation", {}, sigmoid),
+    ("double BOS", {"bos": True}, with_ids(lambda model, ids: [ids[0], *ids])),
+    ("missing EOS", {}, with_ids(lambda _, ids: ids[:-1])),
+    ("missing EOS", CLOSED, with_ids(lambda model, ids: ids[: -turn_end(model)])),
+    ("wrong truncation side", {}, wrong_side),
+    ("no truncation", {}, lambda model, given: Scored(score_ids(model, [whole_ids(model, one) for one in given]))),
+    ("wrong pooling (mean)", {}, mean_pooling),
+    ("pad token scored as content", {}, padding_as_content),
+    ("re-initialised head or other weights: it reads the same tokens", {}, fresh_head),
+    ("other template", {}, other_template),
+    ("other template", CLOSED, plain_template),
+]
 
 
-def test_wrong_truncation_side(model):
-    assert found(model, partial(wrong_side, model)).culprit == "wrong truncation side"
-
-
-def test_no_truncation(model):
-    one = found(model, lambda given: Scored(score_ids(model, [whole_ids(model, one) for one in given])))
-    assert one.culprit == "no truncation"
-
-
-def test_wrong_pooling(model):
-    assert found(model, partial(mean_pooling, model)).culprit == "wrong pooling (mean)"
-
-
-def test_pad_token_scored_as_content(model):
-    assert found(model, partial(padding_as_content, model)).culprit == "pad token scored as content"
-
-
-def test_re_initialised_head(model):
-    one = found(model, partial(fresh_head, model))
-    assert one.culprit == "re-initialised head or other weights: it reads the same tokens" and one.flips > 0
-
-
-def test_other_template_and_where_it_first_reads_another_token(model):
-    one = found(model, partial(other_template, model))
-    assert one.culprit == "other template" and one.token.startswith("conversation 1, token 1: ")
-
-
-def test_the_plain_template_is_known_without_tokens():
-    own, plain = make(template=CHATML), make(template=PLAIN_TEMPLATE)
-    one = found(own, lambda given: Scored(score_ids(own, [e.ids for e in plain.encoder.encode_all(given)])))
-    assert one.culprit == "other template"
+@pytest.mark.parametrize(("culprit", "settings", "fault"), FAULTS, ids=[f"{row[0]} {[*row[1]]}" for row in FAULTS])
+def test_a_planted_fault_is_called_by_its_name(culprit, settings, fault):
+    own = make(**settings)
+    one = found(own, partial(fault, own))
+    assert one.culprit == culprit and not one.passed
+    if fault is fresh_head:
+        assert one.flips > 0
+    if fault is other_template:
+        assert one.token.startswith("conversation 1, token 1: "), "where it first reads another token"
 
 
 def test_what_nothing_explains_is_said(model):

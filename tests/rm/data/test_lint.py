@@ -35,20 +35,13 @@ def test_clean_pairs_have_no_findings():
 # ---- row by row ----
 
 
-def test_answers_that_differ_in_case_and_punctuation_alone_are_near_identical():
-    assert found([pair(chosen="Yes, it is!", rejected="yes it   is")]) == [(0, checks.NEAR_IDENTICAL)]
-
-
 def test_near_identical_is_a_share_of_shingles():
     """a..j against a..i k: 8 shingles each, 7 shared, 9 in all: 7/9 = 0.78."""
     answers = {"chosen": "a b c d e f g h i j", "rejected": "a b c d e f g h i k"}
     assert found([pair(**answers)], alike=0.78) == []
     (one,) = lint([pair(**answers)], alike=0.77).findings
     assert one == Finding(0, checks.NEAR_IDENTICAL, "78% of their 3-word shingles are the same")
-
-
-def test_short_answers_are_not_alike_by_having_no_shingles():
-    assert found([pair(chosen="yes", rejected="no")]) == []
+    assert found([pair(chosen="yes", rejected="no")]) == [], "texts without a shingle are not alike by that"
 
 
 def test_a_tie_is_one_in_every_objective():
@@ -89,10 +82,10 @@ def test_opposite_opinions_are_of_one_objective():
     assert found([helpful, harmless, both]) == [(0, checks.CONTRADICTED), (2, checks.CONTRADICTED)]
 
 
-@pytest.mark.parametrize("text", ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"])
-@pytest.mark.parametrize("place", ["prompt", "chosen", "rejected"])
-def test_template_tokens_are_found_everywhere(text, place):
-    assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
+def test_template_tokens_are_found_everywhere():
+    for text in ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"]:
+        for place in ["prompt", "chosen", "rejected"]:
+            assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
 
 
 FORMATS = {
@@ -122,16 +115,22 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_markers_of_every_family_of_chat_formats_are_found(name):
-    assert found([pair(chosen=FORMATS[name])]) == [(0, checks.MARKUP)]
+def test_the_markers_of_every_family_of_chat_formats_are_found():
+    for name in FORMATS:
+        assert found([pair(chosen=FORMATS[name])]) == [(0, checks.MARKUP)]
 
 
-@pytest.mark.parametrize(
-    "text", ["a < b and b > c", "a humane act: b", "x | y", "array[INSTANCE]", "<b>bold</b>", "a[b[~c]]", "x <|> y"]
-)
-def test_ordinary_text_is_no_template(text):
-    assert found([pair(text)]) == []
+def test_ordinary_text_is_no_template():
+    for text in [
+        "a < b and b > c",
+        "a humane act: b",
+        "x | y",
+        "array[INSTANCE]",
+        "<b>bold</b>",
+        "a[b[~c]]",
+        "x <|> y",
+    ]:
+        assert found([pair(text)]) == []
 
 
 def test_a_tokenizers_own_marks_count_too():
@@ -169,11 +168,11 @@ EQUAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "other"), DIFFERENT)
-def test_combining_marks_and_symbols_make_texts_different(text, other):
-    assert found([pair(chosen=text, rejected=other)]) == []
-    assert list(overlaps([user_turn(text)], {"b": [other]})) == []
-    assert found([pair(text), pair(other)]) == []
+def test_combining_marks_and_symbols_make_texts_different():
+    for text, other in DIFFERENT:
+        assert found([pair(chosen=text, rejected=other)]) == []
+        assert list(overlaps([user_turn(text)], {"b": [other]})) == []
+        assert found([pair(text), pair(other)]) == []
 
 
 def test_texts_of_punctuation_alone_equal_only_themselves():
@@ -181,10 +180,10 @@ def test_texts_of_punctuation_alone_equal_only_themselves():
     assert [overlap.row for overlap in overlaps([*map(user_turn, ("!!!", "???"))], {"b": ["?? ?", "???"]})] == [1]
 
 
-@pytest.mark.parametrize(("text", "other"), EQUAL)
-def test_case_punctuation_and_blanks_do_not(text, other):
-    assert found([pair(chosen=text, rejected=other)]) == [(0, checks.NEAR_IDENTICAL)]
-    assert [overlap.likeness for overlap in overlaps([user_turn(text)], {"b": [other]})] == [1.0]
+def test_case_punctuation_and_blanks_do_not():
+    for text, other in EQUAL:
+        assert found([pair(chosen=text, rejected=other)]) == [(0, checks.NEAR_IDENTICAL)]
+        assert [overlap.likeness for overlap in overlaps([user_turn(text)], {"b": [other]})] == [1.0]
 
 
 def test_a_blank_turn_is_no_prompt_of_a_benchmark():
@@ -233,13 +232,13 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("script", COPIES)
-def test_near_prompts_are_found_in_scripts_without_blanks(script):
-    text, changed = COPIES[script]
-    others = [other for name, (other, _) in COPIES.items() if name != script]
-    (near,) = overlaps([user_turn(changed), *map(user_turn, others)], {"b": [text]})
-    assert near.row == 0 and 0.7 <= near.likeness < 1
-    assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)]
+def test_near_prompts_are_found_in_scripts_without_blanks():
+    for script in COPIES:
+        text, changed = COPIES[script]
+        others = [other for name, (other, _) in COPIES.items() if name != script]
+        (near,) = overlaps([user_turn(changed), *map(user_turn, others)], {"b": [text]})
+        assert near.row == 0 and 0.7 <= near.likeness < 1
+        assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)]
 
 
 def test_a_prompt_inside_of_a_turn_in_another_script_is_found():
@@ -334,11 +333,11 @@ def test_an_opening_is_told_as_one():
     assert "the rejected completion begins with 'hello'" in signs
 
 
-@pytest.mark.parametrize("mark", ["$", "^{", "^", "first=", "x$"])
-def test_punctuation_is_no_mark_of_a_first_or_last_word(mark):
-    rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
-    told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
-    assert told and {one.partition(" completion ")[2].partition(" ")[0] for one in told} == {"says"}
+def test_punctuation_is_no_mark_of_a_first_or_last_word():
+    for mark in ["$", "^{", "^", "first=", "x$"]:
+        rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
+        told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
+        assert told and {one.partition(" completion ")[2].partition(" ")[0] for one in told} == {"says"}
 
 
 def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():

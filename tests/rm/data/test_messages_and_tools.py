@@ -76,9 +76,8 @@ def test_pairs_that_differ_in_a_tool_call_alone_are_different_pairs():
         parse_pair(conversation("Rome"))
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
+def test_every_field_and_column_enters_the_id_and_survives_the_file():
+    for columns in [
         {"system": "Be brief."},
         {"tools": [TOOL]},
         {"prompt": [QUESTION | {"name": "ada"}]},
@@ -86,13 +85,11 @@ def test_pairs_that_differ_in_a_tool_call_alone_are_different_pairs():
         {"chosen": [calling("Paris", content="I look.") | {"reasoning_content": "Which city?"}, RESULT, ANSWER]},
         {"chosen": [calling("Paris"), RESULT | {"tool_call_id": "call_2"}, ANSWER]},
         {"chosen": [calling("Paris"), RESULT | {"content": "20 C"}, ANSWER]},
-    ],
-)
-def test_every_field_and_column_enters_the_id_and_survives_the_file(columns):
-    plain, pair = parse_pair(conversation()), parse_pair(conversation() | columns)
-    assert pair.id != plain.id
-    assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
-    assert (prompt_text(pair.prompt), pair.chosen) != (prompt_text(plain.prompt), plain.chosen)
+    ]:
+        plain, pair = parse_pair(conversation()), parse_pair(conversation() | columns)
+        assert pair.id != plain.id
+        assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
+        assert (prompt_text(pair.prompt), pair.chosen) != (prompt_text(plain.prompt), plain.chosen)
 
 
 def test_system_tools_and_reasoning_stand_in_the_text_that_people_and_judges_read():
@@ -188,9 +185,8 @@ def test_rated_answers_and_messages_keep_their_tools(tmp_path):
 # ---- what cannot be read is refused, what is not read is told ----
 
 
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
+def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
+    for row, says in [
         (ROW | {"images": ["a.png"]}, "the row has 'images', and only text is scored"),
         (ROW | {"audio": {"path": "a.wav"}}, "the row has 'audio'"),
         (
@@ -210,13 +206,11 @@ def test_rated_answers_and_messages_keep_their_tools(tmp_path):
             conversation(system="Be brief.") | {"prompt": [{"role": "system", "content": "Be long."}, QUESTION]},
             "the column 'system' and the system turn of the prompt differ",
         ),
-    ],
-)
-def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path, row, says):
-    path = write(tmp_path / "a.jsonl", [ROW, row])
-    with pytest.raises(DataError) as refused:
-        load_pairs(path)
-    assert f"{path}:2: " in str(refused.value) and says in str(refused.value)
+    ]:
+        path = write(tmp_path / "a.jsonl", [ROW, row])
+        with pytest.raises(DataError) as refused:
+            load_pairs(path)
+        assert f"{path}:2: " in str(refused.value) and says in str(refused.value)
 
 
 def test_ignored_columns_and_fields_are_counted(tmp_path):
@@ -264,16 +258,12 @@ def as_text(row, dump):
     return {name: dump(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
-@pytest.mark.parametrize("form", STORED)
-def test_a_conversation_that_is_stored_as_json_text_is_parsed_as_messages(form):
-    assert parse_pair(as_text(STORED[form], json.dumps)) == parse_pair(STORED["prompt"])
-
-
-@pytest.mark.parametrize("dump", [str, numpy_text])
-@pytest.mark.parametrize("form", STORED)
-def test_a_conversation_in_pythons_notation_is_refused_with_the_remedy(form, dump):
-    with pytest.raises(ValueError, match=r"'(prompt|chosen)' is in Python's notation: .*df\.to_json"):
-        parse_pair(as_text(STORED[form], dump))
+def test_a_conversation_that_is_stored_as_json_text_is_parsed_and_in_pythons_notation_refused_with_the_remedy():
+    for form in STORED.values():
+        assert parse_pair(as_text(form, json.dumps)) == parse_pair(STORED["prompt"])
+        for dump in (str, numpy_text):
+            with pytest.raises(ValueError, match=r"'(prompt|chosen)' is in Python's notation: .*df\.to_json"):
+                parse_pair(as_text(form, dump))
 
 
 def test_every_reader_of_conversations_parses_json_text_and_refuses_pythons_notation(tmp_path):

@@ -24,41 +24,47 @@ def write(path, rows):
 # ---- shapes ----
 
 
-def test_text_with_an_explicit_prompt():
-    pair = parse_pair(ROW)
-    assert pair.prompt == user_turn("What is 2 + 2?") and (pair.chosen, pair.rejected) == ("4", "5")
-    assert pair.wins == {"overall": 1.0} and pair.margin is None
+TURNS = [USER, ANSWER, {"role": "user", "content": "And you?"}]
+SHAPES = {
+    "text": (ROW, user_turn("What is 2 + 2?"), "4", "5"),
+    "messages": ({"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER]}, (USER,), "Hello", "Go away"),
+    "the common head of conversations": (
+        {"chosen": [*TURNS, ANSWER], "rejected": [*TURNS, OTHER]},
+        tuple(TURNS),
+        "Hello",
+        "Go away",
+    ),
+    "a prompt that the answers repeat": (
+        {"prompt": "Hi", "chosen": [USER, ANSWER], "rejected": [USER, OTHER]},
+        (USER,),
+        "Hello",
+        "Go away",
+    ),
+    "an implicit prompt that ends at a word": (
+        {"chosen": "The sky is blue.", "rejected": "The sky is black."},
+        user_turn("The sky is"),
+        "blue.",
+        "black.",
+    ),
+}
 
 
-def test_messages_with_an_explicit_prompt():
-    pair = parse_pair({"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER]})
-    assert pair.prompt == (USER,) and (pair.chosen, pair.rejected) == ("Hello", "Go away")
+def test_rows_of_every_shape_become_a_prompt_and_two_answers():
+    for shape, (row, *expected) in SHAPES.items():
+        pair = parse_pair(row)
+        assert [pair.prompt, pair.chosen, pair.rejected] == expected, shape
+    assert parse_pair(ROW).wins == {"overall": 1.0} and parse_pair(ROW).margin is None
 
 
-def test_an_implicit_prompt_is_the_common_head_of_the_conversations():
-    turns = [USER, ANSWER, {"role": "user", "content": "And you?"}]
-    pair = parse_pair({"chosen": [*turns, ANSWER], "rejected": [*turns, OTHER]})
-    assert pair.prompt == tuple(turns) and pair.rejected == "Go away"
-
-
-def test_a_prompt_that_the_answers_repeat_is_read_once():
-    pair = parse_pair({"prompt": "Hi", "chosen": [USER, ANSWER], "rejected": [USER, OTHER]})
-    assert pair.prompt == (USER,) and pair.chosen == "Hello"
-
-
-def test_an_implicit_prompt_in_text_ends_at_a_word():
-    pair = parse_pair({"chosen": "The sky is blue.", "rejected": "The sky is black."})
-    assert pair.prompt == user_turn("The sky is") and (pair.chosen, pair.rejected) == ("blue.", "black.")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "chosen", "rejected"),
-    [("What is 2+2?", "A:4", "A:5"), ("Question:\nHow?", "Yes", "No"), ("Tell me a joke", "Knock", "No")],
-)
-def test_an_implicit_prompt_in_text_may_end_with_a_line(prompt, chosen, rejected):
-    for blank in ("\n", "\n\n", "  ", "\t"):
-        pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
-        assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
+def test_an_implicit_prompt_in_text_may_end_with_a_line():
+    for prompt, chosen, rejected in [
+        ("What is 2+2?", "A:4", "A:5"),
+        ("Question:\nHow?", "Yes", "No"),
+        ("Tell me a joke", "Knock", "No"),
+    ]:
+        for blank in ("\n", "\n\n", "  ", "\t"):
+            pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
+            assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
 
 
 def test_an_hh_dialogue():
@@ -68,23 +74,19 @@ def test_an_hh_dialogue():
     assert (pair.chosen, pair.rejected) == ("See you.", "Finally.")
 
 
-@pytest.mark.parametrize(("scores", "chance"), [((9.0, 8.0), 1.0), ((7, 7), 0.5)])
-def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie(scores, chance):
-    row = ROW | {"metadata": {"score_chosen": scores[0], "score_rejected": scores[1]}}
-    assert parse_pair(row).wins == {"overall": chance}
-
-
-def test_a_metadata_column_of_text_is_no_score():
-    assert parse_pair(ROW | {"metadata": "from a forum"}).wins == {"overall": 1.0}
+def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie():
+    for metadata, chance in (
+        ({"score_chosen": 9.0, "score_rejected": 8.0}, 1.0),
+        ({"score_chosen": 7, "score_rejected": 7}, 0.5),
+        ("from a forum", 1.0),
+    ):
+        assert parse_pair(ROW | {"metadata": metadata}).wins == {"overall": chance}
 
 
 def test_margin_subset_and_id_are_kept_and_a_missing_id_is_made_from_the_content():
     pair = parse_pair(ROW | {"margin": 2, "subset": "maths", "id": 7})
     assert (pair.margin, pair.subset, pair.id) == (2.0, "maths", "7")
     assert parse_pair(ROW).id == parse_pair(dict(ROW)).id != parse_pair(ROW | {"chosen": "four"}).id
-
-
-def test_a_pair_survives_the_file():
     pair = PreferencePair("a", (USER,), "x", "y", "s", {"helpful": 0.25, "overall": 1.0}, 0.5)
     assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
 
@@ -92,19 +94,21 @@ def test_a_pair_survives_the_file():
 # ---- files ----
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "a.jsonl.gz", "a.json.gz", "a.parquet.gz"])
-def test_every_format_reads_the_same(tmp_path, name):
-    rows = [ROW, ROW | {"chosen": "four \u2028 or so"}]
-    path = tmp_path / name.removesuffix(".gz")
-    if ".parquet" in name:
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        text = json.dumps(rows) if ".jsonl" not in name else "\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
-        path.write_text(text)
-    if name.endswith(".gz"):
-        (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
-    pairs, report = load_pairs(str(tmp_path / name))
-    assert [pair.chosen for pair in pairs] == ["4", "four \u2028 or so"] and report.read == 2 and not report.dropped
+def test_every_format_reads_the_same(tmp_path):
+    for name in ["a.jsonl", "a.json", "a.parquet", "a.jsonl.gz", "a.json.gz", "a.parquet.gz"]:
+        rows = [ROW, ROW | {"chosen": "four \u2028 or so"}]
+        path = tmp_path / name.removesuffix(".gz")
+        if ".parquet" in name:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        else:
+            text = (
+                json.dumps(rows) if ".jsonl" not in name else "\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
+            )
+            path.write_text(text)
+        if name.endswith(".gz"):
+            (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
+        pairs, report = load_pairs(str(tmp_path / name))
+        assert [pair.chosen for pair in pairs] == ["4", "four \u2028 or so"] and report.read == 2 and not report.dropped
 
 
 def test_a_hub_style_folder_loads_through_datasets(tmp_path):
@@ -136,14 +140,16 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("reason", BAD)
-def test_a_bad_row_is_refused_with_file_line_and_reason(tmp_path, reason):
-    path = write(tmp_path / "bad.jsonl", [ROW, BAD[reason]])
-    with pytest.raises(DataError) as refused:
-        load_pairs(path)
-    assert (
-        f"{path}:2" in str(refused.value) and reason in str(refused.value) and "--on_bad_row skip" in str(refused.value)
-    )
+def test_a_bad_row_is_refused_with_file_line_and_reason(tmp_path):
+    for reason in BAD:
+        path = write(tmp_path / "bad.jsonl", [ROW, BAD[reason]])
+        with pytest.raises(DataError) as refused:
+            load_pairs(path)
+        assert (
+            f"{path}:2" in str(refused.value)
+            and reason in str(refused.value)
+            and "--on_bad_row skip" in str(refused.value)
+        )
 
 
 def test_skipping_counts_and_lists_by_reason(tmp_path):
@@ -181,13 +187,13 @@ def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
     assert len(load_pairs([str(tmp_path / "b.jsonl"), str(tmp_path / "b.jsonl")])[0]) == 8
 
 
-@pytest.mark.parametrize("stated", [{}, {"id": None}])
-def test_an_example_without_an_id_has_that_of_its_content(tmp_path, stated):
-    rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
-    (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
-    assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"])
-    rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
-    assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
+def test_an_example_without_an_id_has_that_of_its_content(tmp_path):
+    for stated in [{}, {"id": None}]:
+        rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
+        (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
+        assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"])
+        rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
+        assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
 
 
 def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path):
@@ -217,40 +223,34 @@ def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
         load_pairs(str(tmp_path / "a.csv"))
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_byte_order_mark_is_read_over(tmp_path, name):
-    text = json.dumps(ROW if name == "a.jsonl" else [ROW])
-    (tmp_path / name).write_text(text, encoding="utf-8-sig")
-    assert len(load_pairs(str(tmp_path / name))[0]) == 1
+def test_a_byte_order_mark_is_read_over(tmp_path):
+    for name in ["a.jsonl", "a.json"]:
+        text = json.dumps(ROW if name == "a.jsonl" else [ROW])
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        assert len(load_pairs(str(tmp_path / name))[0]) == 1
 
 
-def test_a_file_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path):
-    with pytest.raises(DataError, match="no usable row among 1"):
-        load_pairs(write(tmp_path / "a.jsonl", [{"x": 1}]), on_bad_row="skip")
-
-
-def test_several_files_of_bad_rows_only_are_named_in_a_sentence(tmp_path):
+def test_files_of_bad_rows_only_are_named_in_a_sentence_even_when_skipping(tmp_path):
     files = [str(write(tmp_path / name, [{"x": 1}])) for name in ("a.jsonl", "b.jsonl")]
-    with pytest.raises(DataError, match=f"^{re.escape(', '.join(files))}: no usable row among 2"):
-        load_pairs(files, on_bad_row="skip")
+    for number in (1, 2):
+        named = re.escape(", ".join(files[:number]))
+        with pytest.raises(DataError, match=f"^{named}: no usable row among {number}"):
+            load_pairs(files[:number], on_bad_row="skip")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
+def test_a_damaged_file_is_one_clear_sentence(tmp_path):
+    for name, content, says in [
         ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99, mtime=0)[:-20], "damaged or cut off"),
         ("a.parquet", b"PAR1 and no more", "not a whole Parquet file"),
         ("a.json", b'[{"prompt": ', "not JSON"),
         ("a.json", b'{"prompt": "a"}', "not a list of rows"),
         ("a.json", b'["\xff"]', "not UTF-8 at byte 2"),
         ("a.jsonl", b"", "the file is empty"),
-    ],
-)
-def test_a_damaged_file_is_one_clear_sentence(tmp_path, name, content, says):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=says) as refused:
-        load_pairs(str(tmp_path / name))
-    assert name in str(refused.value)
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=says) as refused:
+            load_pairs(str(tmp_path / name))
+        assert name in str(refused.value)
 
 
 def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monkeypatch):

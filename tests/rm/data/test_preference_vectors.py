@@ -25,20 +25,17 @@ def test_a_preference_goes_by_name_and_not_by_place():
     assert preference_matrix(both, NAMES).tolist() == [[1, 0], [0, 1]]
 
 
-@pytest.mark.parametrize(
-    "preference, sentence",
-    [
+def test_what_is_no_preference_is_refused_with_the_way_out():
+    for preference, sentence in [
         (None, "a preference is missing; give one over helpful, harmless"),
         ({"helpful": 0.5, "harmless": 0.6}, "sums to 1.1"),
         ({"helpful": 1.0}, "leaves out harmless; say harmless=0 for none"),
         ({"helpful": float("nan"), "harmless": 0.5}, "shares are >= 0"),
         ({"helpful": 1.5, "harmless": -0.5}, "shares are >= 0"),
         ({"helpful": 0.5, "harmles": 0.5}, "no objective 'harmles' in this model; did you mean 'harmless'"),
-    ],
-)
-def test_what_is_no_preference_is_refused_with_the_way_out(preference, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        preference_vector(preference, NAMES)
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            preference_vector(preference, NAMES)
 
 
 def test_shares_that_sum_to_one_but_for_rounding_are_brought_to_it():

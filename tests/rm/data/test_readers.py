@@ -26,16 +26,16 @@ def streamed(source):
     return PairStream([str(source)], list).read(StreamPosition())[0]
 
 
-@pytest.mark.parametrize("name", ["a.json", *(f"a.jsonl{suffix}" for suffix in COMPRESS), "a.json.bz2"])
-def test_json_lines_are_read_under_every_name_and_compression(tmp_path, name):
-    path = tmp_path / name
-    path.write_bytes(COMPRESS.get(path.suffix, bytes)(LINES))
-    assert values(path) == ROWS and [row.location for row in read_rows(str(path))][1] == f"{path}:2"
-    if path.suffix == ".zst":
-        with pytest.raises(UsageError, match=r"Zstandard files cannot be streamed; unpack it with zstd -d"):
-            streamed(path)
-    else:
-        assert streamed(path) == load_pairs(str(path))[0]
+def test_json_lines_are_read_under_every_name_and_compression(tmp_path):
+    for name in ["a.json", *(f"a.jsonl{suffix}" for suffix in COMPRESS), "a.json.bz2"]:
+        path = tmp_path / name
+        path.write_bytes(COMPRESS.get(path.suffix, bytes)(LINES))
+        assert values(path) == ROWS and [row.location for row in read_rows(str(path))][1] == f"{path}:2"
+        if path.suffix == ".zst":
+            with pytest.raises(UsageError, match=r"Zstandard files cannot be streamed; unpack it with zstd -d"):
+                streamed(path)
+        else:
+            assert streamed(path) == load_pairs(str(path))[0]
 
 
 def test_a_csv_file_that_is_compressed_otherwise_than_by_gzip_is_streamed(tmp_path):
@@ -44,13 +44,15 @@ def test_a_csv_file_that_is_compressed_otherwise_than_by_gzip_is_streamed(tmp_pa
     assert streamed(path) == load_pairs(str(path))[0]
 
 
-@pytest.mark.parametrize("suffix", [".gz", *COMPRESS])
-def test_a_compressed_file_that_is_cut_off_is_refused(tmp_path, suffix):
-    path = tmp_path / f"a.jsonl{suffix}"
-    path.write_bytes(COMPRESS.get(suffix, bytes)(LINES * 99)[:-20])
-    with pytest.raises(DataError, match=rf"a\.jsonl{suffix}: the {suffix} file is damaged or cut off .*fetch it again"):
-        values(path)
-    assert (format_of(str(path)), source_name(str(path))) == (".jsonl", "a")
+def test_a_compressed_file_that_is_cut_off_is_refused(tmp_path):
+    for suffix in [".gz", *COMPRESS]:
+        path = tmp_path / f"a.jsonl{suffix}"
+        path.write_bytes(COMPRESS.get(suffix, bytes)(LINES * 99)[:-20])
+        with pytest.raises(
+            DataError, match=rf"a\.jsonl{suffix}: the {suffix} file is damaged or cut off .*fetch it again"
+        ):
+            values(path)
+        assert (format_of(str(path)), source_name(str(path))) == (".jsonl", "a")
 
 
 def test_a_bad_line_of_json_lines_is_named_also_where_the_file_is_called_json(tmp_path):
@@ -98,31 +100,22 @@ def test_a_split_that_a_saved_folder_lacks_is_refused_with_those_that_it_has(sav
 # ---- causes ----
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (
-            pa.ArrowInvalid("no magic bytes"),
-            r"not a whole Parquet file \(no magic bytes\); fetch it again",
-        ),
+def test_the_cause_of_a_parquet_file_that_cannot_be_read_is_told(tmp_path, monkeypatch):
+    for error, sentence in [
+        (pa.ArrowInvalid("no magic bytes"), r"not a whole Parquet file \(no magic bytes\); fetch it again"),
         (pa.ArrowMemoryError("malloc of 9 failed"), "it does not fit into memory .*; split it"),
-        (
-            pa.ArrowNotImplementedError("codec 'lzo'"),
-            r"it needs a feature .* lacks \(codec 'lzo'\); write it again",
-        ),
+        (pa.ArrowNotImplementedError("codec 'lzo'"), r"it needs a feature .* lacks \(codec 'lzo'\); write it again"),
         (PermissionError(13, "Permission denied"), "this user may not read it .*; change its permissions"),
-    ],
-)
-def test_the_cause_of_a_parquet_file_that_cannot_be_read_is_told(tmp_path, monkeypatch, error, sentence):
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    ]:
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
 
-    def fail(*_):
-        raise error
+        def fail(*_, error=error):
+            raise error
 
-    monkeypatch.setattr(pq, "ParquetFile", fail)
-    with pytest.raises(DataError, match=rf"a\.parquet: {sentence}"):
-        values(path)
+        monkeypatch.setattr(pq, "ParquetFile", fail)
+        with pytest.raises(DataError, match=rf"a\.parquet: {sentence}"):
+            values(path)
 
 
 def test_a_file_that_this_user_may_not_read_is_not_called_damaged(tmp_path, monkeypatch):

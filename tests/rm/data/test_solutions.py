@@ -84,24 +84,23 @@ def test_prm800k_gives_the_chosen_steps_and_every_alternative_once():
     assert names == ["x", "x/1", "x/2", "x/3", "x/4"]
 
 
-@pytest.mark.parametrize(("neutral", "label"), [(0.5, 0.5), (0.0, 0.0), (NAN, NAN)])
-def test_the_label_of_neutral_steps_is_a_setting(neutral, label):
-    assert same(labels_of(PRM800K, neutral=neutral)[0][1], (label, 1.0))
+def test_the_label_of_neutral_steps_is_a_setting():
+    for neutral, label in [(0.5, 0.5), (0.0, 0.0), (NAN, NAN)]:
+        assert same(labels_of(PRM800K, neutral=neutral)[0][1], (label, 1.0))
 
 
-@pytest.mark.parametrize(("label", "labels"), [(-1, (1, 1, 1)), (0, (0, NAN, NAN)), (1, (1, 0, NAN)), (2, (1, 1, 0))])
-def test_processbench_labels_up_to_the_first_error(label, labels):
-    row = {"id": "gsm8k-0", "problem": "q", "steps": ["a", "b", "c"], "label": label}
-    solution, first = parse_first_error(row)
-    assert same(solution.labels, labels) and first == label and solution.id == "gsm8k-0"
+def test_processbench_labels_up_to_the_first_error():
+    for label, labels in [(-1, (1, 1, 1)), (0, (0, NAN, NAN)), (1, (1, 0, NAN)), (2, (1, 1, 0))]:
+        row = {"id": "gsm8k-0", "problem": "q", "steps": ["a", "b", "c"], "label": label}
+        solution, first = parse_first_error(row)
+        assert same(solution.labels, labels) and first == label and solution.id == "gsm8k-0"
 
 
 PLAIN = {"prompt": "q", "steps": ["a", "b"], "labels": [1, 0]}
 
 
-@pytest.mark.parametrize(
-    ("row", "sentence"),
-    [
+def test_a_row_that_cannot_be_used_is_named_with_its_reason(tmp_path):
+    for row, sentence in [
         (PLAIN | {"labels": [1]}, "labels do not fit the steps: 2 steps and labels 1"),
         (PLAIN | {"labels": "10"}, "labels do not fit the steps: 2 steps and labels '10'"),
         (PLAIN | {"labels": [1, -1]}, r"a label is true, false, none or a number in \[0, 1\]: -1"),
@@ -117,15 +116,13 @@ PLAIN = {"prompt": "q", "steps": ["a", "b"], "labels": [1, 0]}
         ({"problem": "q", "steps": ["a"], "label": True}, "one of -1 to 0 is expected, got True"),
         (PRM800K | {"label": {"steps": [{"completions": [candidate("a", 2)]}]}}, "step 1 has 2"),
         (PRM800K | {"label": {"steps": [{"completions": [candidate("a", None)]}]}}, "no step has a rating"),
-    ],
-)
-def test_a_row_that_cannot_be_used_is_named_with_its_reason(row, sentence, tmp_path):
-    path = tmp_path / "steps.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in (PLAIN, row)))
-    with pytest.raises(DataError, match=f"steps.jsonl:2: .*{sentence}"):
-        load_solutions(str(path))
-    solutions, report = load_solutions(str(path), on_bad_row="skip")
-    assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1
+    ]:
+        path = tmp_path / "steps.jsonl"
+        path.write_text("".join(json.dumps(each) + "\n" for each in (PLAIN, row)))
+        with pytest.raises(DataError, match=f"steps.jsonl:2: .*{sentence}"):
+            load_solutions(str(path))
+        solutions, report = load_solutions(str(path), on_bad_row="skip")
+        assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1
 
 
 def test_all_formats_in_one_call_and_unused_columns_are_counted(tmp_path):

@@ -61,41 +61,41 @@ def test_an_epoch_has_every_row_once_and_the_next_another_order(sources):
     assert list(islice(stream(sources, seed=2), 22)) != first
 
 
-@pytest.mark.parametrize("number", [0, 7, 22, 40])
-def test_a_stream_goes_on_exactly_wherever_it_was_left(sources, number):
-    uncut, left = stream(sources), stream(sources)
-    whole = list(islice(uncut, 60))
-    list(islice(left, number + 5))  # what is read ahead is not trained on
-    state = json.loads(json.dumps(left.position_after(number)))
-    again = stream(sources)
-    again.go_on(state)
-    found = iter(again)
-    assert list(islice(found, 60 - number)) == whole[number:]
-    assert again.report == uncut.report and again.counts == uncut.counts, "what was read before counts too"
-    third = stream(sources)
-    third.go_on(again.position_after(number + 4))
-    assert list(islice(third, 10)) == whole[number + 4 : number + 14]
-    assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
+def test_a_stream_goes_on_exactly_wherever_it_was_left(sources):
+    for number in [0, 7, 22, 40]:
+        uncut, left = stream(sources), stream(sources)
+        whole = list(islice(uncut, 60))
+        list(islice(left, number + 5))  # what is read ahead is not trained on
+        state = json.loads(json.dumps(left.position_after(number)))
+        again = stream(sources)
+        again.go_on(state)
+        found = iter(again)
+        assert list(islice(found, 60 - number)) == whole[number:]
+        assert again.report == uncut.report and again.counts == uncut.counts, "what was read before counts too"
+        third = stream(sources)
+        third.go_on(again.position_after(number + 4))
+        assert list(islice(third, 10)) == whole[number + 4 : number + 14]
+        assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
 
 
-@pytest.mark.parametrize("number", [0, 6, 9, 12, 13])
-def test_a_block_may_have_no_row_and_an_epoch_may_not(sources, number):
+def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
     """The third block, p8 and p9, and the sixth, p16 to p19, are empty: 17 rows in an epoch."""
+    for number in [0, 6, 9, 12, 13]:
 
-    def encode(pairs, dropped=("p8", "p9", "p16", "p17", "p18", "p19")):
-        rows = [pair.id for pair in pairs if pair.id not in dropped]
-        counts = {"over_length": 0, "identical": 0, "unlabelled": len(pairs) - len(rows), "omitted": 0}
-        return SimpleNamespace(rows=rows, pairs=len(pairs), **counts)
+        def encode(pairs, dropped=("p8", "p9", "p16", "p17", "p18", "p19")):
+            rows = [pair.id for pair in pairs if pair.id not in dropped]
+            counts = {"over_length": 0, "identical": 0, "unlabelled": len(pairs) - len(rows), "omitted": 0}
+            return SimpleNamespace(rows=rows, pairs=len(pairs), **counts)
 
-    whole, left = list(islice(PairStream(sources, encode, block=4), 40)), PairStream(sources, encode, block=4)
-    assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}
-    list(islice(left, number + 3))
-    again = PairStream(sources, encode, block=4)
-    again.go_on(json.loads(json.dumps(left.position_after(number))))
-    assert list(islice(again, 40 - number)) == whole[number:]
-    empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
-    with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is left to train on: .*'unlabelled': 23"):
-        next(iter(empty))
+        whole, left = list(islice(PairStream(sources, encode, block=4), 40)), PairStream(sources, encode, block=4)
+        assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}
+        list(islice(left, number + 3))
+        again = PairStream(sources, encode, block=4)
+        again.go_on(json.loads(json.dumps(left.position_after(number))))
+        assert list(islice(again, 40 - number)) == whole[number:]
+        empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
+        with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is left to train on: .*'unlabelled': 23"):
+            next(iter(empty))
 
 
 def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
@@ -137,24 +137,31 @@ def test_sources_without_a_usable_row_are_refused(tmp_path):
     assert len({*islice(good, 6)}) == 2
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
-def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path, name):
-    written = [["q", "4", "NA", "2"], ['"a"\n\nb, c', "x\r\ny", "null", ""], ["é", " ", "s", "3"], ["", "1", "2", "x"]]
-    with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wt", encoding="utf-8-sig", newline="") as file:
-        csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
-    path = str(tmp_path / name)
-    assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)]
-    pairs, report = load_pairs(path, on_bad_row="skip")
-    assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
-    streamed = PairStream([path], kept, on_bad_row="skip")
-    assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
+def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path):
+    for name in ["a.csv", "a.csv.gz"]:
+        written = [
+            ["q", "4", "NA", "2"],
+            ['"a"\n\nb, c', "x\r\ny", "null", ""],
+            ["é", " ", "s", "3"],
+            ["", "1", "2", "x"],
+        ]
+        with (gzip.open if name.endswith(".gz") else open)(
+            tmp_path / name, "wt", encoding="utf-8-sig", newline=""
+        ) as file:
+            csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
+        path = str(tmp_path / name)
+        assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)]
+        pairs, report = load_pairs(path, on_bad_row="skip")
+        assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
+        streamed = PairStream([path], kept, on_bad_row="skip")
+        assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
 
 
-@pytest.mark.parametrize("start", [",prompt,chosen,rejected\n0,q,", "\nprompt,chosen,rejected\nq,"])
-def test_a_csv_file_may_have_a_column_without_a_name_or_begin_with_a_blank_line(tmp_path, start):
-    (tmp_path / "a.csv").write_text(f"{start}a,b\n")  # pandas writes its row numbers without a name
-    path = str(tmp_path / "a.csv")
-    assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0]
+def test_a_csv_file_may_have_a_column_without_a_name_or_begin_with_a_blank_line(tmp_path):
+    for start in [",prompt,chosen,rejected\n0,q,", "\nprompt,chosen,rejected\nq,"]:
+        (tmp_path / "a.csv").write_text(f"{start}a,b\n")  # pandas writes its row numbers without a name
+        path = str(tmp_path / "a.csv")
+        assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0]
 
 
 def test_a_csv_file_whose_rows_all_have_a_cell_too_many_is_refused_and_not_shifted(tmp_path):

@@ -31,9 +31,10 @@ def test_a_change_in_a_linked_subfolder_changes_the_hash(cache, tmp_path):
     assert folder_hash(cache) != before
 
 
-@pytest.mark.parametrize("target", [".", "..", "../blobs"])
-def test_a_folder_that_contains_itself_by_a_link_is_refused(cache, tmp_path, target):
-    (cache / "again").symlink_to(cache / target)
+def test_a_folder_that_contains_itself_by_a_link_is_refused(cache, tmp_path):
     (tmp_path / "blobs" / "back").symlink_to(cache)
-    with pytest.raises(DataError, match="is a link to a folder that contains it; remove the link"):
-        folder_hash(cache)
+    for target in (".", "..", "../blobs"):
+        (cache / "again").symlink_to(cache / target)
+        with pytest.raises(DataError, match="is a link to a folder that contains it; remove the link"):
+            folder_hash(cache)
+        (cache / "again").unlink()

@@ -27,7 +27,6 @@ from tests.apps.inspector.payloads import PAYLOADS
 
 RAW = re.compile(r"<(?=[A-Za-z/!?])")
 SPREADSHEET = [*PAYLOADS, "=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =cmd|' /C calc'!A0", "\n=1"]
-numbered = pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 
 
 def quiet_markdown(text: str) -> bool:
@@ -40,17 +39,14 @@ def quiet_markdown(text: str) -> bool:
 # ---- a terminal ----
 
 
-@numbered
-def test_a_terminal_is_given_nothing_to_obey(payload, capsys):
-    runs.log(payload)
-    said = capsys.readouterr().err
-    assert not CONTROL.search(said) and said.count("\n") == payload.count("\n") + 1
-
-
-@numbered
-def test_the_last_line_is_json_with_the_same_values(payload):
-    line = terminal_json(json.dumps({"name": payload}, ensure_ascii=False))
-    assert json.loads(line) == {"name": payload} and not CONTROL.search(line)
+def test_a_terminal_is_given_nothing_to_obey_and_json_the_same_values(capsys):
+    for payload in PAYLOADS:
+        runs.log(payload)
+        said = capsys.readouterr().err
+        assert not CONTROL.search(said) and said.count("\n") == payload.count("\n") + 1
+        line = terminal_json(json.dumps({"name": payload}, ensure_ascii=False))
+        assert json.loads(line) == {"name": payload} and not CONTROL.search(line)
+    assert terminal("a\tb\nc\u200d") == "a\tb\nc\u200d", "line ends and tabs stay"
 
 
 def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
@@ -64,18 +60,16 @@ def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
     assert "\x1b" not in out + err and "\u202e" not in out + err and "no verb '\ufffd[31mevil'" in err
 
 
-def test_line_ends_and_tabs_stay():
-    assert terminal("a\tb\nc\u200d") == "a\tb\nc\u200d"
-
-
 # ---- Markdown ----
 
 
-@numbered
-def test_a_table_keeps_its_columns_and_runs_nothing(payload):
-    lines = table(["model", payload], [[payload, "1"], ["b", "2"]]).split("\n")
-    assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
-    assert all(map(quiet_markdown, lines))
+def test_a_table_keeps_its_columns_and_runs_nothing():
+    for payload in PAYLOADS:
+        lines = table(["model", payload], [[payload, "1"], ["b", "2"]]).split("\n")
+        assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
+        assert all(map(quiet_markdown, lines))
+        assert quiet_markdown(card_text(payload)) and "\n" not in card_text(payload)
+    assert inert("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +85,11 @@ def evaluations():
     return cases, evaluate(pairs(), cases, scorers, notes=PAYLOADS, samples=20)
 
 
-def test_a_report_is_inert(evaluations):
+def test_a_report_is_inert_in_a_file_and_on_the_page_of_the_inspector(evaluations):
     report = evaluations[1].report
     text = render.markdown(report)
-    assert all(map(quiet_markdown, text.split("\n")))
+    assert all(map(quiet_markdown, text.split("\n"))) and not RAW.search(safe_markdown(text))
     assert len([line for line in text.split("\n") if line.startswith("- ")]) == 1 + len(PAYLOADS + [*report.findings])
-
-
-def test_a_report_is_inert_on_the_page_of_the_inspector_too(evaluations):
-    assert not RAW.search(safe_markdown(render.markdown(evaluations[1].report)))
 
 
 def test_a_comparison_and_a_board_are_inert(evaluations):
@@ -120,34 +110,24 @@ def test_findings_of_the_linter_are_inert():
     assert all(map(quiet_markdown, text.split("\n")))
 
 
-@numbered
-def test_a_card_is_inert(payload):
-    assert quiet_markdown(card_text(payload)) and "\n" not in card_text(payload)
-
-
-def test_what_was_meant_stays_readable():
-    assert inert("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
-
-
 # ---- spreadsheets ----
 
 
-@pytest.mark.parametrize("payload", SPREADSHEET, ids=range(len(SPREADSHEET)))
-def test_no_cell_is_a_formula(payload, tmp_path):
-    row = dict.fromkeys(COLUMNS) | {"case": payload, "note": payload, "margin": -1.5}
-    assert _write_csv(tmp_path / "a.csv", iter([row])) == 1
-    with (tmp_path / "a.csv").open(newline="") as file:
-        (found,) = csv.DictReader(file)
-    assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5"
-    assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
+def test_no_cell_is_a_formula(tmp_path):
+    for payload in SPREADSHEET:
+        row = dict.fromkeys(COLUMNS) | {"case": payload, "note": payload, "margin": -1.5}
+        assert _write_csv(tmp_path / "a.csv", iter([row])) == 1
+        with (tmp_path / "a.csv").open(newline="") as file:
+            (found,) = csv.DictReader(file)
+        assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5"
+        assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
 
 
 # ---- secrets ----
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_a_manifest_holds_no_secret(tmp_path, monkeypatch):
+    for words in [
         ["serve", "--token", "s3cret-value"],
         ["serve", "--token=s3cret-value"],
         ["rl", "--reward", "judge(endpoint=http://h/v1, api_key=s3cret-value, kind=pairwise)"],
@@ -155,13 +135,11 @@ def test_no_cell_is_a_formula(payload, tmp_path):
         ["judge", "--endpoint", "http://me:s3cret-value@host/v1"],
         ["score", "--model", "x", "hf_s3cret0value0s3cret0value"],
         ["eval", "--data", "http://h/a?token=s3cret-value&b=1"],
-    ],
-)
-def test_a_manifest_holds_no_secret(words, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["rewardlab", *words])
-    runs.write_manifest(tmp_path, data=[], seed=0, started=0.0)
-    told = (tmp_path / "manifest.json").read_text()
-    assert "s3cret" not in told and "***" in told and words[0] in told
+    ]:
+        monkeypatch.setattr(sys, "argv", ["rewardlab", *words])
+        runs.write_manifest(tmp_path, data=[], seed=0, started=0.0)
+        told = (tmp_path / "manifest.json").read_text()
+        assert "s3cret" not in told and "***" in told and words[0] in told
 
 
 def test_what_only_sounds_like_a_secret_stays():

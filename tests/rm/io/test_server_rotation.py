@@ -66,24 +66,21 @@ def test_whoever_is_up_is_asked_within_one_round(events):
         assert all(rest.until <= now + 8.0 for rest in turns.rests)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_addresses_stand_alone_or_in_a_list():
+    for text, found in [
         ("http://a:1", ("http://a:1",)),
         ("http://a:1 http://b:2", ("http://a:1", "http://b:2")),
         ("['http://a:1', 'http://b:2']", ("http://a:1", "http://b:2")),
         (["http://[::1]:1/v1"], ("http://[::1]:1/v1",)),
         ("http://[::1]:1", ("http://[::1]:1",)),
-    ],
-)
-def test_addresses_stand_alone_or_in_a_list(text, found):
-    assert addresses(text) == found
+    ]:
+        assert addresses(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "a:1", "ftp://a", "http://", "http://[", "http://a:99999"])
-def test_what_is_no_address_is_told(text):
-    with pytest.raises(UsageError, match="--servers is an address such as http://127.0.0.1:8000, got"):
-        check_address(text, "--servers")
+def test_what_is_no_address_is_told():
+    for text in ["", "a:1", "ftp://a", "http://", "http://[", "http://a:99999"]:
+        with pytest.raises(UsageError, match="--servers is an address such as http://127.0.0.1:8000, got"):
+            check_address(text, "--servers")
 
 
 def test_an_address_with_a_secret_is_refused_without_repeating_it():

@@ -29,26 +29,15 @@ def gradient_of(value, rewards):
 
 
 def test_omega_falls_from_1_to_its_floor():
+    """½ cos(π x) + ½ = 0.6 at x = arccos(0.2) / π = 0.436, and 0.7 at 0.369."""
     assert omega(0, 100, 0.6) == 1.0
     assert omega(50, 100, 0.2) == pytest.approx(0.5)  # ½ cos(π / 2) + ½
     assert omega(25, 100, 0.2) == pytest.approx(0.5 + math.sqrt(0.125))  # cos(π / 4) = 1 / √2
     rising = [omega(step, 100, 0.6) for step in range(100, -1, -1)]
     assert rising == sorted(rising) and rising[0] == 0.6
-
-
-def test_omega_stays_at_its_floor_after_the_last_round():
-    assert omega(200, 100, 0.0) == omega(100, 100, 0.0) == pytest.approx(0.0)
-
-
-def test_where_omega_reaches_its_floor():
-    """½ cos(π x) + ½ = 0.6 at x = arccos(0.2) / π = 0.436, and 0.7 at 0.369."""
+    assert omega(200, 100, 0.0) == omega(100, 100, 0.0) == pytest.approx(0.0), "it stays there after the last round"
     assert omega(435, 1000, 0.6) > 0.6 == omega(436, 1000, 0.6)
     assert omega(369, 1000, 0.7) > 0.7 == omega(370, 1000, 0.7)
-
-
-def test_an_omega_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"steps >= 1 and floor in \[0, 1\]; got 0, 0, 0.6"):
-        omega(0, 0, 0.6)
 
 
 # ---- pairs ----
@@ -58,10 +47,8 @@ def test_a_pair_is_the_highest_and_the_lowest():
     pairs = extremes(scores([1, 3, 2], [0, -1, nan]))
     assert pairs.best.tolist() == [1, 0] and pairs.worst.tolist() == [0, 1]
     assert pairs.wins.tolist() == [1, 1]
-
-
-def test_equal_or_missing_scores_make_no_pair():
-    assert extremes(scores([2, 2, 2], [nan, 1, nan], [nan, nan, nan])).wins.isnan().all()
+    equal_or_missing = scores([2, 2, 2], [nan, 1, nan], [nan, nan, nan])
+    assert extremes(equal_or_missing).wins.isnan().all()
 
 
 # ---- the entropy ----
@@ -143,14 +130,11 @@ def test_the_parts_are_mixed_by_alpha():
     assert found.loss.item() == pytest.approx((pair + entropy) / 2)
 
 
-def test_the_pair_is_whose_it_was_said_to_be():
-    """The annotation's extremes, not those of the rewards at hand: Δ = 0 - 2."""
-    found = grebt(0.0)(scores([2, 0, 1]), extremes(scores([0, 1, 0.5])))
-    assert found.loss.item() == pytest.approx(math.log(1 + math.exp(2)))
-
-
-def test_an_outside_label_turns_the_pair():
+def test_the_pair_and_its_label_are_those_of_the_annotation():
+    """Not the extremes of the rewards at hand: Δ = 0 - 2; a label of 1/4 turns the pair."""
     rewards = scores([2, 0, 1])
+    found = grebt(0.0)(rewards, extremes(scores([0, 1, 0.5])))
+    assert found.loss.item() == pytest.approx(math.log(1 + math.exp(2)))
     doubted = extremes(rewards)._replace(wins=tensor([0.25], dtype=torch.float64))
     expected = 0.25 * math.log(1 + math.exp(-2)) + 0.75 * math.log(1 + math.exp(2))
     assert grebt(0.0)(rewards, doubted).loss.item() == pytest.approx(expected)
@@ -163,15 +147,15 @@ def test_a_step_raises_the_best_over_the_worst():
     assert found.tolist() == [pytest.approx([-chance, chance, 0.0])]
 
 
-@pytest.mark.parametrize(("alpha", "live"), [(0.0, [0, 3]), (0.3, [0]), (1.0, [0, 1])])
-def test_which_groups_have_a_loss(alpha, live):
+def test_which_groups_have_a_loss():
     """Whole, without a pair, all equal, two of three known: the pair lives where alpha leaves it, the entropy too."""
     rewards = scores([2, 0, 1], [1, 5, 3], [4, 4, 4], [2, nan, 1])
     pairs = Pairs(tensor([0, 0, 0, 0]), tensor([1, 1, 1, 2]), scores(1, nan, nan, 1))
-    found = grebt(alpha)(rewards, pairs).loss
-    assert (~found.isnan()).nonzero().squeeze(1).tolist() == live
-    moved = gradient_of(lambda at: grebt(alpha)(at, pairs).loss.nanmean(), rewards)
-    assert moved.isfinite().all() and moved.any(1).nonzero().squeeze(1).tolist() == live
+    for alpha, live in [(0.0, [0, 3]), (0.3, [0]), (1.0, [0, 1])]:
+        found = grebt(alpha)(rewards, pairs).loss
+        assert (~found.isnan()).nonzero().squeeze(1).tolist() == live
+        moved = gradient_of(lambda at, alpha=alpha: grebt(alpha)(at, pairs).loss.nanmean(), rewards)
+        assert moved.isfinite().all() and moved.any(1).nonzero().squeeze(1).tolist() == live
 
 
 def test_groups_of_two_have_nothing_but_their_pair():
@@ -182,6 +166,8 @@ def test_groups_of_two_have_nothing_but_their_pair():
 
 
 def test_settings_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"steps >= 1 and floor in \[0, 1\]; got 0, 0, 0.6"):
+        omega(0, 0, 0.6)
     with pytest.raises(ValueError, match=r"alpha is a share in \[0, 1\], got 1.5"):
         grebt(1.5)
     with pytest.raises(ValueError, match="spread is one of full, stopgrad, got 'half'"):

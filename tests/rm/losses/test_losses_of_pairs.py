@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewardlab.benchmarks.garden import FILLER, gold_rewards, pairs
 from rewardlab.benchmarks.garden.models import Fit, fit, tokenizer
@@ -46,11 +47,6 @@ def test_a_scaled_pair_counts_as_often_as_its_margin_says():
     assert value(scaled_bradley_terry(center=0.5), 1.0, margin=2.0) == pytest.approx(2 * SOFT + 0.5)
 
 
-def test_a_scaled_loss_asks_for_margins():
-    with pytest.raises(ValueError, match="was given none"):
-        value(scaled_bradley_terry(), 1.0)
-
-
 def test_smoothing_takes_a_share_of_labels_to_be_wrong():
     assert value(smoothed_bradley_terry(epsilon=0.1), 1.0) == pytest.approx(0.9 * SOFT + 0.1 * HARD)
     # p = 0.8: p' = 0.9 · 0.8 + 0.1 · 0.2 = 0.74
@@ -68,6 +64,7 @@ def test_the_corrected_loss_by_hand():
     assert value(robust_bradley_terry(epsilon=0.2), 1.0) == pytest.approx((0.8 * SOFT - 0.2 * HARD) / 0.6)
 
 
+@settings(max_examples=20)
 @given(st.floats(-20, 20), st.floats(0, 0.45))
 def test_over_the_noise_the_corrected_loss_is_that_of_the_clean_label(gap, epsilon):
     loss = robust_bradley_terry(epsilon=epsilon)
@@ -137,16 +134,13 @@ def asked(name, chosen, rejected, wins, margin):
     return loss(PairBatch(chosen, rejected, wins, margin, **more))
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradients_are_those_of_finite_differences(name):
+def test_gradients_are_those_of_finite_differences():
     chosen, rejected = (tensor(one, dtype=torch.float64, requires_grad=True) for one in ([0.3, -1, 2], [0.1, 1, -2]))
     wins, margin = tensor([1.0, 0.3, 0.0], dtype=torch.float64), tensor([1.0, 2.0, 0.5], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda a, b: asked(name, a, b, wins, margin), (chosen, rejected))
-
-
-def test_the_gradient_of_squared_errors_is_that_of_finite_differences():
-    rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
+    for name in LOSSES:
+        assert torch.autograd.gradcheck(partial(asked, name, wins=wins, margin=margin), (chosen, rejected))
     scores = tensor([[1.0, math.nan], [2.5, 0.0]], dtype=torch.float64)
+    rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda r: attribute_regression()(r, scores).nansum(), (rewards,))
 
 
@@ -162,30 +156,26 @@ def test_the_length_weights_gradient_is_that_of_finite_differences():
     assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_extremes_are_finite(name):
-    chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
-    found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
-    found.sum().backward()
-    assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+def test_extremes_are_finite():
+    for name in LOSSES:
+        chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
+        found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
+        found.sum().backward()
+        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["smoothed", "robust"])
-def test_a_share_of_wrong_labels_stays_below_a_half(name):
-    for epsilon in (-0.1, 0.5):
-        with pytest.raises(UsageError, match=f"got {epsilon}"):
-            LOSSES[name](epsilon=epsilon)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_negative_weight_is_refused(name):
-    with pytest.raises(UsageError, match="-1"):
-        LOSSES[name](center=-1.0)
-
-
-def test_a_length_term_that_cannot_learn_is_refused():
+def test_settings_that_make_no_sense_are_refused():
+    for loss in (smoothed_bradley_terry, robust_bradley_terry):
+        for epsilon in (-0.1, 0.5):
+            with pytest.raises(UsageError, match=f"got {epsilon}"):
+                loss(epsilon=epsilon)
+    for loss in LOSSES.values():
+        with pytest.raises(UsageError, match="-1"):
+            loss(center=-1.0)
     with pytest.raises(UsageError, match="learning_rate is above 0"):
         length_controlled(learning_rate=0.0)
+    with pytest.raises(ValueError, match="was given none"):
+        value(scaled_bradley_terry(), 1.0)
 
 
 def test_a_loss_that_learns_says_how():
@@ -237,7 +227,7 @@ def length_runs(tmp_path, name, steps, resume=None):
     rows = encode_pairs(model.encoder, biased(24), OVERALL).rows
     task.check(rows)
     arguments = RewardArguments(
-        output_dir=str(tmp_path / name), max_steps=steps, per_device_train_batch_size=8, save_steps=3, use_cpu=True
+        output_dir=str(tmp_path / name), max_steps=steps, per_device_train_batch_size=8, save_steps=2, use_cpu=True
     )
     trainer = RewardTrainer(model, arguments, task, rows)
     trainer.args.lr_scheduler_type = "constant"
@@ -273,12 +263,12 @@ def gap_of(pair: PreferencePair) -> tuple[float, int]:
 
 
 def test_the_length_term_learns_and_is_resumed_where_it_was(tmp_path):
-    whole = length_runs(tmp_path, "whole", 6)
-    half = length_runs(tmp_path, "cut", 3)
-    assert (tmp_path / "cut" / "checkpoint-3" / "pair_loss.safetensors").exists()
-    resumed = length_runs(tmp_path, "cut", 6, resume=str(tmp_path / "cut" / "checkpoint-3"))
+    whole = length_runs(tmp_path, "whole", 4)
+    half = length_runs(tmp_path, "cut", 2)
+    assert (tmp_path / "cut" / "checkpoint-2" / "pair_loss.safetensors").exists()
+    resumed = length_runs(tmp_path, "cut", 4, resume=str(tmp_path / "cut" / "checkpoint-2"))
     # Adam's first steps have the size of the learning rate, towards longer answers
-    assert half == pytest.approx(0.15, abs=0.02) and resumed == pytest.approx(whole, abs=1e-5) and whole > half
+    assert half == pytest.approx(0.1, abs=0.02) and resumed == pytest.approx(whole, abs=1e-5) and whole > half
 
 
 def slope_and_right(model, held) -> tuple[float, np.ndarray]:

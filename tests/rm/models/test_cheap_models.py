@@ -55,23 +55,31 @@ def test_ties_alone_give_no_preference_and_unlabelled_pairs_do_not_count():
 # ---- linear ----
 
 
-@pytest.mark.parametrize("block", [1, 2, 100])
-def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(block, monkeypatch):
+def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(monkeypatch):
     """A completion in several pairs counts several times: `stone` is known from one that two pairs hold."""
-    monkeypatch.setattr("rewardlab.rm.models.linear.BLOCK", block)
-    completions = ["kind river", "rude river", "", "stone", "rude cloud", "kind river"]
-    pairs, rated = np.array([[0, 1], [3, 4], [3, 2], [5, 4], [0, 2]]), np.array([5, 3, 2, 1])
-    fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])
-    expected = fitted.rate([Example(user_turn("q"), completions[index]) for index in rated])[:, 0]
-    assert set(fitted.vectorizer.vocabulary_) == {"kind", "river", "kind river", "rude", "cloud", "rude cloud", "stone"}
-    assert CountedCompletions(completions, pairs).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
+    for block in [1, 2, 100]:
+        monkeypatch.setattr("rewardlab.rm.models.linear.BLOCK", block)
+        completions = ["kind river", "rude river", "", "stone", "rude cloud", "kind river"]
+        pairs, rated = np.array([[0, 1], [3, 4], [3, 2], [5, 4], [0, 2]]), np.array([5, 3, 2, 1])
+        fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])
+        expected = fitted.rate([Example(user_turn("q"), completions[index]) for index in rated])[:, 0]
+        assert set(fitted.vectorizer.vocabulary_) == {
+            "kind",
+            "river",
+            "kind river",
+            "rude",
+            "cloud",
+            "rude cloud",
+            "stone",
+        }
+        assert CountedCompletions(completions, pairs).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("completions", [["", "!"], ["stone", "river"]])
-def test_counted_completions_without_a_common_word_are_refused(completions):
-    with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
-        pairs = np.array([[0, 1]])
-        CountedCompletions(completions, pairs).fit_and_rate(pairs, np.array([0]))
+def test_counted_completions_without_a_common_word_are_refused():
+    for completions in [["", "!"], ["stone", "river"]]:
+        with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
+            pairs = np.array([[0, 1]])
+            CountedCompletions(completions, pairs).fit_and_rate(pairs, np.array([0]))
 
 
 def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
@@ -79,26 +87,16 @@ def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
     examples = [Example(user_turn("q"), text) for text in ("kind stone", "rude stone", "", "unheard of")]
     rewards = model.rate(examples)
     assert rewards.shape == (4, 1) and rewards[0] > rewards[1]
+    assert model.rate([Example(user_turn("another prompt"), "kind stone")]) == rewards[0]
     model.save(tmp_path / "rm")
     assert not list((tmp_path / "rm").glob("*.pkl"))
-    assert load_reward_model(str(tmp_path / "rm")).rate(examples).tolist() == rewards.tolist()
+    for options in ({}, {"trust_remote_code": True}):  # it has no code to refuse
+        assert load_reward_model(str(tmp_path / "rm"), **options).rate(examples).tolist() == rewards.tolist()
 
 
 def test_no_completions_have_no_rewards(encoder, tmp_path):
     models = linear(), embedding(encoder=str(encoder), cache=tmp_path / "cache.sqlite")
     assert [model.fit(kind_pairs()).rate([]).shape for model in models] == [(0, 1), (0, 1)]
-
-
-def test_a_linear_model_has_no_remote_code_to_refuse(tmp_path):
-    model = linear().fit(kind_pairs())
-    model.save(tmp_path)
-    example = [Example(user_turn("q"), "kind stone")]
-    assert load_reward_model(str(tmp_path), trust_remote_code=True).rate(example) == model.rate(example)
-
-
-def test_the_linear_model_does_not_see_the_prompt():
-    model = linear().fit(kind_pairs())
-    assert model.rate([Example(user_turn("a"), "kind")]) == model.rate([Example(user_turn("b"), "kind")])
 
 
 def test_an_unfitted_and_a_broken_linear_model_say_so(tmp_path):
@@ -118,23 +116,14 @@ def encoder(tmp_path_factory) -> str:
     """A small BERT with random weights, as a folder."""
     folder = tmp_path_factory.mktemp("encoder")
     words = BertWordPieceTokenizer()
-    words.train_from_iterator(
-        ["kind rude stone river cloud paper user assistant q"] * 9, vocab_size=120, show_progress=False
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words._tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
-    )
+    text = "kind rude stone river cloud paper user assistant q"
+    words.train_from_iterator([text] * 9, vocab_size=120, show_progress=False)
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, **special)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        "bert",
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-    )
-    AutoModel.from_config(config).save_pretrained(folder)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    AutoModel.from_config(AutoConfig.for_model("bert", vocab_size=len(tokenizer), **size)).save_pretrained(folder)
     return str(folder)
 
 

@@ -90,13 +90,13 @@ def test_a_fit_depends_on_its_seed_only():
     assert torch.equal(one, again) and not torch.equal(one, other)
 
 
-@pytest.mark.parametrize(
-    "wrong, sentence",
-    [({"form": "mse"}, "one of regression, bradley_terry, got 'mse'"), ({"heads": 1}, "heads >= 2, .* got 1")],
-)
-def test_what_cannot_be_fitted_is_refused(wrong, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        HeadFit(**wrong)
+def test_what_cannot_be_fitted_is_refused():
+    for wrong, sentence in [
+        ({"form": "mse"}, "one of regression, bradley_terry, got 'mse'"),
+        ({"heads": 1}, "heads >= 2, .* got 1"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            HeadFit(**wrong)
 
 
 # ---- on a trained reward model ----
@@ -140,10 +140,10 @@ def test_the_rule_reads_the_heads_deviations(model):
     assert model.rate(SAID)[:, 0] == pytest.approx(expected) and (said.deviations > 0).all()
 
 
-@pytest.mark.parametrize("rule", [Rule("min"), Rule("softmin", {"beta": 2.0}), Rule("mean_std", {"weight": 1.0})])
-def test_pessimism_is_below_the_mean_everywhere(model, rule):
-    plain = MultiHeadRewardModel(model.body, model.heads, Rule("mean"))
-    assert (MultiHeadRewardModel(model.body, model.heads, rule).rate(SAID) < plain.rate(SAID)).all()
+def test_pessimism_is_below_the_mean_everywhere(model):
+    for rule in [Rule("min"), Rule("softmin", {"beta": 2.0}), Rule("mean_std", {"weight": 1.0})]:
+        plain = MultiHeadRewardModel(model.body, model.heads, Rule("mean"))
+        assert (MultiHeadRewardModel(model.body, model.heads, rule).rate(SAID) < plain.rate(SAID)).all()
 
 
 def test_it_is_one_number_in_every_way(model):

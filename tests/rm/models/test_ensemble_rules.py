@@ -97,30 +97,27 @@ def test_brme_lies_between_the_lowest_and_the_nominal(members, share):
     assert (members.min(0) - 1e-9 <= mixed).all() and (mixed <= nominal + 1e-9).all()
 
 
-@pytest.mark.parametrize("name", RULES)
 @given(members=RANDOM)
-def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(name, members):
-    arguments = {"mean_std": {"weight": 0.7}, "softmin": {"beta": 2.0}, "brme": {"share": 0.4}}.get(name, {})
-    rule = combine_by(Rule(name, arguments))
-    assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9)
-    agreed = np.repeat(members[:1], 4, axis=0)
-    assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9)
+def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(members):
+    for name in RULES:
+        arguments = {"mean_std": {"weight": 0.7}, "softmin": {"beta": 2.0}, "brme": {"share": 0.4}}.get(name, {})
+        rule = combine_by(Rule(name, arguments))
+        assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9)
+        agreed = np.repeat(members[:1], 4, axis=0)
+        assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "rule, sentence",
-    [
+def test_a_rule_that_makes_no_sense_is_refused():
+    for rule, sentence in [
         (Rule("softmax", {"beta": 1}), "no rule 'softmax' to combine members; did you mean 'softmin'"),
         (Rule("softmin"), r"written softmin\(beta=...\), got {}"),
         (Rule("min", {"beta": 1}), "'min' is written min, got"),
         (Rule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
         (Rule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
         (Rule("brme", {"share": 1.5}), r"share lies in \[0, 1\], got 1.5"),
-    ],
-)
-def test_a_rule_that_makes_no_sense_is_refused(rule, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        combine_by(rule)
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            combine_by(rule)
 
 
 # ---- in an ensemble ----
@@ -212,13 +209,13 @@ def folders(tmp_path) -> str:
 SAID = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude river")]
 
 
-@pytest.mark.parametrize("rule", [Rule("softmin", {"beta": 2.0}), Rule("softmin", {"beta": math.inf}), Rule("min")])
-def test_a_folder_keeps_the_rule(rule, folders, tmp_path):
-    made = ensemble(folders, rule=rule)
-    made.save(tmp_path / "both")
-    again = load_reward_model(str(tmp_path / "both"))
-    assert again.rule == rule and again.contract == made.contract
-    assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist()
+def test_a_folder_keeps_the_rule(folders, tmp_path):
+    for rule in (Rule("softmin", {"beta": 2.0}), Rule("softmin", {"beta": math.inf}), Rule("min")):
+        made = ensemble(folders, rule=rule)
+        made.save(tmp_path / str(rule))
+        again = load_reward_model(str(tmp_path / str(rule)))
+        assert again.rule == rule and again.contract == made.contract
+        assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist()
 
 
 def test_a_folder_of_before_there_were_rules_opens(folders, tmp_path):

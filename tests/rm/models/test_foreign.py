@@ -65,13 +65,13 @@ def logits(source: str, model) -> np.ndarray:
 # ---- which output is the reward ----
 
 
-@pytest.mark.parametrize("labels", [SENTIMENT, ("LABEL_0", "LABEL_1"), ("toxic", "obscene", "insult")], ids=str)
-def test_classes_are_no_rewards_until_one_is_named(labels, words, tmp_path):
-    source = classifier(words, tmp_path / "classes", labels)
-    remedy = "--objective NAME, or for every verb with rewardlab merge .*classes --objective NAME --output FOLDER$"
-    with pytest.raises(DataError, match=rf"classes: a classifier of {len(labels)} classes .*{labels[1]}.*{remedy}"):
-        load_reward_model(source)
-    assert classes_of(source) == labels
+def test_classes_are_no_rewards_until_one_is_named(words, tmp_path):
+    for labels in [SENTIMENT, ("LABEL_0", "LABEL_1"), ("toxic", "obscene", "insult")]:
+        source = classifier(words, tmp_path / "classes", labels)
+        remedy = "--objective NAME, or for every verb with rewardlab merge .*classes --objective NAME --output FOLDER$"
+        with pytest.raises(DataError, match=rf"classes: a classifier of {len(labels)} classes .*{labels[1]}.*{remedy}"):
+            load_reward_model(source)
+        assert classes_of(source) == labels
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "bert"])
@@ -86,13 +86,10 @@ def test_the_named_class_is_the_reward_and_stays_it_when_saved(architecture, wor
     again = load_reward_model(str(tmp_path / "saved"))
     assert again.contract == model.contract and np.array_equal(again.rate(EXAMPLES), model.rate(EXAMPLES))
     assert classes_of(str(tmp_path / "saved")) == ()
+    with pytest.raises(UsageError, match="--objective POSITIV: .* did you mean 'POSITIVE'"):
+        load_reward_model(source, objective="POSITIV")
     with pytest.raises(UsageError, match="--objective NEGATIVE: the contract of .*saved says POSITIVE"):
         load_reward_model(str(tmp_path / "saved"), objective="NEGATIVE")
-
-
-def test_a_name_that_is_no_class_is_answered_with_the_right_one(words, tmp_path):
-    with pytest.raises(UsageError, match="--objective POSITIV: .* did you mean 'POSITIVE'"):
-        load_reward_model(classifier(words, tmp_path / "classes"), objective="POSITIV")
 
 
 def test_outputs_of_a_regression_are_objectives_without_being_named(words, tmp_path):
@@ -184,11 +181,13 @@ def test_figures_that_openrlhf_does_not_apply_are_named_and_not_applied(words, t
     assert model.rate(EXAMPLES) == pytest.approx(expected, abs=1e-6) and model.contract.reward_mean is None
 
 
-@pytest.mark.parametrize("facts", [{"mean": 0.5, "std": 0.0}, {"mean": "a", "std": 2.0}], ids=str)
-def test_a_normalisation_that_is_none_is_refused(facts, words, tmp_path):
-    source = openrlhf(words, tmp_path / "rm", normalize_reward=True, **facts)
-    with pytest.raises(DataError, match=r"rm: .*mean .* and std .* (restore the file|set normalize_reward to false)"):
-        load_reward_model(source)
+def test_a_normalisation_that_is_none_is_refused(words, tmp_path):
+    for facts in [{"mean": 0.5, "std": 0.0}, {"mean": "a", "std": 2.0}]:
+        source = openrlhf(words, tmp_path / "rm", normalize_reward=True, **facts)
+        with pytest.raises(
+            DataError, match=r"rm: .*mean .* and std .* (restore the file|set normalize_reward to false)"
+        ):
+            load_reward_model(source)
 
 
 def test_tensors_that_no_layer_reads_are_named(words, tmp_path):
@@ -215,30 +214,30 @@ def llama_words():
     return words
 
 
-@pytest.mark.parametrize(("begun", "closed"), POLICIES)
-def test_as_the_template_writes_them_is_trls_reading_and_once_adds_what_is_not_there(begun, closed, llama_words):
-    llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
+def test_as_the_template_writes_them_is_trls_reading_and_once_adds_what_is_not_there(llama_words):
+    for begun, closed in POLICIES:
+        llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
 
-    def ids(**policies):
-        contract = ScoringContract(kind="scalar", **describe_tokenizer(llama_words, **policies))
-        return [encoded.ids for encoded in Encoder(llama_words, contract).encode_all(EXAMPLES)]
+        def ids(**policies):
+            contract = ScoringContract(kind="scalar", **describe_tokenizer(llama_words, **policies))
+            return [encoded.ids for encoded in Encoder(llama_words, contract).encode_all(EXAMPLES)]
 
-    trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
-    before, after = [] if begun else [llama_words.bos_token_id], [] if closed else [llama_words.eos_token_id]
-    assert ids(bos="template", eos="template") == trl
-    assert ids(bos="once", eos="template") == [[*before, *row] for row in trl]  # reward-bench
-    assert ids(bos="template", eos="once") == [[*row, *after] for row in trl]  # OpenRLHF
-    assert ids() == [[*before, *row, *after] for row in trl]
+        trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
+        before, after = [] if begun else [llama_words.bos_token_id], [] if closed else [llama_words.eos_token_id]
+        assert ids(bos="template", eos="template") == trl
+        assert ids(bos="once", eos="template") == [[*before, *row] for row in trl]  # reward-bench
+        assert ids(bos="template", eos="once") == [[*row, *after] for row in trl]  # OpenRLHF
+        assert ids() == [[*before, *row, *after] for row in trl]
 
 
-@pytest.mark.parametrize(("begun", "closed"), [policy for policy in POLICIES if not all(policy)])
-def test_parity_names_the_convention_that_explains_other_scores(begun, closed, llama_words):
-    llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
-    model = scalar_from_config(small_config(llama_words), llama_words)
-    trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
-    theirs = Scored(score_ids(model, trl), trl)
-    named = culprit(model, EXAMPLES, model.rate(EXAMPLES), theirs)
-    assert named == ("missing EOS" if begun else "missing BOS" if closed else CONVENTIONS[0][0])
+def test_parity_names_the_convention_that_explains_other_scores(llama_words):
+    for begun, closed in [policy for policy in POLICIES if not all(policy)]:
+        llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
+        model = scalar_from_config(small_config(llama_words), llama_words)
+        trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
+        theirs = Scored(score_ids(model, trl), trl)
+        named = culprit(model, EXAMPLES, model.rate(EXAMPLES), theirs)
+        assert named == ("missing EOS" if begun else "missing BOS" if closed else CONVENTIONS[0][0])
 
 
 LOADERS = [
@@ -250,13 +249,13 @@ LOADERS = [
 ]
 
 
-@pytest.mark.parametrize("loader", LOADERS, ids=["scalar", "objectives", "latent", "guide", "process"])
-def test_every_kind_can_be_trained_with_the_bos_of_the_template(loader, llama_words, tmp_path):
-    llama_words.chat_template = BODY % CLOSED
-    AutoModelForCausalLM.from_config(small_config(llama_words)).save_pretrained(tmp_path / "base")
-    llama_words.save_pretrained(tmp_path / "base")
-    base = str(tmp_path / "base")
-    assert [loader(base, **stated).contract.bos for stated in ({}, {"bos": "template"})] == ["once", "template"]
+def test_every_kind_can_be_trained_with_the_bos_of_the_template(llama_words, tmp_path):
+    for loader in LOADERS:
+        llama_words.chat_template = BODY % CLOSED
+        AutoModelForCausalLM.from_config(small_config(llama_words)).save_pretrained(tmp_path / "base")
+        llama_words.save_pretrained(tmp_path / "base")
+        base = str(tmp_path / "base")
+        assert [loader(base, **stated).contract.bos for stated in ({}, {"bos": "template"})] == ["once", "template"]
 
 
 def by_card(folder: Path) -> None:
@@ -286,12 +285,12 @@ def test_a_model_of_trls_reward_trainer_is_read_as_it_was_trained(leave, llama_w
         load_reward_model(str(tmp_path / "saved"), bos="template")
 
 
-@pytest.mark.parametrize("card", ["", "---\ntags: [trl\n---\n", "---\ntags:\n- trl\n- sft\n---\n", "---\n- a\n---\n"])
-def test_another_card_is_no_sign_of_a_reward_trainer(card, llama_words, tmp_path):
-    llama_words.chat_template = BODY % ""
-    source = classifier(llama_words, tmp_path / "rm", ("reward",))
-    (tmp_path / "rm" / "README.md").write_text(card)
-    assert load_reward_model(source).contract.bos == "once"
+def test_another_card_is_no_sign_of_a_reward_trainer(llama_words, tmp_path):
+    for card in ["", "---\ntags: [trl\n---\n", "---\ntags:\n- trl\n- sft\n---\n", "---\n- a\n---\n"]:
+        llama_words.chat_template = BODY % ""
+        source = classifier(llama_words, tmp_path / "rm", ("reward",))
+        (tmp_path / "rm" / "README.md").write_text(card)
+        assert load_reward_model(source).contract.bos == "once"
 
 
 def test_a_token_that_the_tokenizer_lacks_cannot_be_added(words):

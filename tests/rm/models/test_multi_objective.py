@@ -83,20 +83,17 @@ def test_a_pair_may_bring_the_scores_of_its_answers(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    "row, sentence",
-    [
+def test_rows_that_rate_nothing_are_refused_with_their_place(tmp_path):
+    for row, sentence in [
         ({"helpful": "three"}, "the score 'helpful' is not a finite number: 'three'"),
         ({"helpful": True}, "the score 'helpful' is not a finite number: True"),
         ({"scores": 3}, "scores are {objective: number}, got 3"),
         ({"kind": 3}, "no column 'helpful': the row has completion, kind, prompt"),
         ({"scores": {"kind": 3}, "helpful": 3}, "no score for helpful, harmless"),
-    ],
-)
-def test_rows_that_rate_nothing_are_refused_with_their_place(row, sentence, tmp_path):
-    path = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"} | row])
-    with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
-        load_judged(path, NAMES)
+    ]:
+        path = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"} | row])
+        with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
+            load_judged(path, NAMES)
 
 
 # ---- rows and the loss ----
@@ -214,16 +211,14 @@ def test_metrics_by_hand():
     assert found == {"accuracy_helpful": 0.5, "rmse_helpful": 0.0, "accuracy_harmless": 1.0, "accuracy": 0.75}
 
 
-@pytest.mark.parametrize("rows_a_batch", [1, 2, 3])
-def test_the_evaluation_loss_does_not_depend_on_the_batch_size(rows_a_batch, tmp_path):
+def test_the_evaluation_loss_does_not_depend_on_the_batch_size(tmp_path):
     """It is the loss of all rows as one batch: pairs and rated answers, which weigh the same in every batch."""
     model, task = small(), task_of(regression_weight=0.5)
     expected = task.loss(model.model.eval(), task.collate(ROWS))[0].sum().item()
-    arguments = RewardArguments(
-        output_dir=str(tmp_path), per_device_eval_batch_size=rows_a_batch, use_cpu=True, disable_tqdm=True
-    )
-    trainer = RewardTrainer(model, arguments, task, ROWS, ROWS)
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-6)
+    for rows in (1, 2, 3):
+        arguments = RewardArguments(str(tmp_path), per_device_eval_batch_size=rows, use_cpu=True, disable_tqdm=True)
+        trainer = RewardTrainer(model, arguments, task, ROWS, ROWS)
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-6)
 
 
 # ---- the overall reward ----
@@ -267,18 +262,15 @@ def test_weights_without_overall_labels_cannot_be_learned():
         learned_weights(Oracle(), garden.OBJECTIVES, [replace(TAUGHT[0], wins={"helpful": 1.0})])
 
 
-@pytest.mark.parametrize(
-    "weights, sentence",
-    [
+def test_weights_that_make_no_sense_are_refused():
+    for weights, sentence in [
         ({"helpful": 1.0}, "leave out harmless; say harmless=0 for none"),
         ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
         ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
         ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),
-    ],
-)
-def test_weights_that_make_no_sense_are_refused(weights, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        checked_weights(weights, NAMES)
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            checked_weights(weights, NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +332,7 @@ def test_an_adapted_backbone_keeps_its_overall_reward(tmp_path):
     lora = LoraConfig(r=3, lora_alpha=6, target_modules="all-linear")
     learner = untrained(str(tmp_path / "base"), (*NAMES, OVERALL), lora=lora, max_length=64)
     rows = encode_objectives(learner.encoder, TAUGHT[:48], NAMES).rows
-    fit(learner, task_of(), rows, Fit(steps=6, learning_rate=5e-3, batch=8, seed=0))
+    fit(learner, task_of(), rows, Fit(steps=3, learning_rate=5e-3, batch=8, seed=0))
     made = with_overall(learner, {"helpful": 1.0, "harmless": -0.5})
     rewards = made.rate(SAID[:8])
     assert rewards[:, 2] == pytest.approx(rewards[:, 0] - 0.5 * rewards[:, 1], abs=1e-5)

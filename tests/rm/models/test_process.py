@@ -39,7 +39,7 @@ def solutions(number: int, seed: int = 0) -> list[Solution]:
     return made
 
 
-SOLUTIONS = solutions(60, seed=1)
+SOLUTIONS = solutions(24, seed=1)
 EXAMPLES = [solution.example("\n\n") for solution in SOLUTIONS]
 
 
@@ -60,20 +60,15 @@ def base(tokenizer, tmp_path_factory) -> str:
     return str(folder)
 
 
-@pytest.fixture(scope="module", params=["full", "lora", "step token"])
+@pytest.fixture(scope="module", params=["lora", "step token"])
 def model(request, base, tmp_path_factory):
     lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
     token = "<step>" if request.param == "step token" else None
     made = process(base, fresh=True, lora=lora, step_token=token, seed=0)
-    arguments = RewardArguments(
-        output_dir=str(tmp_path_factory.mktemp("train")),
-        num_train_epochs=3,
-        learning_rate=3e-3,
-        save_strategy="no",
-        disable_tqdm=True,
-        seed=0,
-    )
-    RewardTrainer(made, arguments, ProcessTask(), encode_solutions(made.encoder, solutions(128)).rows).train()
+    folder = str(tmp_path_factory.mktemp("train"))
+    settings = {"max_steps": 16, "learning_rate": 3e-3, "save_strategy": "no", "disable_tqdm": True, "seed": 0}
+    rows = encode_solutions(made.encoder, solutions(128)).rows
+    RewardTrainer(made, RewardArguments(output_dir=folder, **settings), ProcessTask(), rows).train()
     return made
 
 
@@ -145,17 +140,16 @@ def test_aggregates_by_hand(model, alone):
 # ---- one score everywhere ----
 
 
-def test_the_solutions_are_worth_comparing(alone):
-    assert {len(some) for some in alone} == {1, 2, 3, 4, 5, 6} and np.concatenate(alone).std() > 0.05
-
-
 def test_any_batch_and_order_gives_the_scores_that_a_solution_has_alone(model, alone):
+    assert {len(some) for some in alone} == {1, 2, 3, 4, 5, 6} and np.concatenate(alone).std() > 0.05
     assert close(model.step_scores(EXAMPLES), alone)
     order = np.random.default_rng(3).permutation(len(EXAMPLES))
     assert close(model.step_scores([EXAMPLES[index] for index in order]), [alone[index] for index in order])
     ids = [encoded.ids for encoded in model.encoder.encode_steps(EXAMPLES)]
     small = model.token_logits(ids, batch_tokens=64)
     assert close([expit(row[-1]) for row in small], [some[-1] for some in alone])
+    as_text = [Example(example.prompt, str(example.completion)) for example in EXAMPLES]
+    assert close(model.step_scores(as_text), alone), "plain text is split as the steps were joined"
 
 
 def test_padding_on_either_side_order_and_merging_change_nothing(model):
@@ -165,14 +159,10 @@ def test_padding_on_either_side_order_and_merging_change_nothing(model):
 
 
 def test_a_score_depends_on_nothing_behind_its_step(model, alone):
-    for example, scores in zip(EXAMPLES[:12], alone, strict=False):
+    for example, scores in zip(EXAMPLES[:6], alone, strict=False):
         steps = split_steps(example.completion, "\n\n")
         prefixes = [Example(example.prompt, Steps(steps[:number])) for number in range(1, len(steps) + 1)]
         assert close([some[-1] for some in model.step_scores(prefixes)], scores)
-
-
-def test_plain_text_is_split_as_the_steps_were_joined(model, alone):
-    assert close(model.step_scores([Example(example.prompt, str(example.completion)) for example in EXAMPLES]), alone)
 
 
 @pytest.fixture(scope="module")
@@ -241,14 +231,15 @@ def test_what_the_contract_fixes_cannot_be_asked_for_again(saved):
         process(str(saved), aggregate="last")
 
 
-def test_a_step_token_is_a_single_token(base):
+def test_a_step_token_is_a_single_token_and_a_backbone_without_a_head_needs_training(base, tmp_path):
     with pytest.raises(UsageError, match=r"--step_token roba kano: \d+ tokens"):
         process(base, fresh=True, step_token="roba kano")
-
-
-def test_a_backbone_without_a_head_is_an_error_unless_training_starts(base):
     with pytest.raises(DataError, match="the weights lack score.bias, score.weight"):
         process(base)
+    AutoModelForTokenClassification.from_pretrained(base, num_labels=3).save_pretrained(tmp_path)
+    process(base, fresh=True).encoder.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(DataError, match="a token classifier of 3 labels"):
+        process(str(tmp_path))
 
 
 # ---- models of others ----
@@ -272,14 +263,7 @@ def test_two_labels_become_one_output_with_the_same_probability(base, tmp_path):
     assert np.allclose(load_reward_model(str(tmp_path / "ours")).rate(EXAMPLES), model.rate(EXAMPLES), atol=1e-6)
 
 
-def test_a_classifier_of_many_labels_is_refused(base, tmp_path):
-    AutoModelForTokenClassification.from_pretrained(base, num_labels=3).save_pretrained(tmp_path)
-    process(base, fresh=True).encoder.tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(DataError, match="a token classifier of 3 labels"):
-        process(str(tmp_path))
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "llama", "mistral", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
 def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes |= {"num_key_value_heads": 2, "max_position_embeddings": 512}

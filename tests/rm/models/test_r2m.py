@@ -50,10 +50,10 @@ def on(body, omega=0.6, **options):
 # ---- rewards ----
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
-def test_with_omega_1_they_are_the_scalar_models(words, architecture, examples, states):
-    scalar = scalar_from_config(small_config(words, architecture, hidden=32), words, seed=1)
-    np.testing.assert_allclose(on(scalar, 1.0).rate(examples, states), scalar.rate(examples), atol=1e-6, rtol=0)
+def test_with_omega_1_they_are_the_scalar_models(words, examples, states):
+    for architecture in ["qwen3", "llama"]:
+        scalar = scalar_from_config(small_config(words, architecture, hidden=32), words, seed=1)
+        np.testing.assert_allclose(on(scalar, 1.0).rate(examples, states), scalar.rate(examples), atol=1e-6, rtol=0)
 
 
 def test_an_adapters_own_head_is_the_one_that_is_copied(words, examples, states):
@@ -85,11 +85,6 @@ def test_states_in_half_precision_move_rewards_little(body, examples, states):
     model = on(body, 0.0)
     exact, rounded = model.rate(examples, states), model.rate(examples, [one.bfloat16() for one in states])
     assert np.abs(exact - rounded).max() < 0.01 * np.abs(exact).max()
-
-
-def test_rewards_without_states_are_refused(body, examples):
-    with pytest.raises(UsageError, match="reads the policy's hidden states and was given none"):
-        on(body).rate(examples)
 
 
 # ---- the attention ----
@@ -165,11 +160,13 @@ def test_the_same_text_is_read_once(body, examples):
         torch.testing.assert_close(reward_tokens(body, examples[3:4]), found[3:4], atol=1e-6, rtol=0)
 
 
-def test_an_encoder_has_no_reward_token(words):
+def test_an_encoder_has_no_reward_token_and_without_states_there_is_no_reward(words, body, examples):
     config = BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
     encoder = scalar_from_config(config, words, max_length=64)
     with pytest.raises(UsageError, match="a 'bert' reward model has no linear head at its last token"):
         on(encoder)
+    with pytest.raises(UsageError, match="reads the policy's hidden states and was given none"):
+        on(body).rate(examples)
 
 
 # ---- folders ----
@@ -183,17 +180,14 @@ def test_a_saved_model_gives_the_same_rewards(body, examples, states, tmp_path):
     np.testing.assert_allclose(again.rate(examples, states), model.rate(examples, states), atol=1e-6, rtol=0)
 
 
-def test_a_folder_that_is_not_whole_is_refused(body, tmp_path):
+def test_a_folder_that_is_not_whole_or_has_another_body_is_refused(body, words, tmp_path):
     on(body).save(tmp_path)
+    head = (tmp_path / "feedback.safetensors").read_bytes()
     (tmp_path / "feedback.safetensors").write_bytes(b"")
     with pytest.raises(DataError, match=r"feedback.safetensors: no head of a feedback reward model .* whole folder"):
         load_reward_model(str(tmp_path))
-
-
-def test_a_folder_with_another_body_is_refused(body, words, tmp_path):
-    on(body).save(tmp_path)
-    scalar_from_config(small_config(words, "qwen3", hidden=32), words, objectives=("good", "bad")).save(
-        tmp_path / "body"
-    )
+    (tmp_path / "feedback.safetensors").write_bytes(head)
+    other = scalar_from_config(small_config(words, "qwen3", hidden=32), words, objectives=("good", "bad"))
+    other.save(tmp_path / "body")
     with pytest.raises(DataError, match="its body is not the one that it was saved with"):
         load_reward_model(str(tmp_path))

@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -38,13 +39,13 @@ def random_words(random: np.random.Generator, number: int) -> str:
     return " ".join(random.choice(WORDS, number))
 
 
-def conversations(number: int, tokenizer, longest: int) -> list[Example]:
-    """Conversations whose lengths spread over 5 to `longest` tokens."""
+def conversations(number: int, longest: int) -> list[Example]:
+    """Conversations whose lengths spread over 5 to `longest` tokens; every second answer ends as the better ones do."""
     random = np.random.default_rng(1)
     examples = []
-    for words in np.linspace(1, longest - 10, number):
-        prompt, answer = max(1, int(0.4 * words)), max(1, int(0.6 * words))
-        examples.append(Example(user_turn(random_words(random, prompt)), random_words(random, answer)))
+    for index, words in enumerate(np.linspace(1, longest - 12, number)):
+        prompt, answer = random_words(random, max(1, int(0.4 * words))), random_words(random, max(1, int(0.6 * words)))
+        examples.append(Example(user_turn(prompt), answer + " kano kano" * (index % 2)))
     return examples
 
 
@@ -60,7 +61,7 @@ def pairs_by_a_word(number: int) -> list[PreferencePair]:
 def trained(model: ScalarRewardModel, folder: Path) -> ScalarRewardModel:
     rows = encode_pairs(model.encoder, pairs_by_a_word(64), "overall").rows
     arguments = RewardArguments(
-        output_dir=str(folder), num_train_epochs=4, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
+        output_dir=str(folder), num_train_epochs=2, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
     )
     RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
     return model
@@ -96,8 +97,8 @@ def saved(model, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def golden(tokenizer) -> list[Example]:
-    return conversations(200, tokenizer, 500)
+def golden() -> list[Example]:
+    return conversations(24, 500)
 
 
 @pytest.fixture(scope="module")
@@ -115,28 +116,23 @@ def close(found: np.ndarray, alone: np.ndarray) -> bool:
     return np.abs(found - alone).max() <= 1e-5 * alone.std()
 
 
-def test_the_golden_set_is_worth_comparing(model, golden, alone):
+def test_any_batch_and_order_gives_the_score_that_a_row_has_alone(model, golden, alone):
     lengths = [model.encoder.encode(example).length for example in golden]
-    assert min(lengths) <= 8 and max(lengths) >= 400 and len(golden) == 200
-    assert alone.std() >= 0.1
-
-
-def test_any_batch_gives_the_score_that_a_row_has_alone(model, golden, alone):
+    assert min(lengths) <= 8 and max(lengths) >= 400 and alone.std() >= 0.1, "the set is worth comparing"
     assert close(model.rate(golden), alone)
     assert close(model.rate(golden, batch_tokens=100_000), alone)
     order = np.random.default_rng(3).permutation(len(golden))
     assert close(model.rate([golden[place] for place in order]), alone[order])
 
 
-@pytest.mark.parametrize("filler", ["pad", "eos"])
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize(("side", "filler"), [("left", "pad"), ("right", "eos")])
 def test_padding_changes_nothing(model, golden, alone, side, filler):
     """pad != eos and pad == eos: the filler is any token, eos included, on either side."""
     tokenizer = model.encoder.tokenizer
     value = tokenizer.pad_token_id if filler == "pad" else tokenizer.eos_token_id
     order = np.random.default_rng(4).permutation(len(golden))
     found = np.empty_like(alone)
-    for places in np.array_split(order, 20):
+    for places in np.array_split(order, 8):
         rows = [model.encoder.encode(golden[place]).ids for place in places]
         width = max(map(len, rows)) + 3
         fill = [[value] * (width - len(row)) for row in rows]
@@ -169,7 +165,7 @@ def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, al
     assert close(np.load(out), alone)
 
 
-def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved, golden, alone):
+def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved, model, golden, alone):
     """Without a line of ours: the folder's own tokenizer, template and weights, in padded batches."""
     tokenizer = AutoTokenizer.from_pretrained(saved)
     if (saved / "adapter_config.json").exists():
@@ -189,9 +185,6 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved,
             batch = tokenizer(texts, padding=True, add_special_tokens=False, return_tensors="pt")
             found.append(plain(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits.double().numpy())
     assert close(np.concatenate(found), alone)
-
-
-def test_the_folder_holds_safetensors_contract_and_labels_only(saved, model):
     names = {path.name for path in saved.iterdir()}
     assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
     assert load_contract(saved) == model.contract
@@ -244,31 +237,19 @@ def test_a_spare_embedding_row_becomes_the_pad_token(eos_only):
 # ---- architectures ----
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "llama", "mistral", "gemma2", "gpt2", "gpt_neox", "phi3"])
+@pytest.mark.parametrize("kind", ["qwen3", "gemma2", "gpt2", "gpt_neox"])
 def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
-    if kind not in ("qwen3", "llama"):
-        options = {"gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 256}}.get(
-            kind,
-            {
-                "hidden_size": 32,
-                "intermediate_size": 64,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 2,
-                "num_key_value_heads": 2,
-                "max_position_embeddings": 256,
-            },
-        )
-        options |= {"head_dim": 16} if kind == "gemma2" else {}
-        config = AutoConfig.for_model(
-            kind,
-            vocab_size=len(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            bos_token_id=None,
-            **options,
-        )
-    else:
+    sizes = {
+        "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2},
+        "gemma2": {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16},
+        "gpt_neox": {"num_hidden_layers": 2, "num_attention_heads": 2},
+    }
+    if kind == "qwen3":
         config = small_config(tokenizer, kind, hidden=32)
+    else:
+        words = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+        size = {"eos_token_id": tokenizer.eos_token_id, "hidden_size": 32, "intermediate_size": 64} | sizes[kind]
+        config = AutoConfig.for_model(kind, **words, **size)
     model = scalar_from_config(config, tokenizer, seed=0)
     examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 5, 20)]
     together, one_by_one = model.rate(examples), np.concatenate([model.rate([example]) for example in examples])
@@ -276,15 +257,8 @@ def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
 
 
 def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tokenizer, tmp_path):
-    bert = AutoConfig.for_model(
-        "bert",
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-    )
-    model = scalar_from_config(bert, tokenizer, seed=0)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    model = scalar_from_config(AutoConfig.for_model("bert", vocab_size=len(tokenizer), **size), tokenizer, seed=0)
     assert model.contract.pooling == "model"
     example, longer = Example(user_turn("roba"), "kano"), Example(user_turn("roba"), "kano " * 9)
     ids = model.encoder.encode(example).ids
@@ -310,44 +284,41 @@ def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
 # ---- heads and folders that would give random scores ----
 
 
-def test_a_causal_lm_without_a_head_is_an_error_unless_training_starts(base):
+@pytest.fixture
+def rm(base, tmp_path) -> Path:
+    """A saved reward model for a test to spoil."""
+    scalar(base, fresh=True).save(tmp_path / "rm")
+    return tmp_path / "rm"
+
+
+def without(file: Path, part: str) -> None:
+    """Take the tensors whose names hold `part` out of a file."""
+    save_file({name: one for name, one in load_file(file).items() if part not in name}, file, {"format": "pt"})
+
+
+def test_folders_without_some_weights_are_errors_unless_training_starts(base, rm, tmp_path):
     with pytest.raises(DataError, match=r"lack score.weight.*random"):
         load_reward_model(base)
     assert scalar(base, fresh=True).rate([Example(user_turn("a"), "b")]).shape == (1, 1)
-
-
-def test_an_adapter_without_its_head_is_an_error(base, tmp_path):
-    scalar(base, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear")).save(tmp_path / "rm")
-    file = tmp_path / "rm" / "adapter_model.safetensors"
-    save_file({name: tensor for name, tensor in load_file(file).items() if "score" not in name}, file)
+    scalar(base, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear")).save(tmp_path / "lora")
+    without(tmp_path / "lora" / "adapter_model.safetensors", "score")
     with pytest.raises(DataError, match="adapter was saved without its head"):
-        load_reward_model(str(tmp_path / "rm"))
-
-
-def test_a_folder_of_nothing_and_a_missing_trunk_tensor_are_errors(base, tmp_path):
+        load_reward_model(str(tmp_path / "lora"))
+    without(rm / "model.safetensors", "model.layers.0.mlp.up_proj.weight")
+    with pytest.raises(DataError, match="lack model.layers.0.mlp.up_proj.weight"):
+        scalar(str(rm), fresh=True)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="neither scoring.json nor config.json"):
         load_reward_model(str(tmp_path / "empty"))
-    scalar(base, fresh=True).save(tmp_path / "rm")
-    file = tmp_path / "rm" / "model.safetensors"
-    tensors = load_file(file)
-    tensors.pop("model.layers.0.mlp.up_proj.weight")
-    save_file(tensors, file, metadata={"format": "pt"})
-    with pytest.raises(DataError, match="lack model.layers.0.mlp.up_proj.weight"):
-        scalar(str(tmp_path / "rm"), fresh=True)
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(base, tmp_path):
-    model = scalar(base, fresh=True)
-    model.save(tmp_path / "rm")
-    small_tokenizer(["quite other words " * 20] * 50, 290).save_pretrained(tmp_path / "rm")
+def test_a_tokenizer_of_another_vocabulary_is_refused(base, rm, tmp_path):
+    small_tokenizer(["quite other words " * 20] * 50, 290).save_pretrained(rm)
     with pytest.raises(DataError, match="the tokenizer of .* is not the one that the model was trained with"):
-        load_reward_model(str(tmp_path / "rm"))
+        load_reward_model(str(rm))
+    shutil.copytree(base, tmp_path / "lm")
     large = AutoTokenizer.from_pretrained(base)
     large.add_tokens([f"<{n}>" for n in range(50)])
-    config = small_config(AutoTokenizer.from_pretrained(base), "llama")
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "lm")
     large.save_pretrained(tmp_path / "lm")
     with pytest.raises(DataError, match="tokens and the model's embedding"):
         scalar(str(tmp_path / "lm"), fresh=True)
@@ -365,29 +336,18 @@ def test_a_tokenizer_without_a_template_asks_for_one(base, tmp_path):
     assert model.encoder.tokenizer.decode(ids) == "roba\n\nkano<|eos|>" and model.contract.eos == "once"
 
 
-def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, tmp_path):
-    model = scalar(base, fresh=True)
-    model.save(tmp_path / "rm")
-    examples = [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
-    write_golden(model, examples, tmp_path / "rm")
-    assert check_golden(load_reward_model(str(tmp_path / "rm")), tmp_path / "rm") < 1e-6
-    with torch.no_grad():
-        model.model.score.weight += 0.1
-    with pytest.raises(CheckFailed, match="was saved with"):
-        check_golden(model, tmp_path / "rm")
-
-
-def test_rewards_that_are_not_numbers_never_pass_as_golden(base, tmp_path):
-    model = scalar(base, fresh=True)
-    model.save(tmp_path / "rm")
-    examples = [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
-    write_golden(model, examples, tmp_path / "rm")
-    with torch.no_grad():
-        model.model.score.weight.fill_(float("nan"))
-    with pytest.raises(CheckFailed, match="was saved with"):
-        check_golden(model, tmp_path / "rm")
+def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, rm):
+    """Rewards that are not numbers are changed too, and are never written as golden."""
+    model, examples = scalar(base, fresh=True), [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
+    write_golden(model, examples, rm)
+    assert check_golden(load_reward_model(str(rm)), rm) < 1e-6
+    for value in (0.5, float("nan")):
+        with torch.no_grad():
+            model.model.score.weight.fill_(value)
+        with pytest.raises(CheckFailed, match="was saved with"):
+            check_golden(model, rm)
     with pytest.raises(CheckFailed, match="not finite"):
-        write_golden(model, examples, tmp_path / "rm")
+        write_golden(model, examples, rm)
 
 
 def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
@@ -398,14 +358,13 @@ def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
         load_reward_model(str(tmp_path / "rm"))
 
 
-def test_damaged_weights_and_a_damaged_tokenizer_are_one_sentence(base, tmp_path):
-    model = scalar(base, fresh=True)
+def test_damaged_weights_and_a_damaged_tokenizer_are_one_sentence(rm):
     for name in ("model.safetensors", "tokenizer.json"):
-        folder = tmp_path / name.partition(".")[0]
-        model.save(folder)
-        (folder / name).write_bytes((folder / name).read_bytes()[:100])
-        with pytest.raises(DataError, match=str(folder)):
-            load_reward_model(str(folder))
+        content = (rm / name).read_bytes()
+        (rm / name).write_bytes(content[:100])
+        with pytest.raises(DataError, match=str(rm)):
+            load_reward_model(str(rm))
+        (rm / name).write_bytes(content)
 
 
 def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
@@ -431,16 +390,13 @@ def test_a_head_that_is_to_be_trained_is_no_reason_for_a_notice(base):
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign]
-    logger = logging.getLogger("transformers")
-    logger.addHandler(handler)
-    try:
-        scalar(base, fresh=True)
-    finally:
-        logger.removeHandler(handler)
+    logging.getLogger("transformers").addHandler(handler)
+    scalar(base, fresh=True)
+    logging.getLogger("transformers").removeHandler(handler)
     assert not [record for record in records if "LOAD REPORT" in record.getMessage()]
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["distilbert", "deberta-v2"])
 def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64} if kind == "distilbert" else sizes
@@ -524,13 +480,10 @@ def test_a_template_that_refuses_a_conversation_says_so(base):
         model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
 
 
-def test_an_edited_contract_is_refused(base, tmp_path):
-    model = scalar(base, fresh=True)
-    model.save(tmp_path / "rm")
-    file = tmp_path / "rm" / FILE
-    file.write_text(file.read_text().replace('"left"', '"right"'))
+def test_an_edited_contract_is_refused(rm):
+    (rm / FILE).write_text((rm / FILE).read_text().replace('"left"', '"right"'))
     with pytest.raises(DataError, match="does not belong to these fields"):
-        load_reward_model(str(tmp_path / "rm"))
-    file.write_text("{}")
+        load_reward_model(str(rm))
+    (rm / FILE).write_text("{}")
     with pytest.raises(DataError, match="not a scoring contract"):
-        load_reward_model(str(tmp_path / "rm"))
+        load_reward_model(str(rm))

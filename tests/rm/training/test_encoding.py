@@ -11,9 +11,8 @@ from rewardlab.rm.types import PreferencePair, user_turn
 PAIRS = [PreferencePair(str(n), user_turn("roba"), f"{'kano ' * 9}misu{n}", f"suli{n}") for n in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("objective", "limit", "on_long", "sentence"),
-    [
+def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy():
+    for objective, limit, on_long, sentence in [
         (
             "helpful",
             6,
@@ -22,10 +21,8 @@ PAIRS = [PreferencePair(str(n), user_turn("roba"), f"{'kano ' * 9}misu{n}", f"su
         ),
         ("overall", 6, "skip", r": 3 over 6 tokens, .* 0 without .*; raise --max_length, or set --on_long truncate$"),
         ("overall", 1, "truncate", r": 0 over 1 tokens, 3 identical after truncation, .*; raise --max_length$"),
-    ],
-)
-def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy(objective, limit, on_long, sentence):
-    words = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
-    contract = ScoringContract(kind="scalar", truncation="left", max_length=limit, **describe_tokenizer(words))
-    with pytest.raises(DataError, match=f"none of 3 pairs is left to train on{sentence}"):
-        encode_pairs(Encoder(words, contract), PAIRS, objective, on_long)
+    ]:
+        words = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
+        contract = ScoringContract(kind="scalar", truncation="left", max_length=limit, **describe_tokenizer(words))
+        with pytest.raises(DataError, match=f"none of 3 pairs is left to train on{sentence}"):
+            encode_pairs(Encoder(words, contract), PAIRS, objective, on_long)

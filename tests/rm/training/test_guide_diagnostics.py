@@ -53,15 +53,13 @@ def test_accuracy_without_length_removes_what_length_explains():
     assert accuracy == 0.5 and without == 1.0 and correlation < -0.97 and pairs == 4
 
 
-def test_ties_and_missing_labels_do_not_count():
+def test_ties_and_missing_labels_do_not_count_and_a_gap_of_zero_is_wrong():
     gaps, lengths = np.array([1.0, -1.0, 2.0]), np.array([1.0, 2.0, -1.0])
     assert pair_diagnostics(gaps, lengths, np.array([1.0, 0.5, np.nan]))[1] == 1.0
     assert math.isnan(pair_diagnostics(gaps, lengths, np.full(3, np.nan))[1])
     assert math.isnan(pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
-
-
-def test_a_gap_of_zero_is_wrong_whatever_the_label():
-    assert pair_diagnostics(np.array([0.0, 0.0, 1.0]), np.ones(3), np.array([1.0, 0.0, 1.0]))[1] == pytest.approx(1 / 3)
+    zeros = pair_diagnostics(np.array([0.0, 0.0, 1.0]), np.ones(3), np.array([1.0, 0.0, 1.0]))
+    assert zeros[1] == pytest.approx(1 / 3)
 
 
 def test_a_collapse_is_a_guide_without_context_that_tells_nothing_beyond_length():
@@ -124,17 +122,17 @@ def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(ba
     model, task, rows = prepared(base)
     random = [row._replace(wins=(float(index % 2),) * 2) for index, row in enumerate(rows[:16])]
     told: list[str] = []
-    monitor = CollapseMonitor(task, random, every=2, limit=100.0, restarts=1, report=told.append)
-    first = trained(tmp_path, model, task, rows, monitor, max_steps=8, learning_rate=1e-2)
-    assert first.state.global_step == 2 and monitor.collapsed_at == 2
-    assert "step 2: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]
+    monitor = CollapseMonitor(task, random, every=1, limit=100.0, restarts=1, report=told.append)
+    first = trained(tmp_path, model, task, rows, monitor, max_steps=3, learning_rate=1e-2)
+    assert first.state.global_step == 1 and monitor.collapsed_at == 1
+    assert "step 1: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]
     assert monitor.restart() and task.restarts == 1
     assert torch.equal(model.adapter.state()["mixer.objectives"], monitor.initial["mixer.objectives"])
     assert all(torch.equal(value, monitor.initial[name]) for name, value in model.adapter.state().items())
-    second = trained(tmp_path, model, task, rows, monitor, max_steps=8, learning_rate=1e-2)
-    assert second.state.global_step == 8 and not monitor.restart()  # no restart is left
+    second = trained(tmp_path, model, task, rows, monitor, max_steps=3, learning_rate=1e-2)
+    assert second.state.global_step == 3 and not monitor.restart()  # no restart is left
     logged = [entry for entry in second.state.log_history if "context_sensitivity_helpful" in entry]
-    assert [entry["step"] for entry in logged] == [2, 4, 6, 8]
+    assert [entry["step"] for entry in logged] == [1, 2, 3]
     summary = monitor.summary(model.model)
     assert summary["collapsed"] == [*NAMES] and summary["restarts"] == 1 and summary["pairs"] == 16
 
@@ -143,7 +141,7 @@ def test_a_healthy_guide_is_not_reported(base, tmp_path):
     model, task, rows = prepared(base)
     told: list[str] = []
     monitor = CollapseMonitor(task, rows[:16], every=2, restarts=1, report=told.append)
-    trained(tmp_path, model, task, rows, monitor, max_steps=4, learning_rate=1e-4)
+    trained(tmp_path, model, task, rows, monitor, max_steps=2, learning_rate=1e-4)
     assert not told and not monitor.restart() and monitor.summary(model.model)["collapsed"] == []
 
 
@@ -157,13 +155,10 @@ def test_restarts_are_kept_in_a_checkpoint(base, tmp_path):
 
 
 def test_a_trained_model_has_the_averaged_weights(base, tmp_path):
-    model, task, rows = prepared(base)
-    settings = {"max_steps": 4, "learning_rate": 1e-2, "weight_average": 0.5, "weight_average_start": 0.0}
-    trainer = trained(tmp_path, model, task, rows, **settings)
-    plain, other_task, _ = prepared(base)
-    trained(tmp_path, plain, other_task, rows, max_steps=4, learning_rate=1e-2)
-    assert trainer.average.means == {}
-    moved = {
-        name: (value - plain.adapter.state()[name]).abs().max().item() for name, value in model.adapter.state().items()
-    }
+    settings = {"max_steps": 2, "learning_rate": 1e-2}
+    average = {"weight_average": 0.5, "weight_average_start": 0.0}
+    (model, task, rows), (plain, other_task, _) = prepared(base), prepared(base)
+    assert trained(tmp_path, model, task, rows, **settings, **average).average.means == {}
+    trained(tmp_path, plain, other_task, rows, **settings)
+    moved = {name: (value - plain.adapter.state()[name]).abs().max() for name, value in model.adapter.state().items()}
     assert max(moved.values()) > 1e-3

@@ -70,14 +70,8 @@ def test_the_training_loss_of_a_resumed_run_is_of_all_steps(tmp_path):
 
     def train(name: str, resume: str | None = None) -> float:
         model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
-        arguments = RewardArguments(
-            output_dir=str(tmp_path / name),
-            max_steps=8,
-            save_steps=4,
-            logging_steps=3,
-            learning_rate=0.01,
-            use_cpu=True,
-        )
+        settings = {"max_steps": 8, "save_steps": 4, "logging_steps": 3, "learning_rate": 0.01, "use_cpu": True}
+        arguments = RewardArguments(output_dir=str(tmp_path / name), **settings)
         trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
         return trainer.train(resume_from_checkpoint=resume).metrics["train_loss"]
 
