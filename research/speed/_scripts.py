@@ -35,9 +35,10 @@ def write(measurements: Any, output: Path | None, indent: int = 2) -> None:
         unfinished.replace(output)
 
 
-def in_fresh_process(module: str, *arguments: str) -> str:
+def in_fresh_process(script: str, *arguments: str) -> str:
     """Return the last line that a script prints in a process where nothing else has been loaded or freed."""
-    command, environment = [sys.executable, "-m", module, *arguments], os.environ | {"PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", str(__package__), script, *arguments]
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return done.stdout.splitlines()[-1]
 

@@ -199,7 +199,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out += [cell for cell in measurements["sections"] if cell["coverage"]["accuracy"] < LEAST]
     print("\n".join(f"out of bounds: {cell}" for cell in out), file=sys.stderr, end="\n" if out else "")
     return 5 if out else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

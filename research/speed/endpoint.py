@@ -80,7 +80,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measurements = speedup(Load(**options))
     write(measurements, output)
     print(json.dumps(measurements, indent=2))
-
-
-if __name__ == "__main__":
-    main()

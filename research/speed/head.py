@@ -233,7 +233,7 @@ def _in_a_process(name: str, size: Size, device: str, true: Path) -> dict[str, A
     if VARIANTS[name] is None:
         return {"not run": "no differentiable entropy"}
     options = ["--device", device, "--variant", name, "--truth", str(true), "--size", json.dumps(asdict(size))]
-    return json.loads(in_fresh_process(f"{__package__}.head", *options))
+    return json.loads(in_fresh_process("head", *options))
 
 
 def markdown(measurements: Mapping[str, Any]) -> str:
@@ -265,7 +265,3 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     measurements = measure(size or Size(), options.device)
     write(measurements, options.output)
     print(markdown(measurements))
-
-
-if __name__ == "__main__":
-    main()

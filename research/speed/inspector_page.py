@@ -1,10 +1,9 @@
-"""Seconds that a reader waits for the inspector's page: `python -m rewardlab.research.speed.inspector_page`.
+"""Seconds that a reader waits for the inspector's page with a million judgments.
 
 A run of 250,000 cases and 4 scorers (1,000,000 judgments) is written first and served by a process of its own; a
 headless Chromium opens it. Each figure is the median of some visits after one that warms the caches.
 """
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -20,7 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...apps.inspector.run_list import REPORT
-from .inspector_views import write_run
+from ._drawn_run import write_run
+from ._scripts import argument_parser, write
 
 KEYS, DISTANCE = 40, 50  # presses of j, and milliseconds between them
 BARS = {
@@ -154,11 +154,10 @@ def _peak(process: int) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write a run, serve it, visit it, and print a JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--cases", type=int, default=250_000, help="each is judged by 4 scorers")
     parser.add_argument("--visits", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the run is written and kept; one that is there is taken")
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     context = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as temporary:
@@ -173,11 +172,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results = {"judgments": 4 * options.cases, **measure(pipe.recv(), int(server.pid or 0), options.visits)}
         pipe.send("stop")
         server.join(10)
-    text = json.dumps(results, indent=2)
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+    write(results, options.output)
+    print(json.dumps(results, indent=2))

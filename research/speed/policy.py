@@ -274,7 +274,7 @@ def memory(name: str, size: Size) -> float:
 
 def memory_in_subprocess(name: str, size: Size) -> float:
     """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
-    return float(in_fresh_process(f"{__package__}.policy", "--variant", name, "--size", json.dumps(asdict(size))))
+    return float(in_fresh_process("policy", "--variant", name, "--size", json.dumps(asdict(size))))
 
 
 # ---- report ----
@@ -313,7 +313,3 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     measurements = measure(size or Size())
     write(measurements, options.output)
     print(markdown(measurements))
-
-
-if __name__ == "__main__":
-    main()

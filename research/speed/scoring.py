@@ -296,7 +296,7 @@ def memory(method: str, size: Size, data: Path) -> float:
 def memory_in_subprocess(method: str, size: Size, data: Path) -> float:
     """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
     options = ["--way", method, "--size", json.dumps(asdict(size)), "--data", str(data)]
-    return float(in_fresh_process(f"{__package__}.scoring", *options))
+    return float(in_fresh_process("scoring", *options))
 
 
 # ---- report ----
@@ -393,7 +393,3 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     messages = [] if options.device == "cuda" or options.size else faults(measurements)
     print("\n".join(messages), file=sys.stderr, end="\n" if messages else "")
     return 5 if messages else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

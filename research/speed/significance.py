@@ -113,7 +113,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = [cell for cell in measurements["cells"] if max(cell["compare"], cell["board"]) > most]
     print("\n".join(f"too many: {cell}" for cell in out), file=sys.stderr, end="\n" if out else "")
     return 5 if out or pooled(measurements) > MOST_OF_ALL else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

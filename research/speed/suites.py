@@ -114,7 +114,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{suite}: {measured['cpu_seconds']} CPU-seconds, at most {measured['peak_mb']} MB", flush=True)
         environment = machine("cpu", ("numpy", "scipy", "scikit-learn")) | {"dtype": "float64"}
         write({"machine": environment, "suites": results}, options.output)
-
-
-if __name__ == "__main__":
-    main()

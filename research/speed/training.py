@@ -25,7 +25,6 @@ On a CPU seconds are CPU-seconds, which the load of other processes hardly affec
 import gc
 import importlib.util
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -323,7 +322,3 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
         write(measurements, options.output)
     print(markdown(measurements))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Agreement of the verdict parser with the winners that LLMBar's authors read from the same stored replies.
 
-    python -m rewardlab.research.speed.verdicts DATA --output research/results
+    python -m rewardlab.research.speed verdicts DATA --output research/results
 
 DATA is a folder of `<judge>.jsonl.gz` files, or a checkout of the authors' repository, whose replies are in
 `Dataset/**/evaluators/<judge>/<prompt style>/result.json`. No text of the data is written, only ids and counts.
@@ -207,7 +207,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     written = counts | ({"before": {name: before[name] for name in ("table", "differing")}} if before else {})
     (options.output / f"{NAME}.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     (options.output / f"{NAME}.md").write_text(markdown(counts, before), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -371,7 +371,3 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     for measurements in measure(size, options.device, options.budget, options.cases):
         write(measurements, options.output)
     print(markdown(measurements))
-
-
-if __name__ == "__main__":
-    main()

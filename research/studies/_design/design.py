@@ -68,10 +68,6 @@ class Design:
         """Return the design of a part of the study: its first seeds, or all for None."""
         return replace(self, seeds=self.seeds[:number], planned_seeds=len(self.seeds))
 
-    def dry_run(self, first_seed: int, completions: int) -> "Design":
-        """Return the design of a dry run: two seeds and few completions."""
-        return replace(self, seeds=(first_seed, first_seed + 1), completions=completions, planned_seeds=None)
-
     @property
     def look_seeds(self) -> tuple[int, ...]:
         """Number of seeds at each look."""

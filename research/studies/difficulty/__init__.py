@@ -1,6 +1,6 @@
 """Difficulty study: HA-DW and bias inversion on prompts of low pass rates, and the bias itself by enumeration."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,16 +8,14 @@ import numpy as np
 
 from ....benchmarks.types import Log, Study
 from ...worlds.guides import Base
-from .._design import assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
-from .._runs.job_cache import Arrays, run_jobs
+from .._design import claims_figure, run_pilot_first
+from .._runs.job_cache import Arrays, Job
 from .prompts import BANDS, PassBars
 from .report import START, bands_figure, text
 from .runs import ARMS, GROUPS, VerdictRun, named
 
 PILOT = (1000, 1001, 1002, 1003)
 AT_LEAST = 20
-SEEDS: int | None = None
-"""Seeds that are run, the first of those planned; None for all. Finished jobs are read from the cache."""
 SECONDS_PER_SEED = 270.0
 """CPU-seconds of all arms."""
 ALL, HALF = "all prompts", "half of the cycles"
@@ -44,8 +42,9 @@ MEASURES = (*BANDS, ALL)
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the jobs."""
+    """Seeds, and the sizes of a seed's jobs."""
 
+    seeds: tuple[int, ...]
     cycles: int = 200
     batch: int = 32
     samples: int = 64
@@ -54,9 +53,9 @@ class Plan:
     base_texts: int = 6000
 
     @classmethod
-    def short(cls, rows: int) -> "Plan":
+    def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few cycles to learn."""
-        return cls(2, max(GROUPS), 1, rows, base_steps=1, base_texts=64)
+        return cls((seed, seed + 1), 2, max(GROUPS), 1, rows, base_steps=1, base_texts=64)
 
     def bars(self, seed: int) -> PassBars:
         """Return the job of one seed's start policy."""
@@ -67,14 +66,15 @@ class Plan:
         sizes = {name: getattr(self, name) for name in ("cycles", "batch", "completions")}
         return {name: VerdictRun(self.bars(seed), arm, **sizes) for name, arm in ARMS.items()}
 
-    def results(self, seeds: Sequence[int], cache: Path, workers: int, log: Log) -> Results:
-        """Run all arms, those of a seed before the next seed, and return their results."""
-        runs, bars = [self.runs(seed) for seed in seeds], [self.bars(seed) for seed in seeds]
-        run_jobs([job.base for job in bars], cache, workers, log)
-        run_jobs(bars, cache, workers, log)
-        run_jobs([run for arms in runs for run in arms.values()], cache, workers, log)
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the start policy, its pass rates, and then all arms."""
+        return [[self.bars(seed).base], [self.bars(seed)], self.runs(seed).values()]
+
+    def results(self, cache: Path) -> Results:
+        """Return the results of the start policies and of all arms."""
+        runs = [self.runs(seed) for seed in self.seeds]
         arms = {name: [by_arm[name].result(cache) for by_arm in runs] for name in ARMS}
-        return Results([job.result(cache) for job in bars], arms)
+        return Results([self.bars(seed).result(cache) for seed in self.seeds], arms)
 
 
 def difficulty(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
@@ -82,23 +82,21 @@ def difficulty(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    plan, pilot_seeds = (Plan(), PILOT) if rows is None else (Plan.short(rows), PILOT[:2])
-    log("pilot")
-    claims = read_claims("difficulty")
-    design = plan_seeds(
-        claims,
-        paired_differences(claims, plan.results(pilot_seeds, cache, workers, log).values()),
-        pilot_seeds=pilot_seeds,
+    outcome = run_pilot_first(
+        "difficulty",
+        Plan,
+        Results.values,
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT,
         seconds_per_seed=SECONDS_PER_SEED,
-        first_seed=seed,
         at_least=AT_LEAST,
         family="primary",
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
     )
-    design = design.first(SEEDS) if rows is None else design.dry_run(seed, rows)
-    log("counted seeds")
-    results = plan.results(design.seeds, cache, workers, log)
-    values = results.values()
-    assessments = assess(design, paired_differences(claims, values))
+    values, assessments = outcome.values, outcome.assessments
     figures = {"effects": claims_figure(assessments), "bands": bands_figure(values)}
-    report = text(design, assessments, values, results.arms)
-    return Study(report, [], figures, {}, study_facts(design, assessments, values))
+    report = text(outcome.design, assessments, values, outcome.results.arms)
+    return Study(report, [], figures, {}, outcome.facts())

@@ -13,9 +13,8 @@ from torch import Generator, Tensor
 from ....policy.composition.algorithm import Algorithm
 from ....policy.transforms.ha_dw import ha_dw
 from ....policy.types import Rollout, State, Transform
-from ....rm.registry import load
 from ...worlds.policies import split_prompts
-from ...worlds.small_policies import PolicyLoop, train_policy
+from ...worlds.small_policies import PolicyLoop, clipped, train_policy
 from .._runs.job_cache import Arrays, Job
 from .prompts import BANDS, HARD, PassBars, pass_rates, target_of, verdicts
 
@@ -40,12 +39,7 @@ class Arm:
     def algorithm(self, seed: int) -> Algorithm:
         """Return the algorithm, without a KL."""
         transform = {"": None, "HA-DW": ha_dw(), "shuffled": shuffled_ha_dw(seed)}[self.weights]
-        return Algorithm(
-            load("policy.advantages", self.advantage)(),
-            load("policy.losses", "ppo")(),
-            load("policy.aggregations", "token_mean")(),
-            advantage_transforms={HA_DW: transform} if transform else {},
-        )
+        return clipped(self.advantage, advantage_transforms={HA_DW: transform} if transform else {})
 
 
 def arms_of(group: int) -> dict[str, Arm]:

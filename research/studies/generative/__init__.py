@@ -1,16 +1,17 @@
 """Generative judges: what the verdict reward adds to training on traces, in a world of demands with known truth."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from .._design import claims_figure, run_pilot_first, study_facts
-from .._runs.job_cache import run_jobs
+from .._design import claims_figure, named_values, run_pilot_first
+from .._runs.job_cache import Job
 from .arms import ARMS, CURVE, TRACED, Arm, Supervised
 from .measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT
-from .report import Values, curves_figure, text
+from .report import curves_figure, text
 
 SEEDS = 5
 """Seeds that are run, the first of those planned; finished jobs are read from the cache."""
@@ -53,48 +54,41 @@ class Plan:
         sizes = (self.cycles, self.more_steps, self.scalar_steps, self.tested)
         return {arm: Arm(arm, self.start(seed), *sizes) for arm in ARMS}
 
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the first stage, and then all arms."""
+        return [[self.start(seed)], self.arms(seed).values()]
+
+    def results(self, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+        """Return every measure [S] by its name and arm; NaN where an arm does not have it."""
+        stored = {arm: [self.arms(seed)[arm].result(cache) for seed in self.seeds] for arm in ARMS}
+        return {
+            name: {arm: np.array([row.get(name, np.nan) for row in rows], float) for arm, rows in stored.items()}
+            for name in REPORTED
+        }
+
 
 def generative(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train a generative judge on traces and then on the verdict reward; compare with the same work and other judges.
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-
-    def measure(plan: Plan) -> Values:
-        run_plan(plan, cache, workers, log)
-        return values(plan, cache)
-
     outcome = run_pilot_first(
         "generative",
         Plan,
-        measure,
-        METRICS,
+        named_values(METRICS),
+        cache,
+        workers,
+        log,
         pilot_seeds=PILOT_SEEDS,
         seconds_per_seed=SECONDS,
-        seeds=SEEDS,
+        at_least=SEEDS,
+        most=SEEDS,
         first_seed=seed,
         dry_run=None if rows is None else Plan.short(seed, rows),
     )
-    design, plan, results, metrics, assessments = outcome
+    plan, assessments = outcome.plan, outcome.assessments
     figures = {"effects": claims_figure(assessments), "curves": curves_figure(curves(plan, cache))}
-    facts = study_facts(design, assessments, metrics)
-    return Study(text(design, assessments, results, plan.pairs), [], figures, {}, facts)
-
-
-def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
-    """Train and measure all arms of all seeds, and finish a seed before the next one."""
-    for seed in plan.seeds:
-        run_jobs([plan.start(seed)], cache, workers, log)
-        run_jobs(plan.arms(seed).values(), cache, workers, log)
-
-
-def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return every measure [S] by its name and arm; NaN where an arm does not have it."""
-    stored = {arm: [plan.arms(seed)[arm].result(cache) for seed in plan.seeds] for arm in ARMS}
-    return {
-        name: {arm: np.array([row.get(name, np.nan) for row in rows], float) for arm, rows in stored.items()}
-        for name in REPORTED
-    }
+    return Study(text(outcome.design, assessments, outcome.results, plan.pairs), [], figures, {}, outcome.facts())
 
 
 def curves(plan: Plan, cache: Path) -> dict[str, np.ndarray]:

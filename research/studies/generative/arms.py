@@ -25,10 +25,6 @@ from ....judges.kinds.rubric import rubric
 from ....judges.prompting import Sampling
 from ....judges.rubrics.rubric import Rubric, Rule
 from ....judges.types import Case
-from ....policy.advantages.grpo import grpo
-from ....policy.aggregations.token_mean import token_mean
-from ....policy.composition.algorithm import Algorithm
-from ....policy.losses.ppo import ppo
 from ....rm.backbones.tokenization import Encoder, describe_tokenizer
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.conversation_split import as_prompt
@@ -37,7 +33,7 @@ from ....rm.models.scalar import scalar_from_config
 from ....rm.training.encoding import encode_pairs
 from ....rm.training.trainer import ScalarTask
 from ....rm.types import OVERALL, Example, prompt_text
-from ...worlds.small_policies import Completions, PolicyLoop, train_policy
+from ...worlds.small_policies import Completions, PolicyLoop, clipped, train_policy
 from ...worlds.small_policies.supervised import SupervisedLoop, rows_of_examples, train_supervised
 from .._runs.job_cache import Arrays, Job
 from .demands import PROMPT, REPLY, VOCABULARY, Teacher, demands_of, draw_pairs, marks_of, preference
@@ -168,9 +164,7 @@ class VerdictReward:
 def reinforce(model: Any, reward: VerdictReward, cycles: int, seed: int) -> np.ndarray:
     """Train the judge in place by GRPO on the verdict reward; return the mean reward of every cycle."""
     loop = PolicyLoop(cycles, prompts=ROWS, group=GROUP, variants=2, learning_rate=RL_RATE, longest=REPLY)
-    reports = train_policy(
-        model, reward, Algorithm(grpo(), ppo(), token_mean()), loop, reward.prompts, seed=seed, encoder=encoder()
-    )
+    reports = train_policy(model, reward, clipped(), loop, reward.prompts, seed=seed, encoder=encoder())
     curve = [report.metrics["reward"] for report in reports if report.scored]
     model.eval()
     return np.array(curve)

@@ -7,13 +7,11 @@ from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import t_interval
-from .._design import Assessment, Design, claims_table, design_markdown
+from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .arms import GROUP, ROWS, TRACED
 from .demands import DEMANDS, KINDS, RARE
 from .measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT
 
-Values = Mapping[str, Mapping[str, np.ndarray]]
-"""Results [S] by name of array and arm."""
 WINDOW = 10
 """Cycles that are averaged for a point of the curves."""
 

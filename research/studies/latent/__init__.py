@@ -1,15 +1,16 @@
 """Latent reasoning reward models beside immediate and written reasoning, on chains of arithmetic: accuracy and time."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from .._design import claims_figure, run_pilot_first, study_facts
-from .._runs.job_cache import run_jobs
+from .._design import claims_figure, named_values, run_pilot_first
+from .._runs.job_cache import Job
 from .reasoners import ACCURACY, ARMS, MILLISECONDS, SECONDS, STEPS, UPDATES, Reasoner, Timing
-from .report import Values, text
+from .report import text
 
 SEEDS = 5
 """Seeds that are run, the first of those planned; finished jobs are read from the cache."""
@@ -51,49 +52,43 @@ class Plan:
         """Return the job that times all arms of a seed."""
         return Timing(tuple(self.reasoners(seed).values()), repeats=self.repeats)
 
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the arms that start from nothing, then all arms, and then their timing."""
+        reasoners = self.reasoners(seed).values()
+        return [[job for job in reasoners if job.start is None], reasoners, [self.timing(seed)]]
+
+    def results(self, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+        """Return every array [S] by its name and arm."""
+        stored = {arm: [self.reasoners(seed)[arm].result(cache) for seed in self.seeds] for arm in ARMS}
+        times = np.stack([self.timing(seed).result(cache)[MILLISECONDS] for seed in self.seeds], axis=1)
+        results = {
+            name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()}
+            for name in (ACCURACY, STEPS, SECONDS, UPDATES)
+        }
+        return results | {MILLISECONDS: dict(zip(ARMS, times, strict=True))}
+
 
 def latent(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train the same model to score after latent steps, after a written rationale, or at once; compare and time them.
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-
-    def measure(plan: Plan) -> Values:
-        run_plan(plan, cache, workers, log)
-        return values(plan, cache)
-
     outcome = run_pilot_first(
         "latent",
         Plan,
-        measure,
-        METRICS,
+        named_values(METRICS),
+        cache,
+        workers,
+        log,
         pilot_seeds=PILOT_SEEDS,
         seconds_per_seed=SECONDS_OF_A_SEED,
-        seeds=SEEDS,
+        at_least=SEEDS,
+        most=SEEDS,
         first_seed=seed,
         dry_run=None if rows is None else Plan.short(seed, rows),
     )
-    design, _, results, metrics, assessments = outcome
-    facts = study_facts(design, assessments, metrics)
+    results, assessments = outcome.results, outcome.assessments
+    facts = outcome.facts()
     facts |= {MILLISECONDS: {arm: by_seed.tolist() for arm, by_seed in results[MILLISECONDS].items()}}
-    return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
-
-
-def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
-    """Train and time all arms of all seeds, and finish a seed before the next one."""
-    for seed in plan.seeds:
-        reasoners = plan.reasoners(seed).values()
-        run_jobs([job for job in reasoners if job.start is None], cache, workers, log)
-        run_jobs(reasoners, cache, workers, log)
-        run_jobs([plan.timing(seed)], cache, workers, log)
-
-
-def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return every array [S] by its name and arm."""
-    stored = {arm: [plan.reasoners(seed)[arm].result(cache) for seed in plan.seeds] for arm in ARMS}
-    times = np.stack([plan.timing(seed).result(cache)[MILLISECONDS] for seed in plan.seeds], axis=1)
-    results = {
-        name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()}
-        for name in (ACCURACY, STEPS, SECONDS, UPDATES)
-    }
-    return results | {MILLISECONDS: dict(zip(ARMS, times, strict=True))}
+    report = text(outcome.design, assessments, results)
+    return Study(report, [], {"effects": claims_figure(assessments)}, {}, facts)

@@ -2,17 +2,12 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import t_interval
 from ....rm.models.latent import MOST_STEPS
-from .._design import Assessment, Design, claims_table, design_markdown
+from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .pairs import OPERATIONS_OF_A_PROBLEM, RATIONALE
 from .reasoners import ACCURACY, MILLISECONDS, NO_STEPS, SECONDS, STEPS, UPDATES
-
-Values = Mapping[str, Mapping[str, np.ndarray]]
-"""Results [S] by name of array and arm."""
 
 
 def text(design: Design, assessments: Mapping[str, Assessment], results: Values) -> str:

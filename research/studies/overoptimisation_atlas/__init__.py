@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import MEASURED, Record, best_of_n_records
 from ...worlds.guides import Recipe
-from .._design import Design, assess, assessment_facts, claims_figure, paired_differences, plan_seeds, read_claims
-from .._runs.job_cache import Arrays, Job, run_jobs
+from .._design import assessment_facts, claims_figure, run_pilot_first
+from .._runs.job_cache import Arrays, Job
 from .._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, TEACHINGS, Proxy
 from .guided import UNIARM, AtlasGuide, AtlasGuided
 from .measures import CLAIMED, GOLD, ByArm, values
@@ -47,6 +48,11 @@ class Plan:
         """Return a plan for a dry run: every kind of job runs, with too little data and too few steps to learn."""
         seeds, levels = (seed, seed + 1), ("60 %", CLAIMED)
         return cls(seeds, levels=levels, asked=rows, cycles=2, every=1, samples=4, prompts=4, share=0.01)
+
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated around a KL at each seed."""
+        return 4 * self.asked
 
     def proxy(self, level: str, seed: int) -> Proxy:
         """Return the proxy of a level at a seed."""
@@ -92,6 +98,22 @@ class Plan:
             guided,
         ]
 
+    def results(self, cache: Path) -> "Results":
+        """Return the records and accuracies of all seeds."""
+        return Results(records_by_level(self, cache), accuracies_by_level(self, cache))
+
+
+class Results(NamedTuple):
+    """Records of every level and control, all arms at all seeds, and accuracies of the proxies by level and kind."""
+
+    records: dict[str, list[Record]]
+    accuracies: dict[str, dict[str, list[float]]]
+
+    def values(self) -> dict[str, ByArm]:
+        """Return metric -> arm -> values by seed [S]."""
+        held_out = {level: np.array(by_kind[HELD_OUT]) for level, by_kind in self.accuracies.items()}
+        return values(self.records, held_out)
+
 
 def overoptimisation_atlas(
     cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print
@@ -101,61 +123,34 @@ def overoptimisation_atlas(
     No data are read. Trained models are stored in `cache`; all jobs of a seed are finished before the next one. `rows`
     shortens everything, for a dry run.
     """
-    claims = read_claims("overoptimisation_atlas")
-    if rows is not None:
-        plan = Plan.short(seed, rows)
-        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, 4 * rows, SECONDS)
-    else:
-        log("pilot")
-        pilot = Plan(PILOT_SEEDS, pilot=True)
-        run_plan(pilot, cache, workers, log)
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, measurements(pilot, cache)),
-            pilot_seeds=PILOT_SEEDS,
-            seconds_per_seed=SECONDS,
-            completions=4 * pilot.asked,
-            first_seed=seed,
-            looks=LOOKS,
-            family="primary",
-        )
-        plan = Plan(design.seeds)
-    log("counted seeds")
-    run_plan(plan, cache, workers, log)
-    return build_study(design, plan, cache)
-
-
-def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
-    """Run all jobs of all seeds, and finish a seed before the next one."""
-    for seed in plan.seeds:
-        for stage in plan.stages(seed):
-            run_jobs(stage, cache, workers, log)
-
-
-def measurements(plan: Plan, cache: Path) -> dict[str, ByArm]:
-    """Return metric -> arm -> values by seed [S]."""
-    accuracies = accuracies_by_level(plan, cache)
-    held_out = {level: np.array(by_kind[HELD_OUT]) for level, by_kind in accuracies.items()}
-    return values(records_by_level(plan, cache), held_out)
-
-
-def build_study(design: Design, plan: Plan, cache: Path) -> Study:
-    """Build the report of a plan whose jobs are in the cache."""
-    records, accuracies = records_by_level(plan, cache), accuracies_by_level(plan, cache)
-    assessments = assess(design, paired_differences(design.claims, measurements(plan, cache)))
+    outcome = run_pilot_first(
+        "overoptimisation_atlas",
+        lambda seeds: Plan(seeds, pilot=seeds == PILOT_SEEDS),
+        Results.values,
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        looks=LOOKS,
+        family="primary",
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    assessments, (records, accuracies) = outcome.assessments, outcome.results
     figures = {
         "atlas": atlas_figure(records, accuracies),
         "peaks": peaks_figure(records, accuracies),
         "claims": claims_figure(assessments),
     }
     facts = {
-        "plan": asdict(plan),
-        "design": design.facts(),
+        "plan": asdict(outcome.plan),
+        "design": outcome.design.facts(),
         "claims": assessment_facts(assessments),
         "accuracies": accuracies,
         "records": {level: [*map(_rounded, of_level)] for level, of_level in records.items()},
     }
-    return Study(text(design, assessments, records, accuracies), [], figures, {}, facts)
+    return Study(text(outcome.design, assessments, records, accuracies), [], figures, {}, facts)
 
 
 def records_by_level(plan: Plan, cache: Path) -> dict[str, list[Record]]:

@@ -26,7 +26,8 @@ from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import (
     Completions,
     PolicyLoop,
-    completion_readings,
+    clipped,
+    kl_from,
     proxy_rewards,
     sample_completions,
     train_policy,
@@ -115,12 +116,7 @@ class AtlasRun(Job):
 def algorithm(method: str) -> Algorithm:
     """Return the algorithm of a method without a KL penalty; PPO's advantages are whitened GAE of a critic."""
     white = {"white": load("policy.transforms", "whiten")()} if method == PPO else {}
-    return Algorithm(
-        load("policy.advantages", ADVANTAGES.get(method, "grpo"))(),
-        load("policy.losses", "ppo")(),
-        load("policy.aggregations", "token_mean")(),
-        advantage_transforms=white,
-    )
+    return clipped(ADVANTAGES.get(method, "grpo"), advantage_transforms=white)
 
 
 def ensemble(proxy: Proxy) -> list[Proxy]:
@@ -154,6 +150,6 @@ def measured(
 ) -> dict[str, float]:
     """Return the mean log π - log π_start of sampled completions, an unbiased estimate of the KL, and mean rewards."""
     completions = sample_completions(policy, asked, seed=seed)
-    ratio = (completions.logprob - completion_readings(start, completions.rows).logprob).sum(1)
-    values = (ratio, garden.gold().rate(completions.examples), proxy_rewards(judge, completions.rows))
-    return {name: float(value.mean()) for name, value in zip(MEASURED, values, strict=True)}
+    gold, proxy = garden.gold().rate(completions.examples), proxy_rewards(judge, completions.rows)
+    values = (kl_from(start, completions), float(gold.mean()), float(proxy.mean()))
+    return dict(zip(MEASURED, values, strict=True))

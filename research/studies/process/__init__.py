@@ -1,14 +1,15 @@
 """Process reward models: what labels of steps are worth beside labels of final answers, on chains of arithmetic."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from .._design import claims_figure, run_pilot_first, study_facts
-from .._runs.job_cache import run_jobs
-from .report import Values, text
+from .._design import claims_figure, named_values, run_pilot_first
+from .._runs.job_cache import Job
+from .report import text
 from .verifiers import ARMS, BEST, F1, LABELS, SOLUTIONS, THRESHOLD, Backbone, Verifier
 
 SEEDS = 5
@@ -54,44 +55,37 @@ class Plan:
             for arm in ARMS
         }
 
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the backbone, and then all arms."""
+        return [[self.backbone(seed)], self.verifiers(seed).values()]
+
+    def results(self, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+        """Return every array [S] by its name and arm."""
+        stored = {arm: [self.verifiers(seed)[arm].result(cache) for seed in self.seeds] for arm in ARMS}
+        names = (F1, BEST, THRESHOLD, LABELS, SOLUTIONS)
+        return {
+            name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()} for name in names
+        }
+
 
 def process(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train the same model on labels of steps and of final answers; compare first errors and best of 16.
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-
-    def measure(plan: Plan) -> Values:
-        run_plan(plan, cache, workers, log)
-        return values(plan, cache)
-
     outcome = run_pilot_first(
         "process",
         Plan,
-        measure,
-        METRICS,
+        named_values(METRICS),
+        cache,
+        workers,
+        log,
         pilot_seeds=PILOT_SEEDS,
         seconds_per_seed=SECONDS,
-        seeds=SEEDS,
+        at_least=SEEDS,
+        most=SEEDS,
         first_seed=seed,
         dry_run=None if rows is None else Plan.short(seed, rows),
     )
-    design, _, results, metrics, assessments = outcome
-    facts = study_facts(design, assessments, metrics)
-    return Study(text(design, assessments, results), [], {"effects": claims_figure(assessments)}, {}, facts)
-
-
-def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
-    """Train all arms of all seeds, and finish a seed before the next one."""
-    for seed in plan.seeds:
-        run_jobs([plan.backbone(seed)], cache, workers, log)
-        run_jobs(plan.verifiers(seed).values(), cache, workers, log)
-
-
-def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return every array [S] by its name and arm."""
-    stored = {
-        arm: [plan.verifiers(seed)[arm].result(cache) for seed in plan.seeds] for arm in plan.verifiers(plan.seeds[0])
-    }
-    names = (F1, BEST, THRESHOLD, LABELS, SOLUTIONS)
-    return {name: {arm: np.array([row[name] for row in rows], float) for arm, rows in stored.items()} for name in names}
+    report = text(outcome.design, outcome.assessments, outcome.results)
+    return Study(report, [], {"effects": claims_figure(outcome.assessments)}, {}, outcome.facts())

@@ -2,16 +2,11 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import t_interval
-from .._design import Assessment, Design, claims_table, design_markdown
+from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .chains import RIGHT
 from .verifiers import BEST, F1, LABELS, SOLUTIONS, THRESHOLD
-
-Values = Mapping[str, Mapping[str, np.ndarray]]
-"""Results [S] by name of array and arm."""
 
 
 def text(design: Design, assessments: Mapping[str, Assessment], results: Values) -> str:

@@ -1,14 +1,14 @@
 """R2M offline: whether the policy's current states carry what stale ones do not, and which labels a refit needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
-from .._runs.job_cache import run_jobs
+from .._design import claims_figure, run_pilot_first
+from .._runs.job_cache import Job
 from .._runs.proxies import LEVELS, Proxy
 from .pools import GROUP, KL, R2MDrift
 from .refits import ACCURACY, ARMS, BEST, FROZEN, GARDEN, LABEL_ACCURACY, PRIVATE, STATES, Arm, R2MRefits
@@ -43,7 +43,7 @@ SETTINGS: Mapping[str, dict] = {
 class Plan:
     """Seeds, and the sizes of a seed's jobs."""
 
-    seeds: tuple[int, ...] = tuple(range(SEEDS))
+    seeds: tuple[int, ...]
     prompts: int = 144
     asked: int = 88
     unseen: int = 48
@@ -71,68 +71,52 @@ class Plan:
         sizes = {"prompts": self.prompts, "asked": self.asked, "unseen": self.unseen}
         return {name: R2MRefits(self.drift(seed), **sizes, **changes) for name, changes in SETTINGS.items()}
 
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return start policy, samples, proxy, checkpoints, and then the refits."""
+        drift = self.drift(seed)
+        return [[drift.proxy.base], [drift.proxy.samples], [drift.proxy], [drift], self.refits(seed).values()]
+
+    def results(self, cache: Path) -> dict[str, dict[str, np.ndarray]]:
+        """Return the results [S] by metric and arm, each the mean over the next checkpoints."""
+        by_seed = [
+            {
+                (METRICS[metric], f"{setting}: {arm}"): value
+                for setting, job in self.refits(seed).items()
+                for metric, array in job.result(cache).items()
+                for arm, value in zip(job.arms, array.mean(1), strict=True)
+            }
+            for seed in self.seeds
+        ]
+        results: dict[str, dict[str, np.ndarray]] = {metric: {} for metric in METRICS.values()}
+        for metric, arm in by_seed[0]:
+            results[metric][arm] = np.array([row[metric, arm] for row in by_seed])
+        return results
+
+    def drifts(self, cache: Path) -> np.ndarray:
+        """Return the KL from the start policy [S, T] of every checkpoint."""
+        stored = [self.drift(seed).result(cache) for seed in self.seeds]
+        return np.array([[result[name] for name in sorted(result) if name.startswith(KL)] for result in stored])
+
 
 def r2m_offline(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Refit R2M and its controls on fixed pools of completions and measure them on the next checkpoint's pool.
 
     No data are read. Trained models are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    claims = read_claims("r2m_offline")
-    if rows is not None:
-        plan = Plan.short(seed, rows)
-        design = Design(claims, {}, PILOT_SEEDS, plan.seeds, plan.completions, SECONDS)
-    else:
-        pilot = Plan(PILOT_SEEDS)
-        run_plan(pilot, cache, workers, log)
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, values(pilot, cache)),
-            pilot_seeds=PILOT_SEEDS,
-            seconds_per_seed=SECONDS,
-            completions=pilot.completions,
-            first_seed=seed,
-            at_least=SEEDS,
-        )
-        plan = Plan(design.seeds)
-    run_plan(plan, cache, workers, log)
-    return build_study(design, values(plan, cache), drifts(plan, cache))
-
-
-def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
-    """Run all jobs of a plan, and finish a seed before the next one."""
-    for seed in plan.seeds:
-        drift = plan.drift(seed)
-        proxy = drift.proxy
-        for jobs in ([proxy.base], [proxy.samples], [proxy], [drift], [*plan.refits(seed).values()]):
-            run_jobs(jobs, cache, workers, log)
-
-
-def values(plan: Plan, cache: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return the results [S] by metric and arm, each the mean over the next checkpoints."""
-    by_seed = [
-        {
-            (METRICS[metric], f"{setting}: {arm}"): value
-            for setting, job in plan.refits(seed).items()
-            for metric, array in job.result(cache).items()
-            for arm, value in zip(job.arms, array.mean(1), strict=True)
-        }
-        for seed in plan.seeds
-    ]
-    results: dict[str, dict[str, np.ndarray]] = {metric: {} for metric in METRICS.values()}
-    for metric, arm in by_seed[0]:
-        results[metric][arm] = np.array([row[metric, arm] for row in by_seed])
-    return results
-
-
-def drifts(plan: Plan, cache: Path) -> np.ndarray:
-    """Return the KL from the start policy [S, T] of every checkpoint."""
-    stored = [plan.drift(seed).result(cache) for seed in plan.seeds]
-    return np.array([[result[name] for name in sorted(result) if name.startswith(KL)] for result in stored])
-
-
-def build_study(design: Design, results: dict[str, dict[str, np.ndarray]], kls: np.ndarray) -> Study:
-    """Build the study: report, figures and facts."""
-    assessments = assess(design, paired_differences(design.claims, results))
-    facts = study_facts(design, assessments, results) | {"kl": kls.tolist()}
-    figures = {"effects": claims_figure(assessments), "labels": gains_figure(results[METRICS[ACCURACY]])}
-    return Study(text(design, assessments, results, kls), [], figures, {}, facts)
+    outcome = run_pilot_first(
+        "r2m_offline",
+        Plan,
+        lambda results: results,
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT_SEEDS,
+        seconds_per_seed=SECONDS,
+        at_least=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    values, assessments, kls = outcome.values, outcome.assessments, outcome.plan.drifts(cache)
+    figures = {"effects": claims_figure(assessments), "labels": gains_figure(values[METRICS[ACCURACY]])}
+    facts = outcome.facts() | {"kl": kls.tolist()}
+    return Study(text(outcome.design, assessments, values, kls), [], figures, {}, facts)

@@ -12,15 +12,15 @@ from torch import Generator, Tensor
 from transformers import PreTrainedModel
 
 from ....benchmarks import garden
-from ....policy.composition.algorithm import Algorithm
 from ....rm.models.scalar import ScalarRewardModel
-from ....rm.registry import load
 from ....rm.types import Messages
 from ...worlds.guides import copy_weights
 from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import (
     PolicyLoop,
+    clipped,
     completion_readings,
+    kl_from,
     proxy_rewards,
     proxy_tokens,
     sample_completions,
@@ -55,11 +55,12 @@ class R2MDrift(Job):
         seen, asked, taken, kl = split_prompts()[0], unseen_prompts(self.asked), {}, 0.0
         loop = PolicyLoop(self.cycles, learning_rate=self.learning_rate)
         reward = lambda completions: proxy_rewards(judge, completions.rows)  # noqa: E731
-        for report in train_policy(policy, reward, grpo_algorithm(), loop, seen, seed=self.proxy.seed):
+        for report in train_policy(policy, reward, clipped(), loop, seen, seed=self.proxy.seed):
             last = report.cycle == self.cycles
             if report.cycle % self.every and not last:
                 continue
-            kl = estimated_kl(policy, start, asked, seed=90_000 * (self.proxy.seed + 1) + report.cycle)
+            draws = 90_000 * (self.proxy.seed + 1) + report.cycle
+            kl = kl_from(start, sample_completions(policy, asked, seed=draws))
             while len(taken) < len(self.kls) and (last or kl >= self.kls[len(taken)]):
                 taken[len(taken)] = _weights(policy, len(taken)) | {f"{KL} {len(taken)}": np.array(kl)}
             if len(taken) == len(self.kls):
@@ -79,20 +80,6 @@ class R2MDrift(Job):
 
 def _weights(policy: PreTrainedModel, index: int) -> Arrays:
     return {f"{index} {name}": weight.detach().numpy().copy() for name, weight in policy.named_parameters()}
-
-
-def grpo_algorithm() -> Algorithm:
-    """Return GRPO without a KL penalty."""
-    return Algorithm(
-        load("policy.advantages", "grpo")(), load("policy.losses", "ppo")(), load("policy.aggregations", "token_mean")()
-    )
-
-
-@torch.no_grad()
-def estimated_kl(policy: PreTrainedModel, start: PreTrainedModel, asked: Sequence[Messages], *, seed: int) -> float:
-    """Return the mean of log π - log π_start over sampled completions, an unbiased estimate of the KL in nats."""
-    completions = sample_completions(policy, asked, seed=seed)
-    return float((completions.logprob - completion_readings(start, completions.rows).logprob).sum(1).mean())
 
 
 # ---- pools ----

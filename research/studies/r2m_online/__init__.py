@@ -1,22 +1,20 @@
 """R2M online: policies trained on R2M and its controls, on proxies of 75 and 85 %, read at a KL of 6."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
-from .._runs.job_cache import Arrays, run_jobs
+from .._design import claims_figure, run_pilot_first
+from .._runs.job_cache import Arrays, Job
 from .._runs.proxies import HELD_OUT, OWN_SAMPLES, Proxy
 from .report import curves_figure, text
 from .runs import ARMS, LEVEL_75, ONE_PROXY, PROXIES, R2MOnlineRun
 
 PILOT = (1000, 1001, 1002, 1003)
 AT_LEAST = 20
-SEEDS: int | None = None
-"""Seeds that are run, the first of those planned; None for all. Finished jobs are read from the cache."""
 SECONDS_PER_SEED = 375.0
 """CPU-seconds of a seed by the first one of the pilot: 323 of all arms, the rest of samples and proxies."""
 GOLD_AT_KL, LABELS = "gold at KL <= 6 (standard deviations)", "label accuracy"
@@ -29,8 +27,9 @@ Results = Mapping[str, Sequence[Arrays]]
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the jobs."""
+    """Seeds, and the sizes of a seed's jobs."""
 
+    seeds: tuple[int, ...]
     cycles: int = 40
     every: int = 4
     prompts: int = 8
@@ -42,9 +41,19 @@ class Plan:
     """Fraction of the training of start policies and proxies; below 1 for a dry run."""
 
     @classmethod
-    def short(cls, rows: int) -> "Plan":
+    def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
-        return cls(cycles=2, every=2, prompts=2, asked=rows, completions=rows, samples=4, unseen=4, share=0.002)
+        return cls(
+            (seed, seed + 1),
+            cycles=2,
+            every=2,
+            prompts=2,
+            asked=rows,
+            completions=rows,
+            samples=4,
+            unseen=4,
+            share=0.002,
+        )
 
     def proxy(self, level: str, seed: int) -> Proxy:
         """Return the proxy of a level at a seed."""
@@ -60,19 +69,21 @@ class Plan:
             if level == LEVEL_75 or name not in ONE_PROXY
         }
 
-    def results(self, seeds: Sequence[int], cache: Path, workers: int, log: Log) -> Results:
-        """Run all arms, those of a seed before the next seed, and return their results."""
-        by_seed = [self.runs(seed) for seed in seeds]
-        for runs in by_seed:
-            proxies = [run.proxy for run in runs.values()]
-            samples = [proxy.samples for proxy in proxies]
-            for jobs in ([sample.base for sample in samples], samples, proxies, [*runs.values()]):
-                run_jobs(jobs, cache, workers, log)
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return start policies, samples, proxies, and then all arms."""
+        runs = self.runs(seed).values()
+        proxies = [run.proxy for run in runs]
+        samples = [proxy.samples for proxy in proxies]
+        return [[sample.base for sample in samples], samples, proxies, runs]
+
+    def results(self, cache: Path) -> Results:
+        """Return the results of all arms by seed."""
+        by_seed = [self.runs(seed) for seed in self.seeds]
         return {name: [in_deviations(runs[name], cache) for runs in by_seed] for name in by_seed[0]}
 
-    def accuracies(self, seeds: Sequence[int], cache: Path) -> dict[str, dict[str, list[float]]]:
+    def accuracies(self, cache: Path) -> dict[str, dict[str, list[float]]]:
         """Return the accuracies of the proxies by level, kind and seed."""
-        results = {level: [self.proxy(level, seed).result(cache) for seed in seeds] for level in PROXIES}
+        results = {level: [self.proxy(level, seed).result(cache) for seed in self.seeds] for level in PROXIES}
         return {
             level: {kind: [float(proxy[kind]) for proxy in proxies] for kind in (HELD_OUT, OWN_SAMPLES)}
             for level, proxies in results.items()
@@ -90,36 +101,27 @@ def r2m_online(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    plan, claims = Plan() if rows is None else Plan.short(rows), read_claims("r2m_online")
-    if rows is None:
-        log("pilot")
-        design = plan_seeds(
-            claims,
-            paired_differences(claims, values_of(plan.results(PILOT, cache, workers, log))),
-            pilot_seeds=PILOT,
-            seconds_per_seed=SECONDS_PER_SEED,
-            completions=plan.completions,
-            first_seed=seed,
-            at_least=AT_LEAST,
-            family="primary",
-        ).first(SEEDS)
-    else:
-        design = Design(claims, {}, PILOT, (seed, seed + 1), rows, SECONDS_PER_SEED)
-    log("counted seeds")
-    results = plan.results(design.seeds, cache, workers, log)
-    return study_of(design, results, plan.accuracies(design.seeds, cache))
-
-
-def study_of(design: Design, results: Results, accuracies: Mapping[str, Mapping[str, list[float]]]) -> Study:
-    """Return the report with figures and facts."""
-    values = values_of(results)
-    assessments = assess(design, paired_differences(design.claims, values))
-    facts = study_facts(design, assessments, values) | {
+    outcome = run_pilot_first(
+        "r2m_online",
+        Plan,
+        values_of,
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT,
+        seconds_per_seed=SECONDS_PER_SEED,
+        at_least=AT_LEAST,
+        family="primary",
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    results, assessments, accuracies = outcome.results, outcome.assessments, outcome.plan.accuracies(cache)
+    facts = outcome.facts() | {
         "label_accuracy": {arm: [run["label_accuracy"].tolist() for run in runs] for arm, runs in results.items()},
         "accuracies": accuracies,
     }
     figures = {"effects": claims_figure(assessments), "curves": curves_figure(results)}
-    return Study(text(design, assessments, results, accuracies), [], figures, {}, facts)
+    return Study(text(outcome.design, assessments, results, accuracies), [], figures, {}, facts)
 
 
 def values_of(results: Results) -> dict[str, dict[str, np.ndarray]]:

@@ -1,6 +1,6 @@
 """Replay study: PIPO and CBS against random replay with as many updates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,15 +9,13 @@ import numpy as np
 from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import at_kl
 from ...worlds.guides import Base
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
-from .._runs.job_cache import Arrays, run_jobs
+from .._design import claims_figure, run_pilot_first
+from .._runs.job_cache import Arrays, Job
 from .report import curves_figure, text
-from .runs import ARMS, ReplayRun
+from .runs import ARMS, PLAIN, ReplayRun
 
 PILOT = (1000, 1001, 1002, 1003)
 AT_LEAST = 14
-SEEDS: int | None = None
-"""Seeds that are run, the first of those planned; None for all. Finished jobs are read from the cache."""
 SECONDS_PER_SEED = 350.0
 """CPU-seconds of all arms."""
 NEAR = 1.0
@@ -27,8 +25,9 @@ END, MEAN, AT_NEAR = "gold at the end", "mean gold over cycles", f"gold at KL {N
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the jobs."""
+    """Seeds, and the sizes of a seed's jobs."""
 
+    seeds: tuple[int, ...]
     cycles: int = 200
     every: int = 20
     prompts: int = 8
@@ -39,9 +38,9 @@ class Plan:
     base_texts: int = 6000
 
     @classmethod
-    def short(cls, rows: int) -> "Plan":
+    def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few cycles to learn."""
-        return cls(2, 2, 2, 2, rows, rows, base_steps=1, base_texts=64)
+        return cls((seed, seed + 1), 2, 2, 2, 2, rows, rows, base_steps=1, base_texts=64)
 
     def arms(self, seed: int) -> dict[str, ReplayRun]:
         """Return every arm of one seed."""
@@ -49,22 +48,15 @@ class Plan:
         sizes = {name: getattr(self, name) for name in ("cycles", "every", "prompts", "group", "asked", "completions")}
         return {name: ReplayRun(base, arm, **sizes) for name, arm in ARMS.items()}
 
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the start policy, and then all arms."""
+        arms = self.arms(seed)
+        return [[arms[PLAIN].base], arms.values()]
 
-@dataclass(frozen=True)
-class Runner:
-    """Runs arms at some seeds."""
-
-    plan: Plan
-    cache: Path
-    workers: int
-    log: Log
-
-    def results(self, seeds: Sequence[int]) -> dict[str, list[Arrays]]:
-        """Run all arms, those of a seed before the next seed, and return their results by seed."""
-        arms = [self.plan.arms(seed) for seed in seeds]
-        run_jobs([runs["plain"].base for runs in arms], self.cache, self.workers, self.log)
-        run_jobs([run for runs in arms for run in runs.values()], self.cache, self.workers, self.log)
-        return {name: [runs[name].result(self.cache) for runs in arms] for name in ARMS}
+    def results(self, cache: Path) -> dict[str, list[Arrays]]:
+        """Return the results of all arms by seed."""
+        arms = [self.arms(seed) for seed in self.seeds]
+        return {name: [runs[name].result(cache) for runs in arms] for name in ARMS}
 
 
 def replay(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
@@ -72,37 +64,24 @@ def replay(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
 
     No data are read. Results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
-    runner = Runner(Plan() if rows is None else Plan.short(rows), cache, workers, log)
-    pilot_seeds = PILOT if rows is None else PILOT[:2]
-    log("pilot")
-    pilot = runner.results(pilot_seeds)
-    design = planned(pilot, pilot_seeds, seed)
-    log("counted seeds")
-    return study_of(design.first(SEEDS) if rows is None else design.dry_run(seed, rows), pilot, runner)
-
-
-def planned(pilot: Mapping[str, Sequence[Arrays]], pilot_seeds: Sequence[int], first_seed: int) -> Design:
-    """Return the design whose seeds show the primary claims' smallest effects."""
-    claims = read_claims("replay")
-    return plan_seeds(
-        claims,
-        paired_differences(claims, values_of(pilot)),
-        pilot_seeds=pilot_seeds,
+    outcome = run_pilot_first(
+        "replay",
+        Plan,
+        values_of,
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT,
         seconds_per_seed=SECONDS_PER_SEED,
-        first_seed=first_seed,
         at_least=AT_LEAST,
         family="primary",
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
     )
-
-
-def study_of(design: Design, pilot: Mapping[str, Sequence[Arrays]], runner: Runner) -> Study:
-    """Run the design's seeds and report."""
-    results = runner.results(design.seeds)
-    values = values_of(results)
-    assessments = assess(design, paired_differences(design.claims, values))
+    results, assessments = outcome.results, outcome.assessments
     figures = {"effects": claims_figure(assessments), "curves": curves_figure(results)}
-    report = text(design, assessments, values, results, pilot)
-    return Study(report, [], figures, {}, study_facts(design, assessments, values))
+    report = text(outcome.design, assessments, outcome.values, results, outcome.pilot)
+    return Study(report, [], figures, {}, outcome.facts())
 
 
 # ---- measures ----

@@ -53,7 +53,7 @@ def _introduction(results: Mapping[str, Sequence[Arrays]]) -> str:
         "the progress since then. PIPO, random gains: the scale is drawn from those of the cycles so far, so that it "
         "is as large on average and says nothing about progress. CBS: a bandit selects 32 of the last two batches. "
         "Shuffled advantages: random, 32 of the last two batches, with each other's advantages. Settings of PIPO and "
-        "CBS are those of `research/recipes/seeds`."
+        "CBS are those of `research/studies/replay/runs.py`."
     )
 
 

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
 from ....benchmarks import garden
-from ....policy.composition.algorithm import Algorithm, Penalty
+from ....policy.composition.algorithm import Penalty
 from ....policy.types import Replay
 from ....rm.registry import load
 from ...worlds.guides import Base
 from ...worlds.policies import split_prompts, unseen_prompts
-from ...worlds.small_policies import PolicyLoop, completion_readings, sample_completions, train_policy
+from ...worlds.small_policies import PolicyLoop, clipped, kl_from, sample_completions, train_policy
 from .._runs.job_cache import Arrays, Job
 from .controls import CountedReplay, ShuffledAdvantages, pipo_with_random_gains
 
@@ -105,16 +104,10 @@ class ReplayRun(Job):
         return curves | {name: np.array(value) for name, value in facts.items()}
 
     def _train(self, policy: PreTrainedModel, start: PreTrainedModel, replay: Replay | None) -> Iterator[int]:
-        algorithm = Algorithm(
-            load("policy.advantages", "grpo")(),
-            load("policy.losses", "ppo")(),
-            load("policy.aggregations", "token_mean")(),
-            penalty=Penalty(self.beta, "loss", "k3", corrected=False),
-        )
         reports = train_policy(
             policy,
             lambda completions: garden.gold().rate(completions.examples)[:, 0],
-            algorithm,
+            clipped(penalty=Penalty(self.beta, "loss", "k3", corrected=False)),
             PolicyLoop(self.cycles, self.prompts, self.group, self.arm.passes, self.learning_rate),
             split_prompts()[0],
             seed=self.base.seed,
@@ -132,9 +125,7 @@ def _timed_cycles(cycles: Iterator[int]) -> Iterator[tuple[int, float]]:
         before = time.process_time()
 
 
-@torch.no_grad()
 def measure(policy: PreTrainedModel, start: PreTrainedModel, number: int, seed: int) -> dict[str, float]:
     """Return mean gold of completions of unseen prompts, and mean log π - log π_start, an estimate of the KL."""
     completions = sample_completions(policy, unseen_prompts(number), seed=seed)
-    ratio = (completions.logprob - completion_readings(start, completions.rows).logprob).sum(1)
-    return {"gold": garden.gold().rate(completions.examples)[:, 0].mean(), "kl": float(ratio.double().mean())}
+    return {"gold": garden.gold().rate(completions.examples)[:, 0].mean(), "kl": kl_from(start, completions)}

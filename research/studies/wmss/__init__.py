@@ -1,16 +1,17 @@
 """WMSS study: mixed logits and entropy weights after saturation, against cross-entropy of equal steps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.small_policies.supervised import SupervisedLoop
-from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
-from .._runs.job_cache import Arrays, run_jobs
+from .._design import claims_figure, run_pilot_first
+from .._runs.job_cache import Arrays, Job
 from .report import rounds_figure, text
 from .runs import COOLED, Arm, Demonstrations, Evaluation, SaturatedPolicy, WeakDrivenArm
 
@@ -43,8 +44,11 @@ FIRST_ROUND = "gold after the first round (standard deviations)"
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the jobs."""
+    """Seeds, and the sizes of a seed's jobs."""
 
+    seeds: tuple[int, ...]
+    compared: tuple[int, ...] = ()
+    """Numbers of steps of fine-tuning that are compared beside; in the pilot only."""
     steps: int = SATURATION[1]
     round_steps: int = 100
     data: Demonstrations = Demonstrations()
@@ -53,9 +57,9 @@ class Plan:
     base_texts: int = 6000
 
     @classmethod
-    def short(cls, rows: int) -> "Plan":
+    def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
-        return cls(1, 1, Demonstrations(600), Evaluation(rows, 100), 1, 64)
+        return cls((seed, seed + 1), (1, 2), 1, 1, Demonstrations(600), Evaluation(rows, 100), 1, 64)
 
     def saturated(self, seed: int, steps: int | None = None) -> SaturatedPolicy:
         """Return the fine-tuning of one seed."""
@@ -67,6 +71,32 @@ class Plan:
         loop = SupervisedLoop(self.round_steps)
         return {name: WeakDrivenArm(self.saturated(seed), arm, loop) for name, arm in ARMS.items()}
 
+    @property
+    def completions(self) -> int:
+        """Return the number of completions on which an arm is evaluated at each seed."""
+        return self.evaluation.completions
+
+    def stages(self, seed: int) -> list[Iterable[Job]]:
+        """Return the fine-tunings, and then all arms."""
+        return [[self.saturated(seed, steps) for steps in (self.steps, *self.compared)], self.arms(seed).values()]
+
+    def results(self, cache: Path) -> "Results":
+        """Return the results of all seeds."""
+        arms = [self.arms(seed) for seed in self.seeds]
+        return Results(
+            {name: [of_seed[name].result(cache) for of_seed in arms] for name in ARMS},
+            [self.saturated(seed).measured(cache) for seed in self.seeds],
+            {steps: [self.saturated(seed, steps).measured(cache) for seed in self.seeds] for steps in self.compared},
+        )
+
+
+class Results(NamedTuple):
+    """Results by seed: of all arms, of the saturated policy, and of fine-tuning by its number of steps."""
+
+    arms: dict[str, list[Arrays]]
+    saturated: list[Arrays]
+    by_steps: dict[int, list[Arrays]]
+
 
 def wmss(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train the garden's start policy to saturation and then three rounds by WMSS and its controls.
@@ -74,53 +104,24 @@ def wmss(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = Non
     No data are read. Results are stored in `cache`, all arms of a seed before the next seed. `rows` shortens
     everything, for a dry run.
     """
-    if rows is not None:
-        plan = Plan.short(rows)
-        pilot = Pilot(plan, (1000, 1001), (1, 2), cache, workers, log)
-        return study_of(plan, pilot.design(seed).dry_run(seed, rows), pilot)
-    pilot = Pilot(Plan(), PILOT, SATURATION, cache, workers, log)
-    return study_of(Plan(), pilot.design(seed).first(SEEDS), pilot)
-
-
-@dataclass(frozen=True)
-class Pilot:
-    """Seeds that are not counted: they set the number of steps to saturation and the number of seeds."""
-
-    plan: Plan
-    seeds: tuple[int, ...]
-    steps: tuple[int, ...]
-    cache: Path
-    workers: int
-    log: Log
-
-    def design(self, first_seed: int) -> Design:
-        """Run the pilot and return the design."""
-        self.log("pilot")
-        self.saturation()
-        results = results_of(self.plan, self.seeds, self)
-        differences = paired_differences(read_claims("wmss"), values_of(results))
-        return plan_seeds(
-            read_claims("wmss"),
-            differences,
-            pilot_seeds=self.seeds,
-            seconds_per_seed=SECONDS_PER_SEED,
-            first_seed=first_seed,
-            at_least=20,
-        )
-
-    def saturation(self) -> dict[int, list[Arrays]]:
-        """Return the measurements of fine-tuning by its number of steps, at every pilot seed."""
-        jobs = {steps: [self.plan.saturated(seed, steps) for seed in self.seeds] for steps in self.steps}
-        run_jobs([job for of_steps in jobs.values() for job in of_steps], self.cache, self.workers, self.log)
-        return {steps: [job.measured(self.cache) for job in of_steps] for steps, of_steps in jobs.items()}
-
-
-def results_of(plan: Plan, seeds: tuple[int, ...], pilot: Pilot) -> dict[str, list[Arrays]]:
-    """Run all arms and return their results by seed."""
-    arms = {seed: plan.arms(seed) for seed in seeds}
-    jobs = [job for seed, of_seed in arms.items() for job in (plan.saturated(seed), *of_seed.values())]
-    run_jobs(jobs, pilot.cache, pilot.workers, pilot.log)
-    return {name: [of_seed[name].result(pilot.cache) for of_seed in arms.values()] for name in ARMS}
+    outcome = run_pilot_first(
+        "wmss",
+        lambda seeds: Plan(seeds, SATURATION if seeds == PILOT else ()),
+        lambda results: values_of(results.arms),
+        cache,
+        workers,
+        log,
+        pilot_seeds=PILOT,
+        seconds_per_seed=SECONDS_PER_SEED,
+        at_least=20,
+        most=SEEDS,
+        first_seed=seed,
+        dry_run=None if rows is None else Plan.short(seed, rows),
+    )
+    arms, saturated, _ = outcome.results
+    figures = {"effects": claims_figure(outcome.assessments), "rounds": rounds_figure(saturated, arms)}
+    report = text(outcome.design, outcome.assessments, outcome.pilot.by_steps, saturated, arms)
+    return Study(report, [], figures, {}, outcome.facts())
 
 
 def values_of(results: Mapping[str, list[Arrays]]) -> dict[str, dict[str, np.ndarray]]:
@@ -132,15 +133,3 @@ def values_of(results: Mapping[str, list[Arrays]]) -> dict[str, dict[str, np.nda
     by_metric[METRICS["gold"]][f"{PLAIN} at temperature λ"] = np.array([run[COOLED] for run in results[PLAIN]])
     first = {arm: np.array([run["gold"][0] for run in runs]) for arm, runs in results.items()}
     return by_metric | {FIRST_ROUND: first}
-
-
-def study_of(plan: Plan, design: Design, pilot: Pilot) -> Study:
-    """Run the design's seeds and report; `design.first(number)` has those that were run so far."""
-    pilot.log("counted seeds")
-    results = results_of(plan, design.seeds, pilot)
-    saturated = [plan.saturated(seed).measured(pilot.cache) for seed in design.seeds]
-    values = values_of(results)
-    assessments = assess(design, paired_differences(design.claims, values))
-    figures = {"effects": claims_figure(assessments), "rounds": rounds_figure(saturated, results)}
-    report = text(design, assessments, pilot.saturation(), saturated, results)
-    return Study(report, [], figures, {}, study_facts(design, assessments, values))

@@ -10,16 +10,19 @@ from torch import Generator, Tensor, nn
 from transformers import PreTrainedModel
 
 from ....kernels.policy_loss import ClipRule
+from ....policy.aggregations.token_mean import token_mean
 from ....policy.composition.algorithm import Algorithm, Scored
 from ....policy.composition.rows import behind
 from ....policy.composition.token_losses import TokenLoss
 from ....policy.composition.token_objective import token_objective
+from ....policy.losses.ppo import ppo
 from ....policy.training.critic import CriticArguments, CriticLearner, Targets, critic_returns
 from ....policy.training.forward import CompletionBatch, Reading, at_completions, own_states
 from ....policy.training.replay_buffer import Batch, ReplayBuffer
 from ....policy.types import Cycle, Replay, Rewards, Rollout
 from ....rm.backbones.tokenization import Encoder
 from ....rm.errors import UsageError
+from ....rm.registry import load
 from ....rm.types import Example, Messages
 from .sampling import LONGEST, Completions, sample_completions
 from .trunk import Layout, completion_logprobs, completion_readings, layout_of
@@ -43,6 +46,11 @@ class OnlineReward(Protocol):
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """Learn from the completions of a cycle and return metrics."""
         ...
+
+
+def clipped(advantage: str = "grpo", **options: Any) -> Algorithm:
+    """Return a named advantage with PPO's clipped loss and the mean over tokens; `options` are those of `Algorithm`."""
+    return Algorithm(load("policy.advantages", advantage)(), ppo(), token_mean(), **options)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ....rm.backbones.tokenization import Encoder, describe_tokenizer
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.types import Example, Messages
 from ..policies import LONGEST
-from .trunk import Attention, Trunk, last_states, trunk_of
+from .trunk import Attention, Trunk, completion_readings, last_states, trunk_of
 
 Cache = Float[Tensor, "layers 2 N H W E"]
 """Keys and values; the tokens of a row end with the column of the last token, without gaps."""
@@ -166,3 +166,10 @@ def completion_rows(ids: list[list[int]], tokens: Int[Tensor, "N L"], response: 
     padded.masked_scatter_(in_prompt, torch.tensor([token for prompt in ids for token in prompt]))
     padded.masked_scatter_(attention & ~in_prompt, tokens[response])
     return CompletionBatch(padded, attention, start, response)
+
+
+@torch.no_grad()
+def kl_from(start: Any, completions: Completions) -> float:
+    """Return the mean of log π - log π_start over a policy's completions, an unbiased estimate of the KL in nats."""
+    ratio = completions.logprob - completion_readings(start, completions.rows).logprob
+    return float(ratio.sum(1).double().mean())

@@ -6,7 +6,7 @@ import sys
 import zipfile
 
 import pytest
-from rewardlab.research.gpu import prepare, run1, run2, steps
+from rewardlab.research.gpu import prepare, run2, steps
 from rewardlab.research.gpu.steps import TESTS, Run, Step, execute, outcomes_of_tests, parser
 
 QUICK, SLOW = "import sys; print('a row')", "print('first', flush=True); import time; time.sleep(600)"
@@ -85,16 +85,3 @@ def test_commands_name_device_budget_and_output(tmp_path):
     tests = Step("tests", TESTS, 60)
     assert steps.command(tests, options, 60, None)[-1] == "tests/kernels"
     assert steps.command(tests, options, 60, ["tests/a.py::b[x y]"])[-1] == "tests/a.py::b[x y]"
-
-
-def test_what_is_not_run_says_why():
-    assert steps.why_not(Step("head", "kernels", 60), steps.START, None) == "budget"
-    assert steps.why_not(Step("head", "no_such_script", 60), 60, None) == "there is no script no_such_script"
-    assert steps.why_not(Step("tests", TESTS, 60), 60, []) == "no failed test is named"
-    assert all(steps.why_not(step, 60, None) is None for step in run1.RUN.steps)
-
-
-def test_at_most_eight_files_come_of_a_run():
-    for run in (run1.RUN, run2.RUN):
-        files = [step for step in run.steps if step.script != TESTS]
-        assert len(files) + len(["the run's facts", "its log"]) <= 8

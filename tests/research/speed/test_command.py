@@ -2,7 +2,7 @@
 
 import pytest
 from rewardlab.research.speed import __main__ as command
-from rewardlab.research.speed import kernels, report
+from rewardlab.research.speed import kernels, suites
 
 
 @pytest.fixture
@@ -27,15 +27,15 @@ def test_help_names_every_script_without_importing_any(capsys, monkeypatch):
     assert command.main(["--help"]) == 0 and command.main([]) == 2
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert [words[0] for words in lines if words][: len(command.names(command.FOLDER))] == command.names(command.FOLDER)
-    assert ["report", "Seconds", "from", "stored", "judgments"] in [words[:5] for words in lines]
+    assert ["policy", "Time", "and", "memory", "of"] in [words[:5] for words in lines]
 
 
 def test_a_script_gets_its_own_arguments(capsys, monkeypatch):
-    monkeypatch.setattr(report, "report_times", lambda: report.Times(2.5, {}))
-    assert command.main(["report", "--runs", "1"]) == 0
-    assert "report 2.50 s" in capsys.readouterr().out
+    monkeypatch.setattr(suites, "measure", lambda suite, folder, rows: {"cpu_seconds": 2.5, "peak_mb": rows})
+    assert command.main(["suites", "--suites", "rmb", "--runs", "1", "--rows", "7"]) == 0
+    assert "rmb: 2.5 CPU-seconds, at most 7 MB" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="0"):
-        command.main(["report", "--help"])
+        command.main(["suites", "--help"])
     assert "--runs" in capsys.readouterr().out
 
 

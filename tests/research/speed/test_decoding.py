@@ -7,14 +7,11 @@ import pytest
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.research.speed.decoding import (
-    EXPERIMENTS,
     Bench,
     Size,
     main,
-    measure,
     pretrained,
     public_loop,
-    summary,
     take_turns,
 )
 
@@ -34,11 +31,6 @@ def test_the_script_runs_and_writes_every_round(tmp_path, capsys):
     assert "| k=5 |" in capsys.readouterr().out
 
 
-def test_a_ratio_is_taken_within_each_round():
-    found = summary({"plain": [1.0, 2.0, 4.0], "shared": [1.5, 2.0, 8.0]}, "plain")
-    assert found["shared"]["ratio"]["median"] == 1.5 and found["plain"]["ms"]["median"] == 2
-
-
 def test_the_restated_loop_writes_what_two_models_write():
     bench = Bench(TOY, "cpu")
     bench.model.float(), bench.other.float()
@@ -49,24 +41,12 @@ def test_the_restated_loop_writes_what_two_models_write():
     assert pytest.approx(1) == sum(asked[0].preference.values())
 
 
-def test_what_is_measured_is_there_after_every_round():
-    parts = [{rows: [*kinds] for rows, kinds in results["variants"].items()}
-             for results in islice(measure(TOY, "cpu", 0), 3)]  # fmt: skip
-    first, second = "ms per token", "ms of prefill and first token"
-    assert parts == [{"N=1": [first]}, {"N=1": [first, second]}, {"N=1": [first, second], "N=2": [first]}]
-
-
 def test_rounds_end_with_their_budget_and_each_is_there_at_once():
     number = count()
     rounds = take_turns(lambda: {"plain": float(next(number))}, 0)
     assert [*rounds] == [{"plain": [0.0]}]
     endless = take_turns(lambda: {"plain": float(next(number))}, 1e9)
     assert [*islice(endless, 3)] == [{"plain": [1.0]}, {"plain": [2.0]}, {"plain": [2.0, 3.0]}]
-
-
-def test_a_chosen_experiment_has_the_budget_of_all():
-    names = {name for results in measure(TOY, "cpu", 0, "objectives") for name in results if name in EXPERIMENTS}
-    assert names == {"objectives"}
 
 
 def test_the_speculation_script_counts_what_no_machine_changes(tmp_path):

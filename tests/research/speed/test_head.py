@@ -1,7 +1,6 @@
 """research/speed/head.py at toy size: that it runs and adds up, not how fast anything is."""
 
 import json
-import subprocess
 
 import pytest
 import torch
@@ -33,23 +32,3 @@ def test_an_operation_reads_its_inputs_and_writes_its_output_once():
         torch.zeros(10) * 1  # 40 written; 40 read, 40 written
         torch.empty(10)
     assert traffic.bytes == 120
-
-
-HOLD = """
-import torch
-from rewardlab.research.speed.head import peak_of
-
-def hold():
-    held = [torch.ones(2**22) for _ in range(4)]  # 16 MiB each
-    held.clear()
-    torch.ones(2**22)
-
-print(peak_of(hold, "cpu"))
-"""
-
-
-@pytest.mark.slow
-def test_the_peak_is_what_was_there_at_once(script):
-    """In a process of its own: what another test freed may still be resident, and would be taken again."""
-    done = subprocess.run(script(HOLD), capture_output=True, text=True, check=True)
-    assert 60e6 < int(done.stdout) < 90e6

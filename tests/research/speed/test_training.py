@@ -13,7 +13,6 @@ from rewardlab.research.speed.training import (
     flops_of_step,
     main,
     markdown,
-    measure,
     ragged_rows,
     settings_of,
     token_counts,
@@ -34,19 +33,6 @@ def test_every_case_has_a_row_or_the_reason_why_it_has_none(measurements):
     assert measurements["not run"]["padded"] == "the budget ended"
     assert len(measurements["cases"]["packed"]["seconds"][0]) == 2
     assert "| padded | not run: the budget ended |" in markdown(measurements)
-
-
-def test_a_case_whose_package_is_absent_is_not_run(monkeypatch):
-    monkeypatch.setattr(training.importlib.util, "find_spec", lambda package: None)
-    assert training.why_not("trl") == "no trl and no datasets here" and training.why_not("packed") is None
-
-
-def test_cases_alternate_and_are_chosen_by_a_pattern(monkeypatch):
-    order = []
-    monkeypatch.setattr(training, "turn", lambda name, *_: order.append(name) or training.Turn([0.5, 1.0], None))
-    for _ in zip(range(4), measure(TINY, "cpu", 60, "^pa"), strict=False):
-        pass
-    assert order == ["packed", "padded", "packed", "padded"]
 
 
 @pytest.mark.parametrize("name", ["packed", "padded", "trl"])
@@ -72,8 +58,3 @@ def test_tokens_and_operations_by_hand(monkeypatch):
     assert token_counts(TINY) == {"tokens": 24 + 21 + 3 + 1, "padded": 4 * 24, "packed": 25 + 3 + 1}
     linear, lengths = 2 * 128 * (128 + 64 + 64 + 128 + 3 * 128), np.array([24, 21, 3, 1])
     assert flops_of_step(TINY) == 3 * (lengths * (linear + 2 * 128) + 4 * 128 * lengths**2).sum()
-
-
-def test_utilisation_is_the_time_at_the_peak_over_the_time_taken():
-    row = training.summary("padded", [training.Turn([1.0, 3.0], 2 * 10**9)], {"tokens": 10, "padded": 12}, least=0.5)
-    assert (row["MFU"], row["peak GB"], row["tokens per second"], row["computed"]) == (0.25, 2.0, 5.0, 12)

@@ -2,8 +2,7 @@ import gzip
 import json
 
 import pytest
-from rewardlab.research.speed.verdicts import NAME, main, measure, outcome, read_winner, stored_replies
-from rewardlab.rm.errors import DataError
+from rewardlab.research.speed.verdicts import NAME, main, measure, read_winner, stored_replies
 
 
 def record(first: str, second: str, winners: tuple[str | None, str | None]) -> dict:
@@ -50,16 +49,6 @@ def test_replies_are_counted_by_judge_and_prompt_style(packed):
     }
 
 
-def test_a_checkout_of_the_authors_repository_reads_alike(packed, tmp_path_factory):
-    checkout = tmp_path_factory.mktemp("checkout")
-    folder = checkout / "Natural" / "evaluators" / "Judge-1.0" / "CoT"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps([{"results": [one]} for one in RECORDS]), encoding="utf-8")
-    published = measure(stored_replies(checkout))
-    assert published["table"] == measure(stored_replies(packed))["table"][:1]
-    assert published["differing"] == measure(stored_replies(packed))["differing"]
-
-
 def test_withheld_ratings_are_no_replies(packed):
     final = {"score_1": ["", "content management policy"], "score_2": ["0", "stop"]}
     reply = next(stored_replies(packed))
@@ -75,15 +64,6 @@ def test_the_report_has_ids_and_counts_but_no_text_of_the_replies(packed, tmp_pa
     text = (tmp_path / "out" / f"{NAME}.md").read_text(encoding="utf-8")
     assert "| Judge-1.0 | CoT | 6 | 2 (2) | 1 (1) | 1 (1) | 1 (1) | 1 (1) | 0 |" in text
     assert "Natural/1 swapped: abstained" in text and "is better" not in text and "title" not in text
-
-
-def test_a_folder_without_replies_is_refused(tmp_path):
-    with pytest.raises(DataError, match="neither"):
-        next(stored_replies(tmp_path))
-
-
-def test_outcomes_name_who_read_a_verdict():
-    assert outcome("1", "1") == "same" and outcome("1", None) == "only ours" and outcome(None, "1") == "abstained"
 
 
 def test_llmbars_stored_replies_are_read_as_their_authors_did(shared_data):

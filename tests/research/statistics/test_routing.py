@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
-from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws
 from rewardlab.research.statistics.routing import (
     area_above_line,
     cascade_share,
     cost_curve,
     pre_route_share,
     routing_area,
-    sampled_areas,
 )
 
 CHEAP, STRONG = np.array([1.0, 0.0, 0.0, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])  # gains 0, 1, 0, -1
@@ -32,13 +30,6 @@ def test_the_normalised_area_by_hand():
     assert np.isnan(routing_area(CHEAP, CHEAP, np.arange(4.0)))
 
 
-def test_equal_priorities_are_the_mean_over_their_orders():
-    cheap, strong = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0])
-    tied = routing_area(cheap, strong, np.array([0.5, 0.5, 0.1]))
-    either = [routing_area(cheap, strong, np.array(p)) for p in ([0.6, 0.5, 0.1], [0.5, 0.6, 0.1])]
-    assert tied == pytest.approx(np.mean(either))
-
-
 def test_costs_weigh_the_cases():
     cheap, strong, costs = np.zeros(3), np.array([1.0, 1.0, 0.0]), np.array([1.0, 3.0, 4.0])
     curve = cost_curve(cheap, strong, np.array([3.0, 2.0, 1.0]), costs=costs)
@@ -59,24 +50,6 @@ def test_counts_are_repeated_cases_and_order_is_no_matter():
         assert area == pytest.approx(routing_area(cheap[repeated], strong[repeated], priority[repeated]))
         shuffled = draw.permutation(repeated)
         assert area == pytest.approx(routing_area(cheap[shuffled], strong[shuffled], priority[shuffled]))
-
-
-def test_random_rankings_have_an_area_around_0_and_no_ranking_exceeds_the_oracle():
-    draw = np.random.default_rng(1)
-    cheap, strong = draw.integers(0, 2, (2, 60)).astype(float)
-    areas = np.array([routing_area(cheap, strong, draw.permutation(60)) for _ in range(2000)])
-    assert abs(areas.mean()) < 3 * areas.std() / np.sqrt(2000) and areas.max() < 1 and areas.min() > -1
-
-
-def test_samples_are_the_mean_over_rankings():
-    draw = np.random.default_rng(2)
-    cheap, strong = draw.integers(0, 2, (2, 60)).astype(float)
-    draws = cluster_draws(np.arange(60) // 2, 200)
-    noise = draw.normal(size=(3, 60))
-    sampled = sampled_areas(cheap, strong, noise, draws)
-    single = [sampled_areas(cheap, strong, row[None], draws) for row in noise]
-    assert sampled.shape == (200,) and np.allclose(sampled, np.mean(single, axis=0))
-    assert np.allclose(sampled_areas(cheap, strong, (strong - cheap)[None], draws), 1)
 
 
 def test_shares_at_a_price_by_hand():

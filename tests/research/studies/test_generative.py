@@ -39,9 +39,7 @@ from rewardlab.research.studies.generative.measures import (
     FIRST,
     NO_VERDICT,
     measure,
-    verdicts_of_scores,
 )
-from rewardlab.research.studies.generative.report import curves_figure
 from rewardlab.research.worlds.small_policies import Completions
 from rewardlab.rm.types import Example, user_turn
 
@@ -103,11 +101,6 @@ def test_measures_count_missing_verdicts_as_wrong():
     assert (biased[ACCURACY], biased[CONSISTENCY], biased[FIRST]) == (0.5, 0.0, 1.0)
 
 
-def test_a_tie_of_scores_is_half_right():
-    found = verdicts_of_scores(np.array([[1.0, 0.0], [2.0, 2.0], [0.0, 1.0], [np.nan, np.nan]]))
-    assert found[ACCURACY] == 1.5 / 4 and found[NO_VERDICT] == 0.25 and found[CONSISTENCY] == 0.75
-
-
 def rewarded(pairs, replies_to, **settings) -> list[float]:
     """Rewards of the replies to both requests of every pair."""
     source = VerdictReward(pairs, **settings)
@@ -150,8 +143,3 @@ def test_a_dry_run_trains_every_arm_and_writes_every_table(tmp_path):
     assert {*study.figures} == {"effects", "curves"} and json.dumps(study.facts, default=float)
     again = generative(tmp_path, rows=4, workers=1, log=lambda _: None)
     assert again.text == study.text
-
-
-def test_curves_are_drawn_for_few_cycles_too():
-    (panel,) = curves_figure({"SFT, then RL": np.array([[0.5, 0.75, 1.0]] * 2)}).axes
-    assert panel.lines[0].get_ydata().tolist() == [0.75]

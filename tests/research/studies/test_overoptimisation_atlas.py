@@ -10,7 +10,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.research.studies._design import Design, Pilot, assess, paired_differences, read_claims
 from rewardlab.research.studies._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, Proxy, StartSamples
-from rewardlab.research.studies.overoptimisation_atlas import Plan, overoptimisation_atlas
+from rewardlab.research.studies.overoptimisation_atlas import overoptimisation_atlas
 from rewardlab.research.studies.overoptimisation_atlas.measures import (
     AT_KL,
     FAR,
@@ -25,15 +25,12 @@ from rewardlab.research.studies.overoptimisation_atlas.measures import (
 )
 from rewardlab.research.studies.overoptimisation_atlas.report import (
     accuracy_table,
-    atlas_figure,
     peak_table,
-    peaks_figure,
     text,
 )
 from rewardlab.research.studies.overoptimisation_atlas.runs import (
     GRPO,
     METHODS,
-    PESSIMISTIC,
     AtlasRun,
     algorithm,
     measured,
@@ -114,32 +111,6 @@ def test_the_report_states_seeds_peaks_and_verdicts():
     row = next(line for line in peak_table(records).splitlines() if line.startswith("| 70 % | GRPO |"))
     assert row.split("|")[3:5] == [" 3 ", " 4.0 [4.0, 4.0] "]
     assert " or more " in next(line for line in peak_table(records).splitlines() if line.startswith(f"| {GOLD} |"))
-
-
-def test_the_page_has_a_panel_for_every_level_and_one_for_the_controls():
-    records, accuracies = made_up_records(), made_up_accuracies()
-    panels = atlas_figure(records, accuracies).axes
-    assert [panel.get_title() for panel in panels[:2]] == ["proxy of 60 to 60 %", "proxy of 70 to 70 %"]
-    assert len(panels) == len(LEVELS) + 1
-    markers = [line for line in panels[1].get_lines() if line.get_marker() == "o"]
-    assert {float(line.get_xdata()[0]) for line in markers} == {4.0}
-    kl, gold = peaks_figure(records, accuracies).axes
-    assert "KL at which gold peaks" in kl.get_ylabel()
-    np.testing.assert_allclose(gold.get_lines()[0].get_ydata(), [0.51, 0.81, 1.11, 1.41, 1.71])
-
-
-def test_the_highest_level_has_no_ensemble_and_all_other_cells_are_run():
-    runs = Plan((0,)).runs(0)
-    assert {(level, method) for level in LEVELS for method in METHODS} - runs.keys() == {([*LEVELS][-1], PESSIMISTIC)}
-    assert runs[GOLD, GRPO].gold
-    assert runs[GOLD, GRPO].proxy == runs["70 %", GRPO].proxy
-
-
-def test_the_pilot_runs_the_cells_that_claims_compare_and_no_other():
-    pilot = Plan((1000,), pilot=True)
-    at_all_levels = {(level, GRPO) for level in (*LEVELS, GOLD, RANDOM)}
-    assert pilot.runs(1000).keys() == at_all_levels | {("70 %", method) for method in METHODS}
-    assert not pilot.guides(1000)
 
 
 def test_ppo_is_by_token_and_whitened_and_none_has_a_penalty():

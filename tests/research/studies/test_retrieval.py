@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.retrieval.sources import example_text
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.research.studies._design import paired_differences, read_claims
@@ -12,16 +11,12 @@ from rewardlab.research.studies.retrieval import METRICS, Plan, retrieval
 from rewardlab.research.studies.retrieval.checks import (
     NONE,
     ChecksArm,
-    ExampleReader,
     accuracy,
-    as_case,
     learned_checks,
 )
-from rewardlab.research.studies.retrieval.encoders import FACETS, MEAN, UNTRAINED, WHOLE_TEXT, Training
+from rewardlab.research.studies.retrieval.encoders import FACETS, Training
 from rewardlab.research.studies.retrieval.health import FILE, THEMES, _prompt, read_prompts, split, training_pairs
 from rewardlab.rm.types import user_turn
-from rewardlab.tests.stand_ins.simulated_judge import SimulatedJudge
-from rewardlab.tests.stand_ins.verifiable_prompts import pairs
 
 BRIEF = Training(steps=1, batch=4, hidden=16, width=4, max_length=32)
 
@@ -45,31 +40,11 @@ def test_a_check_is_learned_where_it_separates_the_better_answers_twice():
     assert learned_checks(hedged) == ["hedging"] and learned_checks("") == []
 
 
-def test_a_judge_that_reads_examples_goes_by_what_it_learned():
-    """The worse answer of the case lacks a source; the noiseless judge would follow its bias for length without."""
-    judge = SimulatedJudge(seed=3)
-    case = Case("c", user_turn("Help me."), ("Source: an almanac.", "Long words " * 60))
-    text = "\n\n".join(example("Source: the county handbook.", "Water.", number) for number in range(1, 5))
-    bare = [pairwise(SimulatedJudge(seed=seed))([case])[0].scores for seed in range(20)]
-    read = [
-        pairwise(ExampleReader(SimulatedJudge(seed=seed)), examples=lambda cases: [text] * len(cases))([case])[0].scores
-        for seed in range(20)
-    ]
-    wins = [np.mean([scores[0] for scores in of_judge if scores]) for of_judge in (bare, read)]
-    assert wins[0] < 0.3 and wins[1] > 0.7 and "reads examples" in ExampleReader(judge).name
-
-
 def test_accuracy_by_hand():
     cases = [Case(str(n), user_turn("q"), ("a", "b"), best=(n % 2,)) for n in range(4)]
     scores = [(1.0, 0.0), (1.0, 0.0), (0.5, 0.5)]
     judgments = [Judgment(str(n), scores=given) for n, given in enumerate(scores)]
     assert accuracy(cases, [*judgments, Judgment("3", abstained="no reply")]) == pytest.approx((1 + 0 + 0.5) / 3)
-
-
-def test_where_the_right_answer_is_does_not_tell_the_label():
-    made = [as_case(pair) for pair in pairs(400, 0)]
-    assert abs(np.mean([case.best[0] for case in made]) - 0.5) < 0.1
-    assert made[0].answers[made[0].best[0]] == pairs(400, 0)[0].chosen
 
 
 @pytest.mark.parametrize("arm", [FACETS, "TF-IDF", "random", "oracle", NONE])
@@ -106,13 +81,6 @@ def test_the_shared_prompts_have_one_theme_at_most_and_splits_do_not_overlap(sha
 
 
 # ---- the study ----
-
-
-def test_arms_differ_in_the_pooling_alone():
-    training = Training()
-    facets, mean, whole, untrained = map(training.settings, (FACETS, MEAN, WHOLE_TEXT, UNTRAINED))
-    assert facets == untrained and facets.facets * facets.width == mean.width
-    assert mean.pooling == "mean" and whole.granularities == ("text",) and whole.facets == facets.facets
 
 
 def test_every_claim_is_about_a_metric_and_arms_of_the_study():

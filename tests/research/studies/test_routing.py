@@ -5,21 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws
-from rewardlab.judges.types import Case, Judgment
+from rewardlab.judges.types import Case
 from rewardlab.research.studies._design import paired_differences, read_claims
 from rewardlab.research.studies.routing import AREA, accuracies, areas, measure, routing
-from rewardlab.research.studies.routing.judges import CHEAP, COMBINED, Judged, judged, standardised, stored
+from rewardlab.research.studies.routing.judges import CHEAP, COMBINED, Judged, judged, stored
 from rewardlab.research.studies.routing.rankings import (
     CASCADE,
     FITTED,
     ORACLE,
     RANDOM,
-    case_features_of,
     fixed_rankings,
-    flipped,
     group_rankings,
     question_folds,
-    spreads,
 )
 from rewardlab.rm.types import user_turn
 
@@ -47,19 +44,6 @@ def test_stored_judges_have_the_published_accuracies(shared_data):
         assert needed.sum() - ((material.cheap[name] == 1) & (material.strong == 0)).sum() == gain
     combined = (material.margins["InternLM2 7B"] + material.margins["Skywork 8B"]) / 2
     assert np.allclose(material.margins[COMBINED], combined)
-
-
-def test_margins_are_scaled_without_labels():
-    margins = standardised([Judgment("a", scores=(5.0, 1.0)), Judgment("b", scores=(0.0, 2.0))])
-    assert margins == pytest.approx(np.array([4.0, -2.0]) / np.sqrt(10))
-
-
-def test_features_of_a_case_have_the_margin_of_another_model():
-    material = made(6)
-    features = case_features_of(material, CHEAP[0])
-    assert [each.margin for each in features] == np.abs(material.margins["Skywork 8B"]).tolist()
-    by_model = np.array([material.margins[name] for name in CHEAP[:3]])
-    assert [each.spread for each in features] == pytest.approx(by_model.std(0)) and len(spreads(material)) == 6
 
 
 def test_the_oracle_has_area_1_random_0_and_a_telling_margin_is_between():
@@ -99,11 +83,6 @@ def test_the_group_of_a_question_is_known_from_the_other_folds_alone():
     own = next(fold.held_out for fold in question_folds(certain, 0) if 4 in fold.held_out)
     turned = certain._replace(cheap=dict.fromkeys(CHEAP, np.where(np.isin(np.arange(30), own), 1, 1.0 - labels)))
     assert group_rankings(turned, [0])[0, 0, own].tolist() == ranked[own].tolist()
-
-
-def test_a_planted_feature_is_mostly_the_label():
-    labels = np.random.default_rng(0).integers(0, 2, 2000)
-    assert (flipped(labels, np.random.default_rng(1)) != labels).mean() == pytest.approx(0.2, abs=0.03)
 
 
 @pytest.mark.slow

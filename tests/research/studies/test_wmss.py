@@ -39,7 +39,7 @@ def test_every_arm_mixes_in_the_logits_of_its_weak_model(models, rows):
 
 def test_random_weights_are_the_weights_in_another_order(models, rows):
     weights, shuffled, uniform = (
-        WeakDrivenArm(Plan().saturated(0), Arm(sampling=sampling)).probabilities(*models, rows, 0)
+        WeakDrivenArm(Plan((0,)).saturated(0), Arm(sampling=sampling)).probabilities(*models, rows, 0)
         for sampling in ("entropy", "shuffled", "uniform")
     )
     assert not torch.equal(weights, shuffled)

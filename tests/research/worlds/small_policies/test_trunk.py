@@ -8,7 +8,7 @@ from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.policy.training.forward import CompletionBatch, install
 from rewardlab.research.worlds.policies import untaught
 from rewardlab.research.worlds.small_policies import completion_readings, proxy_rewards
-from rewardlab.research.worlds.small_policies.trunk import completion_logprobs, layout_of, trunk_of
+from rewardlab.research.worlds.small_policies.trunk import layout_of, trunk_of
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn
 
@@ -76,7 +76,3 @@ def test_rewards_equal_those_of_the_model_on_the_texts():
     rewards = proxy_rewards(model, CompletionBatch(tokens, attention, torch.tensor(starts), response))
     plain = [*texts[:-1], Example(texts[-1].prompt, words.decode(ids[-1][starts[-1] :], skip_special_tokens=True))]
     np.testing.assert_allclose(rewards.numpy(), model.rate(plain)[:, 0], atol=1e-5)
-
-
-def test_log_probabilities_alone_are_those_of_the_reading(policy, rows):
-    torch.testing.assert_close(completion_logprobs(policy, rows), completion_readings(policy, rows).logprob)
