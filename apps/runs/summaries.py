@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...benchmarks.evaluate import OVERALL
-from ...benchmarks.report import current_summary
 from ...benchmarks.types import Difference, Interval, Report, Row
 from ...rm.errors import DataError
 
@@ -47,8 +46,8 @@ def read_report(folder: Path) -> Report:
             **{name: tuple(map(str, stored[name])) for name in ("notes", "findings")},
             sizes={str(name): int(size) for name, size in stored["sizes"].items()},
             rows=_rows(stored),
-            interval=str(stored.get("interval", "percentile")),
-            compares=bool(stored.get("compares", True)),
+            interval=str(stored["interval"]),
+            compares=bool(stored["compares"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _damaged(folder, error) from error
@@ -64,7 +63,7 @@ def _stored(folder: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise DataError(f"{folder} has no {SUMMARY} yet: it is still running, or was cut off")
     try:
-        stored = current_summary(json.loads(path.read_text(encoding="utf-8")))
+        stored = json.loads(path.read_text(encoding="utf-8"))
         return stored if isinstance(stored, dict) else {}
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, error) from error
@@ -99,10 +98,10 @@ def _row(stored: Mapping[str, Any]) -> Row:
         scored=int(stored["scored"]),
         ties=int(stored["ties"]),
         unscored=int(stored["unscored"]),
-        style={name: _number(number) for name, number in stored.get("style", {}).items()},
+        style={name: _number(number) for name, number in stored["style"].items()},
         minus_baseline={
             baseline: {area: Difference(*map(_number, values)) for area, values in areas.items()}
-            for baseline, areas in stored.get("minus_baseline", {}).items()
+            for baseline, areas in stored["minus_baseline"].items()
         },
         truncated=int(stored.get("truncated", 0)),
         omitted=int(stored.get("omitted", 0)),

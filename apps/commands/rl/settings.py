@@ -121,7 +121,6 @@ class RlConfig:
         self.reward_transform = as_list(self.reward_transform)
         self.advantage_transform = as_list(self.advantage_transform)
         self.lora_target_modules = as_list(self.lora_target_modules)
-        self.kl_place = "completion" if self.kl_place == "answer" else self.kl_place  # the earlier name
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
