@@ -119,7 +119,7 @@ def _help(name: str, verb: Verb, words: list[str]) -> None:
 
 def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
     """Parse the verb's settings from a YAML file and flags with TRL's parser."""
-    from .settings.parser import REMOVED, SettingsParser
+    from .settings.parser import SettingsParser
 
     parser = SettingsParser(name, verb.settings, prog=f"rewardlab {name}", add_help=False)
     words = _with_positional(verb, list(words))
@@ -135,8 +135,6 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
     except Exception as error:  # PyYAML has its own family of errors
         raise UsageError(f"the file given with --config is not YAML: {' '.join(str(error).split())}") from error
     if unknown:
-        if instead := REMOVED.get((name, unknown[0].lstrip("-"))):
-            raise UsageError(f"no setting '{unknown[0]}' any more; {instead}")
         known = [option for action in parser._actions for option in action.option_strings]
         raise UsageError(
             f"no setting '{unknown[0]}'; {did_you_mean(unknown[0], known, f'see rewardlab {name} --help')}"

@@ -1,7 +1,6 @@
 """Evaluation reports as Markdown and as figures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,20 +12,10 @@ from .statistics.calibration import reliability
 from .types import Interval, Report, Row, part_of
 
 METHODS = {
-    "percentile": "bootstrap of whole prompts",
     "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
     "weighted": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth; means of "
     "sections combine theirs",
 }
-EARLIER_WORDING = {
-    "What the nulls say": "What the baselines say",
-    "A null never reads the prompt.": "A baseline never reads the prompt.",
-    "| null |": "| baseline |",
-    "really better than": "significantly better than",
-    "not to be told from": "not significantly different from",
-    "really worse than": "significantly worse than",
-}
-"""Phrases in the reports of earlier versions -> the current phrases."""
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "baseline": "#9a9a9a"}
 
 
@@ -155,26 +144,3 @@ def _bar(panel, position: int, interval: Interval, colour: str) -> None:
     value, low, high = (100 * number for number in interval)
     panel.barh(position, value, color=colour, height=0.62)
     panel.plot([low, high], [position, position], color="black", linewidth=1.2)
-
-
-def current_wording(text: str) -> str:
-    """Return a report's text with the phrases of earlier versions replaced by those of this version."""
-    for earlier, now in EARLIER_WORDING.items():
-        text = text.replace(earlier, now)
-    return text
-
-
-def current_summary(stored: Any) -> Any:
-    """Return a stored `summary.json` as of this version: what earlier ones called `null` renamed, and all counts there.
-
-    Anything that is not a summary is returned as it is, for its reader to refuse.
-    """
-    if not isinstance(stored, dict) or not isinstance(stored.get("rows"), list):
-        return stored
-    return stored | {"rows": [_current_row(row) if isinstance(row, dict) else row for row in stored["rows"]]}
-
-
-def _current_row(row: dict[str, Any]) -> dict[str, Any]:
-    renamed = {"minus_baseline" if name == "minus_null" else name: value for name, value in row.items()}
-    renamed = {"truncated": 0, "omitted": 0} | renamed  # which earlier versions did not count
-    return renamed | ({"role": "baseline"} if row.get("role") == "null" else {})

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..judges.audit.measures import credit
 from ..judges.kinds.reward_model import RewardScorer
-from ..judges.types import Case, Comparison, Judge, Judgment, scored
+from ..judges.types import Case, Judgment, scored
 from ..rm.contract.golden_scores import load_reward_model
 from ..rm.contract.scoring_contract import FILE, ScoringContract
 from ..rm.data.pairs import collect, column, is_number
@@ -125,60 +124,6 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
             scorer.name = short
 
 
-# ---- judges ----
-
-
-class JudgeScorer:
-    """A judge that is asked twice, the second time with the responses in reverse order; scores are votes.
-
-    In each order the response that alone has the highest score gets one vote. A judge that follows the position and
-    not the response gives both responses one vote: a tie. A case without a verdict in either order is an abstention.
-    """
-
-    role = "model"
-    contract = ""
-
-    def __init__(self, judge: Judge):
-        self.judge, self.name = judge, judge.name
-
-    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """Return one judgment per case."""
-        return [self._both_orders(case) for case in cases]
-
-    def _both_orders(self, case: Case) -> Judgment:
-        last = len(case.answers) - 1
-        turned = replace(
-            case,
-            answers=case.answers[::-1],
-            best=tuple(sorted(last - index for index in case.best)),
-            values=case.values[::-1],
-            sets=(),
-        )
-        judged = [self.judge(case), self.judge(turned)]
-        orders = _both_ways(case)
-        pairs = zip(orders, judged, strict=True) if last == 1 else ()
-        asked: Any = {
-            "orders": orders,
-            "comparisons": tuple(Comparison((order[0], order[1]), credit(judgment, 0)) for order, judgment in pairs),
-        }
-        if all(judgment.abstained for judgment in judged):
-            return Judgment(case.id, abstained=judged[0].abstained, **asked)
-        votes = np.add(_vote(judged[0], len(case.answers)), _vote(judged[1], len(case.answers))[::-1])
-        return Judgment(case.id, scores=tuple(votes.tolist()), **asked)
-
-
-def _both_ways(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the indices of the responses in their order and in reverse."""
-    straight = tuple(range(len(case.answers)))
-    return straight, straight[::-1]
-
-
-def _vote(judgment: Judgment, answers: int) -> np.ndarray:
-    """Return 1 for the response that alone scores highest, 0 for all others."""
-    scores = np.array(judgment.scores or [0.0] * answers)
-    return ((scores == scores.max()) & ((scores == scores.max()).sum() == 1)).astype(float)
-
-
 # ---- stored scores ----
 
 
@@ -208,7 +153,8 @@ class StoredScores:
 
     def _judge(self, case: Case) -> Judgment:
         stored = self.scores.get(case.id, "no stored score")
-        orders = _both_ways(case) if self.both_orders else ()
+        straight = tuple(range(len(case.answers)))
+        orders = (straight, straight[::-1]) if self.both_orders else ()
         if isinstance(stored, str):
             return Judgment(case.id, abstained=stored, orders=orders)
         if len(stored) != len(case.answers):

@@ -140,7 +140,7 @@ class Report:
     samples: int
     seed: int
     interval: str = "weighted"
-    """Which of `statistics.INTERVALS` was used; reports from before this setting existed have `percentile`."""
+    """Which of `statistics.INTERVALS` was used."""
     compares: bool = True
     """Whether the suite compares the scores of a case, so that a margin claims a probability of being right."""
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ...benchmarks.compare import Comparison, compare
-from ...benchmarks.report import current_summary
 from ...benchmarks.statistics.areas import section_members
 from ...benchmarks.statistics.figures import INTERVALS
 from ...benchmarks.types import Suite, part_of
@@ -54,7 +53,7 @@ def open_finished(folder: str) -> Finished:
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
     try:
-        summary = current_summary(from_json((path / "summary.json").read_text(encoding="utf-8")))
+        summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
         suite, version = open_suite(summary["suite"]), summary["version"]
         _check(summary)
     except UNREADABLE as error:
@@ -90,7 +89,7 @@ def _check(summary: Mapping[str, Any]) -> None:
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
             raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
-    if summary.get("interval", "percentile") not in INTERVALS:
+    if summary["interval"] not in INTERVALS:
         raise ValueError(f"interval is one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
     if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
         raise ValueError("notes and findings are sentences")

@@ -1,8 +1,8 @@
 """Fields of settings with their help texts, and checks that several verbs share."""
 
 from collections.abc import Sequence
-from dataclasses import field
-from typing import Any
+from dataclasses import field, fields
+from typing import Any, ClassVar, get_origin
 
 from ...rm.errors import UsageError
 
@@ -23,6 +23,23 @@ def setting(
     """
     shown = {"group": group, "listed": tuple(choices), "registry": registry, "advanced": advanced}
     return field(metadata={"help": help} | {name: value for name, value in shown.items() if value}, **default)
+
+
+class Settings:
+    """Base of the dataclasses of settings: a single value for a list is a list of one, and None an empty list."""
+
+    required: ClassVar[tuple[str, ...]] = ()
+    """Settings without which the verb does not start."""
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            if get_origin(declared.type) is list:
+                setattr(self, declared.name, as_list(getattr(self, declared.name)))
+
+    def validate(self) -> None:
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
+        for name in self.required:
+            given(name, getattr(self, name))
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -49,7 +49,7 @@ def _lines(group: type) -> Iterator[Line]:
         if not field.init:
             continue
         declared = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
-        trainer = len(group.__mro__) > 2
+        trainer = any(map(is_dataclass, group.__mro__[1:]))
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)

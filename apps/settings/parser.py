@@ -32,12 +32,6 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-RENAMED = {"train": {"rank": "lora_r", "dropout": "lora_dropout", "targets": "lora_target_modules"}}
-"""Verb -> earlier names of settings, which are still accepted, and the current names."""
-REMOVED = {("train", "factor"): "give --lora_alpha, which is the factor times the rank (--lora_r plus --shared_rank)"}
-"""(verb, setting) -> what replaces it."""
-
-
 class SettingsParser(TrlParser):
     """Parser of a verb's settings, from a YAML file and flags."""
 
@@ -49,18 +43,11 @@ class SettingsParser(TrlParser):
         """Add an argument whose repetition extends a list, or is an error if it takes one file."""
         for shown in ("group", "listed", "registry", "advanced"):  # for the help page
             options.pop(shown, None)
-        earlier = [old for old, new in RENAMED.get(self.verb, {}).items() if f"--{new}" == names[0]]
-        names = (*names, *(f"--{old}" for old in earlier))
         if "action" not in options and options.get("nargs") in ("+", "*"):
             options["action"] = Extend
         elif "action" not in options and names and names[0].lstrip("-") in ONCE:
             options["action"] = Once
         return super().add_argument(*names, **options)
-
-    def set_defaults_with_config(self, **given: Any) -> list[str]:
-        """Set the defaults from a YAML file, in which earlier names are accepted too."""
-        renamed = RENAMED.get(self.verb, {})
-        return super().set_defaults_with_config(**{renamed.get(name, name): value for name, value in given.items()})
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         """Parse the arguments and check kinds and ranges, before the dataclasses compute with the values."""

@@ -205,20 +205,6 @@ def correlations(samples: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def percentile_share_interval(
-    value: float, samples: np.ndarray, clusters: int, level: float = LEVEL
-) -> tuple[float, float]:
-    """Compute the interval of reports from before `share_interval` existed, so that they can still be verified.
-
-    It is the percentiles of the samples, and at 0 and 1 Wilson's interval with the clusters as observations; near 1 and
-    with few clusters its coverage is below the level.
-    """
-    if value in (0.0, 1.0) and clusters > 0:
-        exact = stats.binomtest(round(value * clusters), clusters).proportion_ci(level, method="wilson")
-        return float(exact.low), float(exact.high)
-    return percentile_interval(samples, level)
-
-
 # ---- comparison of two scorers ----
 
 

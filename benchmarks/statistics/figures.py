@@ -20,7 +20,6 @@ from .cluster_bootstrap import (
     least_p,
     null_variance,
     percentile_interval,
-    percentile_share_interval,
     share_interval,
     stratified_interval,
 )
@@ -116,10 +115,6 @@ def _effective(figures: Figures, area: str) -> tuple[float, float]:
     return share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
 
 
-def _percentile(figures: Figures, area: str) -> tuple[float, float]:
-    return percentile_share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
-
-
 def _percentiles(_value: float, samples: np.ndarray, _clusters: Clusters, level: float) -> tuple[float, float]:
     return percentile_interval(samples, level)
 
@@ -128,7 +123,6 @@ WEIGHTED = IntervalMethod(_weighted, difference_interval)
 INTERVALS = {
     "weighted": WEIGHTED,
     "effective": IntervalMethod(_effective, _percentiles),  # of earlier reports, which can still be verified
-    "percentile": IntervalMethod(_percentile, _percentiles),
 }
 """Methods by the name that a report stores."""
 

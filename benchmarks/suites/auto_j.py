@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.pairs import OnBadRow, column
@@ -12,24 +12,6 @@ from ._suite import Parse, read_cases
 from .pandalm import PandaLM, labelled
 
 LABELS = {0: 1, 1: 2, 2: 0}  # Auto-J's labels (first, second, tie) -> PandaLM's (1, 2, 0)
-
-
-class Agreement(NamedTuple):
-    """Shares in [0, 1] over items that a judge saw in both orders."""
-
-    agreement: float
-    """Right in both orders."""
-    consistency: float
-    """The same verdict in both orders, right or wrong."""
-
-
-def both_orders(labels: Sequence[int], first: Sequence[int], exchanged: Sequence[int]) -> Agreement:
-    """Compute Auto-J's figures from verdicts 0, 1, 2 (tie); in the second run the responses were exchanged."""
-    turned = [{0: 1, 1: 0}.get(verdict, verdict) for verdict in exchanged]
-    rows = list(zip(labels, first, turned, strict=True))
-    return Agreement(
-        sum(label == a == b for label, a, b in rows) / len(rows), sum(a == b for _, a, b in rows) / len(rows)
-    )
 
 
 class AutoJ(PandaLM):

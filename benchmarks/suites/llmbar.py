@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,32 +14,6 @@ from ..statistics.cluster_bootstrap import Cells
 from ._suite import Parse, StrictSuite, case, read_cases, refuse_repeated
 
 SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
-
-
-class BothOrders(NamedTuple):
-    """Counts over items that a judge saw twice, the second time with the outputs exchanged."""
-
-    first: int
-    """Right in the given order."""
-    second: int
-    """Right in the exchanged order."""
-    both: int
-    """Right in both orders."""
-    equal: int
-    """The same output chosen both times, right or wrong."""
-    items: int
-
-
-def both_orders(labels: Sequence[int], first: Sequence[str | None], second: Sequence[str | None]) -> BothOrders:
-    """Compute LLMBar's statistics from winners "1", "2" or None (no verdict, wrong in either order), exchanged back."""
-    rows = list(zip(map(str, labels), first, second, strict=True))
-    return BothOrders(
-        first=sum(label == a for label, a, _ in rows),
-        second=sum(label == b for label, _, b in rows),
-        both=sum(label == a == b for label, a, b in rows),
-        equal=sum(a == b for _, a, b in rows),
-        items=len(rows),
-    )
 
 
 class LLMBar(StrictSuite):

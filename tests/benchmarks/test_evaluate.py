@@ -5,13 +5,18 @@ import pytest
 from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
-from rewardlab.benchmarks.scorers import JudgeScorer, short_names
-from rewardlab.benchmarks.statistics.cluster_bootstrap import cell_sums, cluster_draws, share_interval, weighted
+from rewardlab.benchmarks.scorers import short_names
+from rewardlab.benchmarks.statistics.cluster_bootstrap import (
+    cell_sums,
+    cluster_draws,
+    share_interval,
+    weighted,
+)
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.judges.kinds.reward_model import RewardScorer
-from rewardlab.judges.types import Case, Comparison, Judgment, strictly_best
+from rewardlab.judges.types import Case, Judgment, strictly_best
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn
@@ -301,34 +306,20 @@ def test_scorers_are_called_by_the_last_part_of_their_path_where_it_is_theirs_al
         evaluate(pairs(), [case("a")], [longest(), longest()])
 
 
-class StubJudge:
-    """A judge whose answer to a case is a function of it."""
+class AskedTwice:
+    """A judge of two responses that is asked in both orders, each time for the slot of the better one."""
 
-    name = "stub"
+    name, role, contract = "stub", "model", ""
 
-    def __init__(self, verdict):
-        self.verdict = verdict
+    def __init__(self, slot):
+        self.slot = slot
 
-    def __call__(self, case):
-        found = self.verdict(case)
-        return Judgment(case.id, abstained=found) if isinstance(found, str) else Judgment(case.id, scores=found)
+    def __call__(self, cases):
+        return [self._judged(case) for case in cases]
 
-
-def test_a_judge_is_asked_in_both_orders_and_a_preferred_place_is_a_tie():
-    cases = [case(str(i), answers=("good answer", "bad")) for i in range(4)]
-    sound = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("good")) for a in c.answers)))
-    assert [j.scores for j in sound(cases)] == [(2.0, 0.0)] * 4
-    first_place = JudgeScorer(StubJudge(lambda c: (1.0, 0.0)))
-    assert [j.scores for j in first_place(cases)] == [(1.0, 1.0)] * 4
-    assert evaluate(pairs(), cases, [first_place]).report.rows[0].overall.value == 0.0
-    silent = JudgeScorer(StubJudge(lambda c: "no verdict in reply"))
-    assert evaluate(pairs(), cases, [silent]).report.rows[0].unscored == 4
-    once = JudgeScorer(StubJudge(lambda c: (3.0, 1.0) if c.answers[0].startswith("good") else "no verdict in reply"))
-    assert once(cases)[0].scores == (1.0, 0.0)
-    assert first_place(cases)[0].comparisons == (Comparison((0, 1), 1.0), Comparison((1, 0), 1.0))
-    assert once(cases)[0].comparisons[0] == Comparison((0, 1), 1.0) and np.isnan(once(cases)[0].comparisons[1].first)
-    three = Case("t", user_turn("t"), ("a", "good", "c"), (1,))
-    assert sound([three])[0].scores == (0.0, 2.0, 0.0)
+    def _judged(self, case):
+        better = [self.slot(case.answers), 1 - self.slot(case.answers[::-1])]
+        return Judgment(case.id, scores=tuple(float(better.count(i)) for i in (0, 1)), orders=((0, 1), (1, 0)))
 
 
 def test_a_judges_chance_has_its_ties_and_abstentions():
@@ -340,7 +331,7 @@ def test_a_judges_chance_has_its_ties_and_abstentions():
     assert rotated_credits(pairs(), [three], [Judgment("t", scores=(0, 2, 1))])[0, 0] == pytest.approx(1 / 3)
 
 
-def findings_about(judge: JudgeScorer, cases: list[Case]) -> str:
+def findings_about(judge: AskedTwice, cases: list[Case]) -> str:
     report = evaluate(pairs(), cases, [judge, random_guess()], samples=200).report
     row = report.rows[0]
     assert row.minus_baseline[RANDOM_ALIKE]["overall"].value == pytest.approx(
@@ -353,15 +344,15 @@ def test_a_judge_is_compared_with_chance_asked_the_same_way():
     """A judge that answers at random in both orders is right in a quarter of the cases: flips are ties, and wrong."""
     random = np.random.default_rng(0)
     cases = [case(str(i), answers=(f"good {i}", f"bad {i}")) for i in range(400)]
-    coins = JudgeScorer(StubJudge(lambda c: (1.0, 0.0) if random.integers(2) else (0.0, 1.0)))
+    coins = AskedTwice(lambda answers: random.integers(2))
     finding = findings_about(coins, cases)
     assert f"not significantly different from {RANDOM_ALIKE}" in finding and " random (" not in finding
-    first_place = JudgeScorer(StubJudge(lambda c: (1.0, 0.0)))
+    first_place = AskedTwice(lambda answers: 0)
     assert f"not significantly different from {RANDOM_ALIKE} (+0.0 [+0.0, +0.0])" in findings_about(first_place, cases)
-    sound = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("good")) for a in c.answers)))
+    sound = AskedTwice(lambda answers: int(answers[1].startswith("good")))
     finding = findings_about(sound, cases)
     assert finding.index("significantly better than") < finding.index(RANDOM_ALIKE) and "worse" not in finding
-    inverted = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("bad")) for a in c.answers)))
+    inverted = AskedTwice(lambda answers: int(answers[1].startswith("bad")))
     finding = findings_about(inverted, cases)
     assert finding.index("significantly worse than") < finding.index(RANDOM_ALIKE)
 

@@ -2,20 +2,16 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class BoardConfig:
+class BoardConfig(Settings):
     """Settings of a leaderboard of runs of `eval`."""
 
+    required = ("runs", "output")
     runs: str = setting("Folder with runs of `eval`; can be given as a positional argument.", default="")
     output: str = setting("Folder for the leaderboard.", default="")
     samples: int = setting("Bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        for name in ("runs", "output"):
-            given(name, getattr(self, name))

@@ -2,22 +2,16 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class CardConfig:
+class CardConfig(Settings):
     """Settings of a model card: a model folder and its evaluation runs."""
 
+    required = ("model",)
     model: str = setting("Model folder; can be given as a positional argument.", default="")
     runs: list[str] = setting("Runs of `eval` with this model; the card shows their results.", default_factory=list)
     output: str | None = setting("Output file; by default README.md in the model folder.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the file.", default=False)
-
-    def __post_init__(self):
-        self.runs = as_list(self.runs)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("model", self.model)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class CompareConfig:
+class CompareConfig(Settings):
     """Settings of a comparison of two runs of `eval` on the same data."""
 
+    required = ("runs",)
     runs: list[str] = setting("Baseline run and new run; can be given as positional arguments.", default_factory=list)
     scorer: list[str] = setting(
         "Scorer to compare, or the first run's and the second run's; required if a run has several models.",
@@ -21,10 +22,3 @@ class CompareConfig:
     samples: int = setting("Bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)
-
-    def __post_init__(self):
-        self.runs, self.scorer = as_list(self.runs), as_list(self.scorer)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("runs", self.runs)

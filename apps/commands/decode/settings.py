@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 
 
 @dataclass
-class DecodeConfig:
+class DecodeConfig(Settings):
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     base: str | None = setting(
@@ -47,9 +47,6 @@ class DecodeConfig:
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     resume: bool = setting("Continue an output file that was cut off.", default=False)
     overwrite: bool = setting("Replace the output file, and what is left of one that was cut off.", default=False)
-
-    def __post_init__(self):
-        self.arm, self.stop = as_list(self.arm), as_list(self.stop)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

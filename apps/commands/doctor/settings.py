@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class DoctorConfig:
+class DoctorConfig(Settings):
     """Settings of the environment report."""
 
     json: bool = setting("Print only a JSON object to stdout.", default=False)
-
-    def validate(self) -> None:
-        """Accept every value."""

@@ -6,12 +6,12 @@ from typing import Literal
 from ....benchmarks.types import BASELINES
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 from ...settings.reading import bos_setting, eos_setting
 
 
 @dataclass
-class EvalConfig:
+class EvalConfig(Settings):
     """Settings of an evaluation: models, benchmark suite and data."""
 
     benchmark: str = setting("Benchmark suite.", group="Benchmark", registry="benchmarks.suites", default="pairs")
@@ -57,11 +57,6 @@ class EvalConfig:
     processes: int = setting("Number of processes started by torchrun; the cases are sharded over them.", default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def __post_init__(self):
-        self.model, self.scores = as_list(self.model), as_list(self.scores)
-        self.reference, self.data = as_list(self.reference), as_list(self.data)
-        self.baselines = as_list(self.baselines)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class InspectConfig:
+class InspectConfig(Settings):
     """Settings of the inspector: run folders, and models that explain judgments or decode in the browser."""
 
+    required = ("run",)
     run: str = setting(
         "A run folder, a folder of runs, or a file of results (RewardBench's scores, an inspect_ai log, JSON lines of "
         "judgments); can be given as a positional argument.",
@@ -27,12 +28,9 @@ class InspectConfig:
     token: str | None = setting("Password for HTTP access (user name: rewardlab).", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
-    def __post_init__(self):
-        self.model, self.arm = as_list(self.model), as_list(self.arm)
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         from ..judge.retrieval import check_retriever
 
-        given("run", self.run)
+        super().validate()
         check_retriever(self.retriever)

@@ -13,7 +13,7 @@ from ....judges.types import Case
 from ....rm.errors import UsageError
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 from ..rubrics.files import read_collection
 from .records import CaseFile
 from .settings import JudgeConfig
@@ -22,7 +22,7 @@ LEXICAL = ("tfidf", "bm25")
 
 
 @dataclass
-class RetrievalConfig:
+class RetrievalConfig(Settings):
     """Settings of what a judge retrieves: labelled examples, and rubrics of similar prompts."""
 
     examples: str = setting(
@@ -44,9 +44,6 @@ class RetrievalConfig:
         advanced=True,
         default="",
     )
-
-    def __post_init__(self):
-        self.examples_from = as_list(self.examples_from)
 
     def validate(self, rubric: str | None) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another; `rubric` is the judge's."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ....rm.errors import UsageError
 from ....rm.io.server_rotation import addresses
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 CHANCES = ("bradley_terry", "shares")
@@ -17,7 +17,7 @@ READ_LATER = ("score", "chance", "samples")
 
 
 @dataclass
-class ChatConfig:
+class ChatConfig(Settings):
     """Settings of language models: by name at an endpoint, or local in this process."""
 
     endpoint: list[str] = setting(
@@ -59,7 +59,7 @@ class ChatConfig:
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
-        self.model, self.local = as_list(self.model), as_list(self.local)
+        super().__post_init__()
         self.endpoint = [*addresses(self.endpoint, "--endpoint")] if self.endpoint else []
 
     @property
@@ -94,9 +94,10 @@ class ChatConfig:
 
 
 @dataclass
-class JudgeConfig:
+class JudgeConfig(Settings):
     """Settings of a judge run: kinds of judges, cases and audit."""
 
+    required = ("kind",)
     benchmark: str = setting(
         "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.",
         group="Cases",
@@ -190,13 +191,9 @@ class JudgeConfig:
     resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
-    def __post_init__(self):
-        self.data, self.kind, self.names = as_list(self.data), as_list(self.kind), as_list(self.names)
-        self.fit_route = as_list(self.fit_route)
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("kind", self.kind)
+        super().validate()
         if not self.dry_run:
             given("output", self.output)
         one_of("score", self.score, SCORES)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, one_of, setting
 from ...settings.specs import typed_arguments
 from .settings import ChatConfig
 
@@ -14,9 +14,10 @@ STAGES = ("sft", "rl", "both")
 
 
 @dataclass
-class JudgeTrainConfig:
+class JudgeTrainConfig(Settings):
     """Settings of the training of a generative judge: pairs, traces and stages."""
 
+    required = ("data", "base", "output")
     data: list[str] = setting(
         "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
         group="Data and output",
@@ -76,9 +77,6 @@ class JudgeTrainConfig:
     resume: bool = setting("Continue a run that was cut off, in the stage where it was.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
-    def __post_init__(self):
-        self.data = as_list(self.data)
-
     @property
     def sources(self) -> list[str]:
         """Files of pairs and rubrics."""
@@ -86,8 +84,7 @@ class JudgeTrainConfig:
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        for name in ("data", "base", "output"):
-            given(name, getattr(self, name))
+        super().validate()
         one_of("stage", self.stage, STAGES)
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         if self.stage == "sft" and self.no_verdict is not None:

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, one_of, setting
 
 
 @dataclass
-class LintConfig:
+class LintConfig(Settings):
     """Settings of the checks of preference data."""
 
+    required = ("data",)
     data: list[str] = setting(
         "Preference files or Hub ids; can be given as a positional argument.", default_factory=list
     )
@@ -44,12 +45,9 @@ class LintConfig:
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the files of --fix and --output.", default=False)
 
-    def __post_init__(self):
-        self.data, self.against, self.keep = as_list(self.data), as_list(self.against), as_list(self.keep)
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("data", self.data)
+        super().validate()
         if self.max_length is not None and not self.model:
             raise UsageError("--max_length counts a model's tokens; name it with --model")
         if self.encoder and not self.against:

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 from ....rm.contract.scoring_contract import Edge
-from ...settings.fields import given, setting
+from ...settings.fields import Settings, setting
 from ...settings.reading import bos_setting, eos_setting, label_setting
 
 
 @dataclass
-class MergeConfig:
+class MergeConfig(Settings):
     """Settings of a merge: a model with an adapter or a value head, and the output folder."""
 
+    required = ("model", "output")
     model: str = setting(
         "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument.", default=""
     )
@@ -24,8 +25,3 @@ class MergeConfig:
     eos: Edge | None = eos_setting()
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        for name in ("model", "output"):
-            given(name, getattr(self, name))

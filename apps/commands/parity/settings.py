@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, setting
 from ...settings.reading import bos_setting, eos_setting, label_setting
 
 SERVERS = ("vllm", "sglang", "http")
@@ -20,9 +20,10 @@ class Against(NamedTuple):
 
 
 @dataclass
-class ParityConfig:
+class ParityConfig(Settings):
     """Settings of a parity check: a reward model, and implementations that must give the same scores."""
 
+    required = ("model",)
     model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     against: list[str] = setting(
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
@@ -57,10 +58,6 @@ class ParityConfig:
     eos: Edge | None = eos_setting()
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
-    def __post_init__(self):
-        self.against, self.data = as_list(self.against), as_list(self.data)
-        self.step_labels = as_list(self.step_labels)
-
     @property
     def asked(self) -> list[Against]:
         """Parsed targets of --against."""
@@ -68,7 +65,7 @@ class ParityConfig:
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("model", self.model)
+        super().validate()
         parse_against(self.against)
         self._validate_steps()
         for name, end in (("output", ".md"), ("junit", ".xml")):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, one_of, setting
 from ..train.settings import ADAPTER_OF_METHOD
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
@@ -16,9 +16,10 @@ GUIDES = ("none", "shared", "late", "separate")
 
 
 @dataclass
-class PlanConfig:
+class PlanConfig(Settings):
     """Settings of a memory and time estimate: model, job, GPUs and sizes."""
 
+    required = ("model",)
     model: str = setting(
         "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
         group="Job",
@@ -106,12 +107,12 @@ class PlanConfig:
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
-        self.lora_target_modules, self.reward_model = as_list(self.lora_target_modules), as_list(self.reward_model)
+        super().__post_init__()
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter or "", self.adapter)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("model", self.model)
+        super().validate()
         choices = {"job": tuple(JOBS), "strategy": STRATEGIES, "optimizer": tuple(STATES), "kind": KINDS}
         choices |= {"guide": GUIDES, "reward_dtype": ("float32", "bfloat16")}
         for name, some in choices.items():

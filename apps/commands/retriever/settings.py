@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.retrieval.settings import GRANULARITIES, EncoderSettings
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class RetrieverConfig:
+class RetrieverConfig(Settings):
     """Settings of a retrieval encoder: data, backbone, facets and pooling."""
 
+    required = ("data", "output")
     data: list[str] = setting(
         "Rows with prompt, and rubric (or HealthBench's rubrics), or labelled answers as for judge.",
         group="Data and output",
@@ -43,13 +44,9 @@ class RetrieverConfig:
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
 
-    def __post_init__(self):
-        self.data, self.granularities = as_list(self.data), as_list(self.granularities)
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("data", self.data)
-        given("output", self.output)
+        super().validate()
         self.encoder_settings()
 
     def encoder_settings(self) -> EncoderSettings:

@@ -225,19 +225,10 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
     )
 
 
-def _checkpoint(work: Path) -> Path | None:
-    """Return the last complete checkpoint; those of earlier versions are moved from the run folder itself."""
-    folder = work / CHECKPOINTS
-    for earlier in work.glob("checkpoint-*"):
-        folder.mkdir(exist_ok=True)
-        earlier.rename(folder / earlier.name)
-    return last_complete_checkpoint(folder, log)
-
-
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     """Train, from the last complete checkpoint when resuming; return the results."""
     leads = trainer.accelerator.is_main_process
-    checkpoint = broadcast_from_rank_0(_checkpoint(work) if resume and leads else None)
+    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work / CHECKPOINTS, log) if resume and leads else None)
     if checkpoint:
         log(f"resuming from {checkpoint.name}")
     elif leads:  # an attempt without a checkpoint is repeated with its faults

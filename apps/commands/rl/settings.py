@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, one_of, setting
 
 
 @dataclass
-class RlConfig:
+class RlConfig(Settings):
     """Settings of policy training: policy, prompts, rewards and algorithm."""
 
+    required = ("model", "data", "reward")
     model: str = setting(
         "Policy to start from: path or Hub id of a language model.", group="Data and output", default=""
     )
@@ -115,18 +116,9 @@ class RlConfig:
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
-    def __post_init__(self):
-        self.data, self.eval_data = as_list(self.data), as_list(self.eval_data)
-        self.reward, self.watch, self.weight = map(as_list, (self.reward, self.watch, self.weight))
-        self.reward_transform = as_list(self.reward_transform)
-        self.advantage_transform = as_list(self.advantage_transform)
-        self.lora_target_modules = as_list(self.lora_target_modules)
-        self.kl_place = "completion" if self.kl_place == "answer" else self.kl_place  # the earlier name
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        for name in ("model", "data", "reward"):
-            given(name, getattr(self, name))
+        super().validate()
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         one_of("kl_place", self.kl_place, ("loss", "token", "completion"))
         one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))

@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 
 ACTIONS = ("build", "train", "lint", "apply")
 
 
 @dataclass
-class RubricsConfig:
+class RubricsConfig(Settings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     action: list[str] = setting(
@@ -57,9 +57,6 @@ class RubricsConfig:
     )
     resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def __post_init__(self):
-        self.action, self.data = as_list(self.action), as_list(self.data)
 
     @property
     def does(self) -> str:

@@ -5,12 +5,12 @@ from typing import Literal
 
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, setting
+from ...settings.fields import Settings, given, setting
 from ...settings.reading import bos_setting, eos_setting, label_setting
 
 
 @dataclass
-class ScoreConfig:
+class ScoreConfig(Settings):
     """Settings for scoring conversations of files."""
 
     model: str = setting("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
@@ -38,9 +38,6 @@ class ScoreConfig:
     processes: int = setting("Number of processes started by torchrun; the rows are sharded over them.", default=1)
     overwrite: bool = setting("Replace the output file.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-
-    def __post_init__(self):
-        self.servers, self.data = as_list(self.servers), as_list(self.data)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

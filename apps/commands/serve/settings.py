@@ -5,19 +5,20 @@ from dataclasses import dataclass
 
 from ....rm.contract.scoring_contract import Edge
 from ....rm.io.api_keys import clean_token
-from ...settings.fields import given, setting
+from ...settings.fields import Settings, setting
 from ...settings.reading import bos_setting, eos_setting
 
 TOKEN = "REWARDLAB_TOKEN"
 
 
 @dataclass
-class ServeConfig:
+class ServeConfig(Settings):
     """Settings of a reward server: model, address, authentication and limits.
 
     Tokens are counted with the model's tokenizer; without one, a token is four characters.
     """
 
+    required = ("model",)
     model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
     port: int = setting("Port; 0 selects a free one.", default=8000)
@@ -46,7 +47,3 @@ class ServeConfig:
 
     def __post_init__(self):
         self.token = clean_token(self.token or os.environ.get(TOKEN))
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("model", self.model)

@@ -7,14 +7,14 @@ from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, setting
+from ...settings.fields import Settings, given, one_of, setting
 from ...settings.reading import bos_setting, eos_setting
 
 KINDS = ("scalar", "process", "latent", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
 
 
 @dataclass
-class TrainConfig:
+class TrainConfig(Settings):
     """Settings of reward model training: model, data, loss, and handling of unusable rows."""
 
     data: list[str] = setting(
@@ -83,10 +83,6 @@ class TrainConfig:
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
 
-    def __post_init__(self):
-        self.data, self.eval_data = as_list(self.data), as_list(self.eval_data)
-        self.lora_target_modules = as_list(self.lora_target_modules)
-
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         load("rm.models", self.kind)
@@ -101,7 +97,7 @@ ADAPTER_OF_METHOD = {"genarm": "lora", "parm": "pblora", "uniarm": "moslora"}
 
 
 @dataclass
-class GuideConfig:
+class GuideConfig(Settings):
     """Settings of autoregressive reward models (adapter, loss), and the objectives of any kind of model."""
 
     adapter: str = setting(
@@ -187,8 +183,7 @@ class GuideConfig:
     )
 
     def __post_init__(self):
-        self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
-        self.objective_betas = as_list(self.objective_betas)
+        super().__post_init__()
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)
 
     def validate(self) -> None:

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from ....rm.errors import UsageError
 from ....rm.models.ensemble.combination import Rule, combine_by
-from ...settings.fields import as_list, changed_settings, setting
+from ...settings.fields import Settings, changed_settings, setting
 from ...settings.specs import parse_spec
 
 LEARNED, POSITIVE = "learned", "learned_positive"
 
 
 @dataclass
-class SeveralConfig:
+class SeveralConfig(Settings):
     """Several objectives (--kind scalar --objectives), heads (multi_head) or members (ensemble, boosted)."""
 
     weights: str | None = setting(
@@ -36,9 +36,6 @@ class SeveralConfig:
     head_bootstrap: bool = setting(
         "Train every head on its own bootstrap sample of the pairs.", advanced=True, default=True
     )
-
-    def __post_init__(self):
-        self.members = as_list(self.members)
 
     def validate(self, kind: str, objectives: int) -> None:
         """Refuse what belongs to another kind of reward model."""

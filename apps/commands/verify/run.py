@@ -1,13 +1,12 @@
 """`rewardlab verify`: compute a run's tables again from its scores, and compare."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ....benchmarks.evaluate import RANDOM_ALIKE, evaluate
-from ....benchmarks.report import current_wording, markdown
+from ....benchmarks.report import markdown
 from ....benchmarks.scorers import StoredScores
 from ....rm.contract.golden_scores import check_files
 from ....rm.errors import CheckFailed
@@ -27,19 +26,18 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
             {name: judgment.abstained or judgment.scores for name, judgment in run.judgments[row["scorer"]].items()},
             role=row["role"],
             contract=row["contract"],
-            both_orders=_asked_in_both_orders(row),
+            both_orders=RANDOM_ALIKE in row["minus_baseline"],
             unread=run.judgments[row["scorer"]],
         )
         for row in run.summary["rows"]
     ]
-    stored = {"interval": "percentile", "compares": True, **run.summary}  # what summaries had before they named it
-    stored["findings"] = [current_wording(sentence) for sentence in stored["findings"]]
-    facts = {name: stored[name] for name in ("notes", "samples", "seed", "interval")}
+    facts = {name: run.summary[name] for name in ("notes", "samples", "seed", "interval")}
     report = evaluate(run.suite, run.cases, scorers, **facts).report
     again = json.loads(json.dumps(plain(asdict(report))))
-    if different := _different(again, stored):
+    rows = [{"truncated": 0, "omitted": 0} | row for row in run.summary["rows"]]  # which earlier reports did not count
+    if different := _different(again, {**run.summary, "rows": rows}):
         raise _does_not_follow(config.run, different)
-    if markdown(report) != current_wording((run.folder / "report.md").read_text(encoding="utf-8")):
+    if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
         raise _does_not_follow(config.run, "report.md")
     return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
 
@@ -49,12 +47,6 @@ def _does_not_follow(run: str, what: str) -> CheckFailed:
         f"{run}: {what} does not follow from the stored scores; the run has been changed, or an earlier version "
         "computed it otherwise: evaluate again with rewardlab eval"
     )
-
-
-def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
-    """Return whether the summary compares a scorer with chance asked the same way; runs of earlier versions do not."""
-    differences = row.get("minus_baseline")
-    return isinstance(differences, dict) and RANDOM_ALIKE in differences
 
 
 def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | None:

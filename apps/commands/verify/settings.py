@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class VerifyConfig:
+class VerifyConfig(Settings):
     """Settings of `verify`, which recomputes the results of a run of `eval`."""
 
+    required = ("run",)
     run: str = setting("The run folder; can be given as a positional argument.", default="")
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("run", self.run)

@@ -3,20 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...settings.fields import given, setting
+from ...settings.fields import Settings, setting
 
 
 @dataclass
-class WorldConfig:
+class WorldConfig(Settings):
     """Settings of the toy world's files."""
 
+    required = ("output",)
     output: str = setting("Folder for the data and the start policy.", default="")
     pairs: int = setting("Training pairs.", default=6000)
     test: int = setting("Unseen pairs for evaluation.", default=1000)
     architecture: Literal["qwen3", "llama"] = setting("Architecture of the start policy.", default="qwen3")
     seed: int = setting("Seed of all random number generators.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("output", self.output)

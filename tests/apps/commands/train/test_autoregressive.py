@@ -15,7 +15,6 @@ from rewardlab.benchmarks.garden import pairs
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.errors import UsageError
 
 QUICK = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 3e-3, "golden": 4, "disable_tqdm": True}
 
@@ -185,13 +184,7 @@ def test_a_methods_name_stands_for_its_adapter():
         assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
 
 
-def test_the_settings_of_lora_are_the_same_for_every_kind_and_earlier_names_are_accepted(tmp_path, capsys):
+def test_the_settings_of_lora_are_the_same_for_every_kind():
     parser = ("train", VERBS["train"])
     defaults, *_ = parse(*parser, [])
     assert (defaults.lora_r, defaults.lora_alpha, defaults.lora_target_modules) == (None, None, [])
-    earlier, *_ = parse(*parser, ["--rank", "4", "--dropout", "0.1", "--targets", "q_proj", "v_proj"])
-    assert (earlier.lora_r, earlier.lora_dropout, earlier.lora_target_modules) == (4, 0.1, ["q_proj", "v_proj"])
-    (tmp_path / "old.yaml").write_text("rank: 6\n")
-    assert parse(*parser, ["--config", str(tmp_path / "old.yaml")])[0].lora_r == 6
-    with pytest.raises(UsageError, match="give --lora_alpha, which is the factor times the rank"):
-        parse(*parser, ["--factor", "2"])
