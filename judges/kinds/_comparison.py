@@ -52,11 +52,7 @@ class ComparisonPrompt(NamedTuple):
 
 
 def comparison_prompt(
-    prompt: str = "pairwise",
-    *,
-    ties: bool = True,
-    examples: ExampleSource | None = None,
-    sampling: Sampling = GREEDY,
+    prompt: str = "pairwise", *, ties: bool = True, examples: ExampleSource | None = None, sampling: Sampling = GREEDY
 ) -> ComparisonPrompt:
     """Return the requests of a comparison whose instructions are in `prompts/PROMPT.txt`."""
     verdicts = " | ".join(f'"{label}"' for label in allowed(ties))

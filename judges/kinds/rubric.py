@@ -7,18 +7,7 @@ from typing import Any, Literal
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import (
-    ByCase,
-    Judging,
-    RubricSource,
-    ask_all,
-    described,
-    failure,
-    judgment,
-    one_of,
-    rubrics_for,
-    stands_in,
-)
+from ..judge import ByCase, Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
 from ..prompting import GREEDY, Sampling, instructions, messages, object_schema

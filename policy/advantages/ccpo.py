@@ -33,11 +33,7 @@ def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: fl
 
 
 def adv_ccpo(
-    r_joint: Float[Tensor, " N"],
-    r_solo: Float[Tensor, " N"],
-    group: Int[Tensor, " N"],
-    lam: float,
-    middle: float = 0.5,
+    r_joint: Float[Tensor, " N"], r_solo: Float[Tensor, " N"], group: Int[Tensor, " N"], lam: float, middle: float = 0.5
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 

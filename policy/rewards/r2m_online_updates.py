@@ -87,12 +87,7 @@ class OnlineR2M:
     reads_states = True
 
     def __init__(
-        self,
-        model: R2MRewardModel,
-        rounds: int,
-        arguments: R2MArguments | None = None,
-        *,
-        anchor: Anchor | None = None,
+        self, model: R2MRewardModel, rounds: int, arguments: R2MArguments | None = None, *, anchor: Anchor | None = None
     ):
         self.model, self.rounds, self.anchor = model, rounds, anchor
         self.arguments = arguments = arguments or R2MArguments()

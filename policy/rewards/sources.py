@@ -65,11 +65,7 @@ class RewardSources:
     """
 
     def __init__(
-        self,
-        sources: Mapping[str, RewardModel | RewardFunction],
-        *,
-        skip: bool = False,
-        record: Path | None = None,
+        self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False, record: Path | None = None
     ):
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")

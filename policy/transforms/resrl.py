@@ -11,13 +11,7 @@ NOTHING = 1e-6  # rounding threshold of singular values and residuals, for state
 
 
 def resrl(
-    *,
-    rank: int = 64,
-    low: float = 0.2,
-    high: float = 0.8,
-    floor: float = 0.1,
-    positive: float = 0.1,
-    most: int = 4096,
+    *, rank: int = 64, low: float = 0.2, high: float = 0.8, floor: float = 0.1, positive: float = 0.1, most: int = 4096
 ) -> Transform:
     """A'_t = A_t · `positive` for A > 0, A_t w_t for A < 0                ResRL 2026, arXiv:2605.00380
 

@@ -10,15 +10,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import UNREADABLE, DataError, UsageError
-from ..types import (
-    OVERALL,
-    Example,
-    Messages,
-    PreferencePair,
-    completion_json,
-    completion_turns,
-    content_hash,
-)
+from ..types import OVERALL, Example, Messages, PreferencePair, completion_json, completion_turns, content_hash
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, normal_prompt, split_conversations
 from .messages_and_tools import Tracked, with_columns
 from .readers import Row, read_rows

@@ -6,11 +6,7 @@ import resource
 import shutil
 from pathlib import Path
 
-FULL = {
-    errno.ENOSPC: "no space left on device",
-    errno.EDQUOT: "disk quota exceeded",
-    errno.EFBIG: "file too large",
-}
+FULL = {errno.ENOSPC: "no space left on device", errno.EDQUOT: "disk quota exceeded", errno.EFBIG: "file too large"}
 WORDS = re.compile(
     r"no space left|quota exceeded|file too large|StorageFull|FileTooLarge|PytorchStreamWriter|unexpected pos|"
     rf"\bcode: ({errno.ENOSPC}|{errno.EDQUOT}|{errno.EFBIG})\b",

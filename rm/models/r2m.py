@@ -49,11 +49,7 @@ class R2MHead(nn.Module):
         self.to(score.weight.device)
 
     def forward(
-        self,
-        tokens: Float[Tensor, "N D"],
-        states: Float[Tensor, "T P"],
-        bounds: Int[Tensor, " N+1"],
-        omega: float,
+        self, tokens: Float[Tensor, "N D"], states: Float[Tensor, "T P"], bounds: Int[Tensor, " N+1"], omega: float
     ) -> Float[Tensor, "N K"]:
         """Return rewards in float32; row n attends to states[bounds[n] : bounds[n + 1]]."""
         tokens = tokens.to(self.W_q.dtype)
