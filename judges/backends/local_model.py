@@ -167,12 +167,6 @@ def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     return sorted({id_ for ids in lists for id_ in ids if id_ is not None})
 
 
-def _context(model: Any, tokenizer: Any) -> int:
-    """Return the maximum number of tokens of prompt and reply together."""
-    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return min(stated or 2**31, tokenizer.model_max_length)
-
-
 def _without_settings(model: Any) -> Any:
     """Return the model without its generation settings, which `generate` would merge with the given ones."""
     from transformers import GenerationConfig
@@ -237,10 +231,11 @@ def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = 
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
     named = [name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype]
+    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return Local(
         model.eval(),
         Encoder(tokenizer, contract),
         name=" ".join(named),
-        context=_context(model, tokenizer),
+        context=min(stated or 2**31, tokenizer.model_max_length),
         batch_size=batch_size,
     )

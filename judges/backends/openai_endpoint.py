@@ -322,12 +322,3 @@ class _Call:
             self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
         left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
         return failed(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
-
-
-def endpoint(model: str, base_url: str | Sequence[str] = OPENAI, **settings: Any) -> Endpoint:
-    """A model by the name that its server gives it; `settings` are the fields of `Endpoint`.
-
-    `endpoint("qwen", "http://127.0.0.1:8000/v1", concurrency=64)` asks what `vllm serve ... --served-model-name qwen`
-    serves.
-    """
-    return Endpoint(model, base_url, **settings)

@@ -74,8 +74,7 @@ def documents(text: str) -> list[ParsedReply]:
     >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
     [{'winner': 'A'}]
     """
-    documents_ = list(_scan(text))
-    return documents_ or _python_object(text)
+    return list(_scan(text)) or _python_object(text)
 
 
 def _scan(text: str) -> Iterator[ParsedReply]:

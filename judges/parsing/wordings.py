@@ -151,7 +151,9 @@ def _rows(language: Language) -> Rows:
         language.first: "Response A",
         language.second: "Response B",
         rf"{language.response} ?[\"'(„“]*(?P<x>[AB])(?![A-Za-z0-9])[\"')“”]*": r"Response \g<x>",
-        rf"{clause}(?![^\W\d_])": lambda match: f"Response {match['x']} is better" + _compared(match),
+        rf"{clause}(?![^\W\d_])": lambda match: (
+            f"Response {match['x']} is better" + (f" than Response {match['y']}" if match["y"] else "")
+        ),
         rf"(?<=Response [AB])(?={CJK})": " ",
         language.tie: "Tie",
         rf"(?:\b(?:der|die|das|le|la|el) )?(?:{language.verdict})(?: ?:| (?:ist|est|es)\b|是|は)": "Winner:",
@@ -164,10 +166,6 @@ def _rows(language: Language) -> Rows:
         language.unsure: " I am not sure",
     }
     return [(re.compile(pattern, re.IGNORECASE), english) for pattern, english in table.items()]
-
-
-def _compared(match: re.Match[str]) -> str:
-    return f" than Response {match['y']}" if match["y"] else ""
 
 
 def rewritten(text: str, rows: Rows) -> str:

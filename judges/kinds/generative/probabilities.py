@@ -12,7 +12,6 @@ from ...backends.scripted import Scripted
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict
-from ...types import Reason
 from .._comparison import Order
 
 Reader = Callable[[str], Verdict | NoVerdict]
@@ -98,8 +97,3 @@ def choosing(chat: Chat) -> ChoosingChat | None:
         f"{chat.name}: an endpoint does not give the probabilities of both verdicts; run the model in this process "
         "with --local, or take --kind 'pairwise(ties=False)'"
     )
-
-
-def unlocated() -> NoVerdict:
-    """Return the reason of a reply whose verdict is stated without one of the labels."""
-    return NoVerdict(Reason.MALFORMED, "the verdict is stated without the label A or B")

@@ -40,7 +40,10 @@ def route(
         raise UsageError(
             f"a routing judge has a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
         )
-    _check_rewards(rule, reward_model)
+    if rule.needs and reward_model is None:
+        raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
+    if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
+        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         needs = rule(case_features(cases, reward_model))
@@ -67,13 +70,6 @@ def route(
     return Judging(name or f"{cheap.name} or {strong.name}", settings, judge)
 
 
-def _check_rewards(rule: Rule, reward_model: RewardModel | None) -> None:
-    if rule.needs and reward_model is None:
-        raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
-    if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
-        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
-
-
 def chosen(
     cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
 ) -> np.ndarray:
@@ -89,14 +85,11 @@ def chosen(
     unknown = np.isnan(p)
     if threshold is not None:
         return unknown | (p >= threshold)
-    first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], _coin(cases[index])))
+    coins = [content_hash([prompt_text(case.prompt), *case.answers]) for case in cases]
+    first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], coins[index]))
     to_strong = unknown.copy()
     to_strong[first[: math.floor((budget or 0.0) * len(cases) + 1e-9)]] = True
     return to_strong
-
-
-def _coin(case: Case) -> str:
-    return content_hash([prompt_text(case.prompt), *case.answers])
 
 
 def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:
