@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.operations import NAMES, copies, is_float, module, outputs, poison
+from tests.kernels.operations import NAMES, cases_of, copies, is_float, module, outputs, poison
 
 SLACK = {torch.bfloat16: 1, torch.float32: 8, torch.float64: 8}  # units in the last place of the largest number
 
@@ -40,7 +40,7 @@ def gradients(function: Any, arguments: dict) -> dict[str, Tensor]:
 
 
 EVERY = pytest.mark.parametrize(
-    ("name", "case"), [(name, case) for name in NAMES for case in module(name).CASES], ids=lambda value: str(value)
+    ("name", "case"), [(name, case) for name in NAMES for case in cases_of(name).CASES], ids=lambda value: str(value)
 )
 WAYS = pytest.mark.parametrize(
     ("way", "dtype"),
@@ -74,7 +74,7 @@ def through(monkeypatch, request):
 @WAYS
 @EVERY
 def test_the_door_is_no_further_from_the_truth_than_the_reference(name, case, way, dtype, through):
-    op, arguments = module(name), module(name).example(case, dtype)
+    op, arguments = module(name), cases_of(name).example(case, dtype)
     truth = outputs(op.reference, copies(arguments, doubled))
     plain = outputs(op.reference, copies(arguments))
     for values in zip(outputs(through(name, way), copies(arguments)), plain, truth, strict=True):
@@ -84,7 +84,7 @@ def test_the_door_is_no_further_from_the_truth_than_the_reference(name, case, wa
 @WAYS
 @EVERY
 def test_gradients_are_no_further_from_the_truth_either(name, case, way, dtype, through):
-    op, arguments = module(name), module(name).example(case, dtype)
+    op, arguments = module(name), cases_of(name).example(case, dtype)
     truth = gradients(op.reference, copies(arguments, doubled))
     if not truth:
         return  # its results are constants to autograd
@@ -98,7 +98,7 @@ def test_gradients_are_no_further_from_the_truth_either(name, case, way, dtype, 
 @pytest.mark.parametrize("way", ["eager", "triton"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_default_dtype_changes_nothing(name, way, through, monkeypatch):
-    arguments = module(name).example(module(name).CASES[1], torch.float32)
+    arguments = cases_of(name).example(cases_of(name).CASES[1], torch.float32)
     with torch.no_grad():
         expected = outputs(through(name, way), copies(arguments))
         torch.set_default_dtype(torch.float64)
@@ -117,7 +117,7 @@ def test_a_variable_asks_every_door_for_the_plain_definition(name, monkeypatch):
     monkeypatch.setattr(op, "reference", lambda *a, **k: called.append(1) or reference(*a, **k))
     monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
     with torch.no_grad():
-        getattr(op, name)(**op.example(op.CASES[0], torch.float32))
+        getattr(op, name)(**cases_of(name).example(cases_of(name).CASES[0], torch.float32))
     assert called
 
 
@@ -125,8 +125,8 @@ def test_a_variable_asks_every_door_for_the_plain_definition(name, monkeypatch):
 def test_an_operation_has_a_definition_an_example_and_odd_sizes(name):
     op = module(name)
     assert op.__doc__ and op.reference.__doc__ and getattr(op, name).__doc__
-    values = [value for case in op.CASES for value in case.values()]
+    values = [value for case in cases_of(name).CASES for value in case.values()]
     assert {1, 17} <= {size for value in values for size in (value if isinstance(value, list) else [value])}
-    again = [op.example(op.CASES[0], torch.float64) for _ in range(2)]
+    again = [cases_of(name).example(cases_of(name).CASES[0], torch.float64) for _ in range(2)]
     assert all(one == other if not isinstance(one, Tensor) else torch.equal(one, other)
                for one, other in zip(*(arguments.values() for arguments in again), strict=True))  # fmt: skip
