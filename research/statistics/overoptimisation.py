@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from ...benchmarks.report import table
 from ...benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
-from ...policy.training.monitoring import best_of_n, best_of_n_kl
 from ...rm.errors import DataError
+from .best_of_n import best_of_n, best_of_n_kl
 from .fronts import COLOURS, CONTROL
 from .gold_peaks import peak_columns
 
