@@ -44,11 +44,9 @@ class Endpoint:
     """A chat with a server, or with several that hold the same model.
 
     Up to `concurrency` requests are in flight. `faults` has the table of what is tried again, never before the server's
-    Retry-After, and what is not. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row
-    end the call: what is left gets the same error without being asked.
-
-    Several servers take turns. One that fails rests for a growing time while the others are asked, those that were in
-    flight there too; what fails everywhere fails as with a single server.
+    Retry-After. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row end the call: what
+    is left gets the same error without being asked. Several servers take turns. One that fails rests for a growing time
+    while the others are asked; what fails everywhere fails as with a single server.
     """
 
     model: str

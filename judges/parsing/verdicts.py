@@ -55,10 +55,8 @@ def pair_verdict(
     """The winner that a reply names under one of two labels, or a tie, or why it names none.
 
     JSON is read first (the whole reply, a fenced block, an object in the text), then the last explicit line or mark,
-    then the sentences that open the reply, close it or draw a conclusion. A line stands against another one only where
-    it says that it is final or revised; otherwise they contradict each other. What is quoted, copied from `quoted` (the
-    texts that were shown) or thought aloud is not the judge's verdict. In MT-Bench's marks `[[C]]` is a tie. The rules
-    are those of `statements`.
+    then the sentences that open the reply, close it or draw a conclusion. In MT-Bench's marks `[[C]]` is a tie.
+    `quoted` are the texts that were shown. The rules are those of `statements`.
 
     >>> pair_verdict("B is longer. Final verdict: **Response A**, because it is right.").choice
     'A'

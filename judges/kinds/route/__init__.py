@@ -32,8 +32,7 @@ def route(
     strong_i = [p_i >= threshold], or the floor(budget · N) of the N cases of a call with the highest p_i; exactly one
     of both is set, in [0, 1]. p_i is the rule's P(the strong judge is needed) from metadata, prompt and, where a
     `reward_model` is given, its margin and spread. A case without p_i goes to the strong judge, also beyond the budget.
-    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235), which
-    decides before asking, unlike a cascade (as in Self-Route), which asks the cheap judge first.
+    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235).
     """
     given = [(word, value) for word, value in (("threshold", threshold), ("budget", budget)) if value is not None]
     if len(given) != 1 or not 0 <= given[0][1] <= 1:
