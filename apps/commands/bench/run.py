@@ -8,7 +8,7 @@ from typing import Any
 
 from ....research import speed
 from ....rm.errors import CheckFailed, UsageError, did_you_mean
-from ....rm.registry import RENAMED, names
+from ....rm.registry import names
 
 FOLDER = "research.speed"
 
@@ -28,7 +28,6 @@ def _about(name: str) -> str:
 def run_bench(words: Sequence[str]) -> dict[str, Any]:
     """Run a script with its own arguments; one whose figures are out of bounds fails the check."""
     name = words[0] if words else ""
-    name = RENAMED[FOLDER].get(name, name)
     if name not in (choices := names(FOLDER)):
         raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, choices)}")
     try:

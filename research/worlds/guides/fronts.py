@@ -172,7 +172,8 @@ def _request(front: Front, prompt: Messages, index: int, **changes: Any) -> Requ
 
 def _trainable(front: Front, guides: Sequence[DecodingModel]) -> int:
     both = zip(front.guides, guides, strict=True)
-    return sum(decoder.adapter.parameter_count() for guide, decoder in both if guide.recipe.steps and decoder.adapter)
+    adapters = [decoder.adapter for guide, decoder in both if guide.recipe.steps and decoder.adapter]
+    return sum(weight.numel() for adapter in adapters for weight in adapter.model.parameters() if weight.requires_grad)
 
 
 @torch.inference_mode()

@@ -271,10 +271,14 @@ def expected_count(name, k):
     )
 
 
+def trainable(adapter) -> int:
+    return sum(weight.numel() for weight in adapter.model.parameters() if weight.requires_grad)
+
+
 @pytest.mark.parametrize("name", ["pblora", "moslora", "trunk", "alpha"])
 def test_parameters_grow_with_the_objectives_as_the_formulas_say(name):
     counts = [
-        adapted(name, objectives=tuple(f"number {i}" for i in range(k)), embedding="random", texts=()).parameter_count()
+        trainable(adapted(name, objectives=tuple(f"number {i}" for i in range(k)), embedding="random", texts=()))
         for k in (2, 3, 4)
     ]
     assert counts == [expected_count(name, k) for k in (2, 3, 4)]
@@ -283,7 +287,7 @@ def test_parameters_grow_with_the_objectives_as_the_formulas_say(name):
 
 
 def test_genarm_grows_by_a_whole_lora_for_every_objective():
-    assert adapted("lora").parameter_count() == expected_count("lora", 1) == 6144
+    assert trainable(adapted("lora")) == expected_count("lora", 1) == 6144
 
 
 @pytest.mark.parametrize(
@@ -296,7 +300,7 @@ def test_the_published_shapes_on_a_7b_model(name, count):
         model = AutoModelForCausalLM.from_config(config)
         settings = AdapterSettings(**{"objectives": NAMES, "embedding": "random"} | KINDS[name] | RANKS.get(name, {}))
         adapter = _assemble(model, settings, _empty_mixer(model, settings))
-    assert adapter.parameter_count() == count
+    assert trainable(adapter) == count
 
 
 # ---- objectives as vectors ----
