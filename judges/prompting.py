@@ -43,12 +43,7 @@ def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
 
 def object_schema(**fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of an object with exactly these fields, in this order."""
-    return {
-        "type": "object",
-        "properties": fields,
-        "required": list(fields),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 class Sampling(NamedTuple):

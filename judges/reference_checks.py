@@ -80,8 +80,7 @@ class Check(NamedTuple):
 def style(answer: str, checks: Sequence[Check]) -> float:
     """Σ_j w_j 1[check j passes]                                                         RLVRR: arXiv:2601.18533
 
-    The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds,
-    which need no sandbox.
+    The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds.
 
     >>> style("1. Dig. 2. Water.", [Check(0.3, has=r"^1\\."), Check(0.2, most=3)])
     0.3

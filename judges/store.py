@@ -44,8 +44,8 @@ class Store:
 
     `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. A reply without
     text has a line if it was billed: its request is sent again, and the reply then counts both. An incomplete last
-    line was being written when the process was killed: it is dropped, with a warning. Any other damage is a `DataError`
-    that names the line. `lock` holds the id of the writing process, and is released when that ends.
+    line is dropped, with a warning. Any other damage is a `DataError` that names the line. `lock` holds the id of the
+    writing process, and is released when that ends.
     """
 
     def __init__(self, folder: str | Path):

@@ -85,13 +85,9 @@ def effective_interval(
 
         n = (v - a)(b - v) / Var,   (p + t²/2n ± t √(p (1 - p) / n + t²/4n²)) / (1 + t²/n),   t of C - 1 degrees
 
-    If all clusters agree (Var = 0), their spread is unknown, and the interval is [v - w (v - a), v + w (b - v)] with w
-    the upper end of Wilson's interval for 0 of C: the share of differing clusters may be that large. For v = a or b of
-    single observations this is Wilson's interval itself. The width is never zero, even if all are right or all wrong.
-
-    95 % intervals of accuracies .5 to .99 over 30 to 350 prompts of one or four items, intraclass correlation 0 or .3,
-    cover 93 to 98 % (`research/speed/coverage.py`). They cover more than 97 % if few errors are expected: the number of
-    wrong items is then discrete, no interval can be exact, and this one is conservative.
+    If all clusters agree (Var = 0), the interval is [v - w (v - a), v + w (b - v)] with w the upper end of Wilson's
+    interval for 0 of C: the share of differing clusters may be that large. The width is never zero. 95 % intervals
+    cover 93 to 98 % (`research/speed/coverage.py`), and more where few errors are expected.
     """
     a, b = ends
     inside = min(max(value, a), b)
@@ -130,9 +126,8 @@ def estimate(
     """Estimate any function of items, with percentiles over cluster bootstrap samples.
 
     `measure` gets the indices [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
-    `known` [M] marks the items that it can use, which are counted in the estimate; by default all. The interval is NaN
-    if fewer than half of the samples have a value; if no two samples differ it is computed with the `ends`, as in
-    `score_interval`.
+    `known` [M] marks the items that it can use; by default all. The interval is NaN if fewer than half of the samples
+    have a value; if no two samples differ it is computed with the `ends`, as in `score_interval`.
     """
     indices = np.arange(len(clusters))
     items = len(indices) if known is None else int(known.sum())

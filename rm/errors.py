@@ -17,8 +17,7 @@ class CheckFailed(Exception):
 
 
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""Errors that reading a file with unexpected values may raise: a missing key, a text in place of a number, a number out
-of range, brackets that are nested too deeply."""
+"""What reading unexpected values may raise: a missing key, a text for a number, a number out of range, deep nesting."""
 
 
 def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str:

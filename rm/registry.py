@@ -18,11 +18,6 @@ from typing import Any
 from .errors import UsageError, did_you_mean
 
 ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, derived from this file's package
-RENAMED = {
-    "rm.models": {"feedback": "r2m"},
-    "policy.aggregations": {"answer_mean": "completion_mean"},
-}
-"""Names of earlier versions, which may occur in their settings and files, and the current names."""
 _OBJECTS: dict[str, Callable[..., Any]] = {}
 """Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
 IMPORTABLE = re.compile(r"[\w.]+:\w+")
@@ -51,7 +46,6 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     """
     if ":" in name:
         return _from_anywhere(name)
-    name = RENAMED.get(folder, {}).get(name, name)
     if name not in (choices := names(folder)):
         raise UsageError(f"no '{name}' in {folder}; {did_you_mean(name, choices)}")
     return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)

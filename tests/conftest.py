@@ -64,7 +64,6 @@ install_import_hook(
         "rewardlab.kernels.policy_loss",
         "rewardlab.kernels.r2m_attention",
         "rewardlab.judges.retrieval.encoder",
-        "rewardlab.judges.retrieval.metrics",
         "rewardlab.judges.retrieval.pooling",
         "rewardlab.policy.advantages",
         "rewardlab.policy.aggregations",

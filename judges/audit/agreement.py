@@ -9,8 +9,7 @@ import numpy as np
 def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
     """κ = 1 - (1 - p_o) / (1 - p_e), with p_e = Σ_k p_k q_k from the raters' own margins            Cohen 1960
 
-    Two raters' categories [M]; items that either left out do not count. NaN where both always name one and the same
-    category, for then any agreement is expected.
+    Two raters' categories [M]; items that either left out do not count. NaN where both always name one category.
 
     >>> cohen_kappa(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
     0.5

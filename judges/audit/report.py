@@ -250,11 +250,8 @@ def _head(audit: Audit) -> str:
 
 def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list[str]:
     figure = figure_of(name, attacked.replaces)
-    shown = [
-        _cell(attacked.before, "%"),
-        _cell(attacked.after, "%"),
-        "–" if attacked.replaces else _cell(attacked.gain, "%"),
-    ]
+    gain = "–" if attacked.replaces else _cell(attacked.gain, "%")
+    shown = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]
     return [*shown, _limit(figure, limits), _standing(audit, figure, limits)]
 
 
@@ -290,12 +287,9 @@ def _cell(estimate: Estimate, unit: str) -> str:
     """
     if not estimate.known:
         return "–"
+    value = _number(estimate.value, unit)
     low, high = (_number(end, unit).removesuffix(" %") for end in (estimate.low, estimate.high))
-    return (
-        f"{_number(estimate.value, unit)} [{low}, {high}]"
-        if estimate.low == estimate.low
-        else _number(estimate.value, unit)
-    )
+    return f"{value} [{low}, {high}]" if estimate.low == estimate.low else value
 
 
 def _number(value: float, unit: str) -> str:

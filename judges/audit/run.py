@@ -113,12 +113,13 @@ def measure(
     """An audit from the judgments of every probe; intervals draw whole clusters and share their draws."""
     clusters = _clusters(planned.pairs)
     mean = partial(mean_estimate, clusters=clusters, samples=samples, seed=seed)
+    over_pairs = partial(estimate, clusters=clusters, samples=samples, seed=seed)
     attacks = _attacked(planned, judged, mean)
     figures = {
         **_verdict_figures(planned, judged, mean, samples, seed),
-        **_slopes(planned, judged, samples, seed),
+        **_slopes(planned, judged, over_pairs),
         **_self_preference(planned, judged, mean),
-        **(_calibration(planned, judged[AS_GIVEN], chance, samples, seed) if chance else {}),
+        **(_calibration(planned, judged[AS_GIVEN], chance, mean, over_pairs) if chance else {}),
         **{
             figure_of(name, attacked.replaces): attacked.after if attacked.replaces else attacked.gain
             for name, attacked in attacks.items()
@@ -135,7 +136,10 @@ def measure(
         attacks=attacks,
         bounds=bounds(credits(judged[AS_GIVEN], planned.right)),
         asked={probe: len(of_probe) for probe, of_probe in judged.items()},
-        unanswered={probe: _reasons(of_probe) for probe, of_probe in judged.items()},
+        unanswered={
+            probe: dict(Counter(judgment.reason for judgment in of_probe if judgment.abstained).most_common())
+            for probe, of_probe in judged.items()
+        },
         tokens=(sum(judgment.tokens[0] for judgment in every), sum(judgment.tokens[1] for judgment in every)),
         cost=sum(judgment.cost for judgment in every),
         estimated=sum(judgment.estimated for judgment in every),
@@ -152,10 +156,6 @@ def figure_of(attack: str, replaces: bool) -> str:
 
 def _clusters(cases: Sequence[Case]) -> np.ndarray:
     return np.array([case.cluster or case.id for case in cases])
-
-
-def _reasons(judgments: Sequence[Judgment]) -> dict[str, int]:
-    return dict(Counter(judgment.reason for judgment in judgments if judgment.abstained).most_common())
 
 
 # ---- the figures ----
@@ -185,7 +185,7 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     }
 
 
-def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str, Estimate]:
+def _slopes(planned: Plan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
     """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
     won = credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": doublings(planned.pairs, planned.right)}
@@ -196,13 +196,7 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
         known = ~(np.isnan(won) | np.isnan(x))
         if min(won[known].sum(), (1 - won[known]).sum()) < LEAST_LOSSES:
             return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
-        return estimate(
-            lambda indices: logistic_slope(won[indices], x[indices]),
-            _clusters(planned.pairs),
-            known=known,
-            samples=samples,
-            seed=seed,
-        )
+        return over_pairs(lambda indices: logistic_slope(won[indices], x[indices]), known=known)
 
     return {name: slope(x) for name, x in of_pairs.items()}
 
@@ -210,10 +204,7 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
 def _authorship(planned: Plan, author_name: str) -> np.ndarray:
     """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
     wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
-    return np.array(
-        [score_pair[right] - score_pair[1 - right] for score_pair, right in zip(wrote, planned.right, strict=True)],
-        float,
-    )
+    return np.array([pair[right] - pair[1 - right] for pair, right in zip(wrote, planned.right, strict=True)], float)
 
 
 def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
@@ -225,20 +216,13 @@ def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str
 
 
 def _calibration(
-    planned: Plan, judgments: Sequence[Judgment], chance: Chance, samples: int, seed: int
+    planned: Plan, judgments: Sequence[Judgment], chance: Chance, mean: Callable, over_pairs: Callable
 ) -> dict[str, Estimate]:
     claimed = _claimed(planned, judgments, chance)
-    clusters = _clusters(planned.pairs)
+    error = partial(over_pairs, known=~np.isnan(claimed), ends=(0.0, 1.0))
     return {
-        "overconfidence": mean_estimate(overconfidence(claimed), clusters, ends=BOTH_WAYS, samples=samples, seed=seed),
-        "calibration error": estimate(
-            lambda indices: calibration_error(claimed[indices]),
-            clusters,
-            known=~np.isnan(claimed),
-            ends=(0.0, 1.0),
-            samples=samples,
-            seed=seed,
-        ),
+        "overconfidence": mean(overconfidence(claimed), ends=BOTH_WAYS),
+        "calibration error": error(lambda indices: calibration_error(claimed[indices])),
     }
 
 

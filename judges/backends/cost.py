@@ -69,8 +69,7 @@ ROUNDING = 1e-9
 class Budget:
     """Money that several models may spend together.
 
-    A request is sent only if the limit holds whatever it and the requests in flight cost at most, so that it holds
-    unless a server writes more than max_tokens.
+    A request is sent only if the limit holds whatever it and those in flight cost: unless a server exceeds max_tokens.
     """
 
     def __init__(self, limit: float | None = None, spent: float = 0.0):

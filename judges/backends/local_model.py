@@ -36,13 +36,14 @@ class Local:
     """A language model and its tokenizer as a chat.
 
     A reply is a function of its ask, whatever else is in the batch, beyond the rounding of a model's forward. A schema
-    is not enforced. What the model's own generation settings add (a repetition penalty, say) is left out, except for
-    the tokens that end a text.
+    is not enforced. Of the model's own generation settings only the tokens that end a text count.
     """
 
     def __init__(self, model: Any, encoder: "Encoder", *, name: str, context: int, batch_size: int = 16):
+        from ...rm.backbones.tokenization import end_token_ids
+
         self.name, self.encoder, self.context, self.batch_size = name, encoder, context, batch_size
-        self.ends = _end_tokens(model, encoder.tokenizer)
+        self.ends = sorted(end_token_ids(model, encoder.tokenizer))
         self.model = _without_settings(model)
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
@@ -160,19 +161,6 @@ def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
     return tokens.flip(1).to(device), attention.flip(1).long().to(device)
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Return the EOS ids of config, generation config and tokenizer."""
-    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
-    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
-    return sorted({id_ for ids in lists for id_ in ids if id_ is not None})
-
-
-def _context(model: Any, tokenizer: Any) -> int:
-    """Return the maximum number of tokens of prompt and reply together."""
-    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return min(stated or 2**31, tokenizer.model_max_length)
-
-
 def _without_settings(model: Any) -> Any:
     """Return the model without its generation settings, which `generate` would merge with the given ones."""
     from transformers import GenerationConfig
@@ -217,8 +205,7 @@ def local(
 ) -> Local:
     """The causal language model (or PEFT adapter) of a folder or Hub id.
 
-    Its name is the folder's with a fingerprint of weights and template: replies of other weights are not mistaken for
-    its own.
+    Its name is the folder's with a fingerprint of weights and template: other weights have other replies.
     """
     from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 
@@ -230,17 +217,12 @@ def local(
 def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
     """A causal language model that is loaded already; it is read in evaluation mode and not changed."""
     from ...rm.backbones.loading import fingerprint
-    from ...rm.backbones.tokenization import Encoder
+    from ...rm.backbones.tokenization import Encoder, context_length
     from ...rm.models.autoregressive import completion_contract
 
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
-    named = [name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype]
-    return Local(
-        model.eval(),
-        Encoder(tokenizer, contract),
-        name=" ".join(named),
-        context=_context(model, tokenizer),
-        batch_size=batch_size,
-    )
+    named = " ".join([name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype])
+    encoder, context = Encoder(tokenizer, contract), context_length(model, tokenizer)
+    return Local(model.eval(), encoder, name=named, context=context, batch_size=batch_size)

@@ -44,11 +44,9 @@ class Endpoint:
     """A chat with a server, or with several that hold the same model.
 
     Up to `concurrency` requests are in flight. `faults` has the table of what is tried again, never before the server's
-    Retry-After, and what is not. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row
-    end the call: what is left gets the same error without being asked.
-
-    Several servers take turns. One that fails rests for a growing time while the others are asked, those that were in
-    flight there too; what fails everywhere fails as with a single server.
+    Retry-After. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row end the call: what
+    is left gets the same error without being asked. Several servers take turns. One that fails rests for a growing time
+    while the others are asked; what fails everywhere fails as with a single server.
     """
 
     model: str
@@ -322,12 +320,3 @@ class _Call:
             self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
         left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
         return failed(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
-
-
-def endpoint(model: str, base_url: str | Sequence[str] = OPENAI, **settings: Any) -> Endpoint:
-    """A model by the name that its server gives it; `settings` are the fields of `Endpoint`.
-
-    `endpoint("qwen", "http://127.0.0.1:8000/v1", concurrency=64)` asks what `vllm serve ... --served-model-name qwen`
-    serves.
-    """
-    return Endpoint(model, base_url, **settings)

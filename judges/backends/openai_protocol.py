@@ -120,7 +120,11 @@ def _texts(message: Mapping[str, Any]) -> tuple[str, str, str]:
     texts: dict[str, str] = {"text": "", "reasoning": thoughts, "refusal": message.get("refusal") or ""}
     for part in parts:
         texts[PARTS.get(part["type"], "reasoning")] += _part_text(part)
-    return tuple(_whole_characters(text) for text in texts.values())  # type: ignore[return-value]
+    visible, reasoning, refusal = (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half an emoji, where a text was cut off
+        for text in texts.values()
+    )
+    return visible, reasoning, refusal
 
 
 def _part_text(part: Mapping[str, Any] | str) -> str:
@@ -129,11 +133,6 @@ def _part_text(part: Mapping[str, Any] | str) -> str:
         return part
     inner = next((part[name] for name in ("text", "thinking", "refusal") if part.get(name)), "")
     return inner if isinstance(inner, str) else "".join(map(_part_text, inner))
-
-
-def _whole_characters(text: str) -> str:
-    """Replace half an emoji, where a text was cut off."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _stated_tokens(usage: Any) -> tuple[int, int] | None:

@@ -39,8 +39,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 @dataclass
 class Pace:
-    """At most a number of units (requests, tokens) a minute, spread evenly: after u of them the next waits 60 u / rate
-    s.
+    """At most `rate` units (requests, tokens) a minute, spread evenly: after u of them the next waits 60 u / rate s.
 
     >>> pace = Pace(per_minute=120.0)
     >>> [pace.wait(1.0, now) for now in (0.0, 0.0, 0.25, 9.0)]

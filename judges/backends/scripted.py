@@ -19,15 +19,13 @@ class Scripted:
         replies = []
         for index, ask in enumerate(asks):
             self.asked.append(ask)
-            text = self.answer(ask)
-            replies.append(_as_reply(text, ask) if isinstance(text, str) else text)
+            reply = self.answer(ask)
+            if isinstance(reply, str):
+                reply = Reply(reply, "stop", prompt_tokens(ask), letters_as_tokens(reply))
+            replies.append(reply)
             if arrived is not None:
-                arrived(index, replies[-1])
+                arrived(index, reply)
         return replies
-
-
-def _as_reply(text: str, ask: Ask) -> Reply:
-    return Reply(text, "stop", prompt_tokens(ask), letters_as_tokens(text))
 
 
 def scripted(replies: Callable[[Ask], str | Reply] | Sequence[str | Reply], name: str = "scripted") -> Scripted:

@@ -5,8 +5,7 @@ rubric's own writer instead. Here the judge is another call that sees answers an
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -146,8 +145,3 @@ def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> 
         else:
             outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes
-
-
-def reasons(outcomes: Iterable[FilteredRubric | Rejected]) -> dict[str, int]:
-    """Count rejections by reason."""
-    return dict(Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Rejected)).most_common())

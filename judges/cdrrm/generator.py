@@ -33,11 +33,6 @@ def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
     return ask("generate", parts, SCHEMA)
 
 
-def prompt_only_ask(prompt: Messages) -> Ask:
-    """The request for a rubric from a prompt alone: what a rubric is worth without contrast."""
-    return ask("prompt_only", {"instruction": prompt_text(prompt)}, SCHEMA)
-
-
 def rubric_json(rubric: Rubric) -> str:
     """A rubric as the generator is to write it: what its rules say, and nothing of where they come from."""
     rules = [

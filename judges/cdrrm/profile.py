@@ -109,11 +109,6 @@ def _finding(values: Any, answer: str) -> Finding | Rejected:
     finding = Finding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
     if status in MISSED and not finding.evidence:
         return Rejected("no evidence", f"'{finding.claim}' quotes nothing")
-    if not _quoted(finding.evidence, answer):
+    if " ".join(finding.evidence.split()) not in " ".join(answer.split()):  # spaces and line breaks are alike
         return Rejected("evidence not in the answer", finding.evidence[:80])
     return finding
-
-
-def _quoted(evidence: str, answer: str) -> bool:
-    """Whether the answer has these words in a row; spaces and line breaks are alike."""
-    return " ".join(evidence.split()) in " ".join(answer.split())

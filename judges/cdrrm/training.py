@@ -72,18 +72,20 @@ def sft_trainer(
 ) -> Any:
     """Return the trainer of `train`; `arguments` are further ones of TRL's `SFTConfig`."""
     from datasets import Dataset
+    from peft import LoraConfig
 
     from ...rm.backbones.packing.attention import set_attention
     from ...rm.training.learning_signal import SignalCheck
 
     check_records(records)
+    lora: Any = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
     trainer = _trainer_class(how, tokenizer)(
         model=model,
         args=_arguments(Path(folder), how, arguments),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
         processing_class=tokenizer,
         callbacks=[SignalCheck()],
-        peft_config=_lora(how.lora_rank) if how.lora_rank else None,
+        peft_config=LoraConfig(**lora, r=how.lora_rank, lora_alpha=2 * how.lora_rank) if how.lora_rank else None,
     )
     set_attention(trainer.model, how.attn_implementation)
     return trainer
@@ -126,12 +128,6 @@ def _arguments(folder: Path, how: Training, more: Mapping[str, Any]) -> Any:
         disable_tqdm=True,
     )
     return SFTConfig(**settings | dict(more))
-
-
-def _lora(rank: int) -> Any:
-    from peft import LoraConfig
-
-    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def save_trained(trainer: Any, folder: Path) -> Path:

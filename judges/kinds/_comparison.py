@@ -1,7 +1,6 @@
 """Comparison of two responses by a language model: the request in either order, and the verdict in its reply."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -52,11 +51,7 @@ class ComparisonPrompt(NamedTuple):
 
 
 def comparison_prompt(
-    prompt: str = "pairwise",
-    *,
-    ties: bool = True,
-    examples: ExampleSource | None = None,
-    sampling: Sampling = GREEDY,
+    prompt: str = "pairwise", *, ties: bool = True, examples: ExampleSource | None = None, sampling: Sampling = GREEDY
 ) -> ComparisonPrompt:
     """Return the requests of a comparison whose instructions are in `prompts/PROMPT.txt`."""
     verdicts = " | ".join(f'"{label}"' for label in allowed(ties))
@@ -71,16 +66,11 @@ def allowed(ties: bool) -> list[str]:
 
 def orders_of(case: Case, *, both: bool = True) -> list[Order]:
     """Return all comparisons of two responses of a case in both orders, or in the one that their content decides."""
-    key = partial(_key, case)
-    first = [(i, j) if key(i) <= key(j) else (j, i) for i, j in combinations(range(len(case.answers)), 2)]
+    coins = [content_hash([prompt_text(case.prompt), answer]) for answer in case.answers]  # blind to place and label
+    first = [(i, j) if coins[i] <= coins[j] else (j, i) for i, j in combinations(range(len(coins)), 2)]
     return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
 
 
 def nothing_asked(case: Case) -> NoVerdict:
     """Return why a case without a request has no verdict."""
     return NoVerdict(Reason.SINGLE if len(case.answers) < 2 else Reason.NO_RUBRIC)
-
-
-def _key(case: Case, index: int) -> str:
-    """A coin for an answer that knows nothing of its place or of who is right."""
-    return content_hash([prompt_text(case.prompt), case.answers[index]])

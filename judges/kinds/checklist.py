@@ -85,10 +85,8 @@ def _statement(case: Case, index: int, turn: int) -> str:
 
 
 def _line(question: Question) -> str:
-    passes, fails = (
-        f" {head} {text}" if text else ""
-        for head, text in (("Yes if:", question.passes_if), ("No if:", question.fails_if))
-    )
+    passes = f" Yes if: {question.passes_if}" if question.passes_if else ""
+    fails = f" No if: {question.fails_if}" if question.fails_if else ""
     return f"[{question.id}] {question.text}{passes}{fails}"
 
 

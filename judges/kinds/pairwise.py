@@ -57,9 +57,8 @@ def pairwise(
 
     Each comparison is asked in both orders; two verdicts that differ (a flip) are a tie, or an abstention of the case.
     With `orders="one"` the hash of prompt and answer decides which is shown first, in any order of the case. A
-    comparison without a verdict in any order is an abstention of the case: scores from a part of the comparisons would
-    not be comparable. `rubric` is shown to the judge, as are `examples` and a case's reference; `prompt` names the
-    instructions.
+    comparison without a verdict in any order is an abstention of the case. `rubric` is shown to the judge, as are
+    `examples` and a case's reference; `prompt` names the instructions.
     """
     one_of("orders", orders, ("both", "one"))
     one_of("flip", flip, ("tie", "abstain"))

@@ -47,10 +47,8 @@ def pointwise(
     def asks(case: Case, scale: Levels | None, example: str | None) -> list[Ask]:
         if levels is not None and scale is None:
             return []
-        ends = {"{low}": f"{scale.low if scale else low:g}", "{high}": f"{scale.high if scale else high:g}"}
-        system = unfilled
-        for mark, end in ends.items():
-            system = system.replace(mark, end)
+        ends = (scale.low, scale.high) if scale else (low, high)
+        system = unfilled.replace("{low}", f"{ends[0]:g}").replace("{high}", f"{ends[1]:g}")
         about = {
             "examples": example,
             "instruction": prompt_text(case.prompt),

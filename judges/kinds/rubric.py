@@ -7,18 +7,7 @@ from typing import Any, Literal
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import (
-    ByCase,
-    Judging,
-    RubricSource,
-    ask_all,
-    described,
-    failure,
-    judgment,
-    one_of,
-    rubrics_for,
-    stands_in,
-)
+from ..judge import ByCase, Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
 from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
@@ -41,10 +30,9 @@ def rubric(
     """s_i = score(rubric, v_i), v_ik in {0, 1/2, 1} the judge's mark for criterion k on answer i, shown alone.
 
     `score` is one of `rubric_score` (gates and vetoes, weights, Rubric Anchors, HealthBench's signed points) or your
-    own. Criteria that do not apply are left out. One request per answer, or per answer and criterion
-    (`together=False`, as HealthBench asks). Every criterion gets a mark or the case is an abstention, and so it is with
-    `evidence="required"` where a mark that needs a quotation (a `must` that is met, a `forbid` that is broken) has none
-    that is in the answer.
+    own. Criteria that do not apply are left out. One request per answer, or per answer and criterion (`together=False`,
+    as HealthBench asks). Every criterion gets a mark or the case is an abstention, and so it is with
+    `evidence="required"` where a `must` that is met or a `forbid` that is broken has no quotation from the answer.
     """
     one_of("evidence", evidence, ("kept", "required"))
     for case_id, known in _known(rubric).items():

@@ -103,12 +103,5 @@ SPEAKER = re.compile(r"\b(?:i|we|it is|it['’]s|i['’]m|we['’]re)\W+(?:\w+\W
 """The judge itself, before it declines."""
 WRAPPERS = frozenset({"verdict", "judgment", "judgement", "result", "evaluation", "final", "output", "response"})
 REASONING_KEYS = (
-    "reasoning",
-    "rationale",
-    "reason",
-    "explanation",
-    "analysis",
-    "justification",
-    "feedback",
-    "thoughts",
-)
+    "reasoning", "rationale", "reason", "explanation", "analysis", "justification", "feedback", "thoughts",
+)  # fmt: skip

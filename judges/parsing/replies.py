@@ -68,14 +68,12 @@ def without_thinking(text: str) -> str | None:
 def documents(text: str) -> list[ParsedReply]:
     """Every JSON object, or list of objects, that stands by itself anywhere in the text, fenced or not.
 
-    A text that is as a whole an object in Python's notation counts too. An object with a repeated key raises
-    `Repeated`.
+    A whole text in Python's notation counts too. An object with a repeated key raises `Repeated`.
 
     >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
     [{'winner': 'A'}]
     """
-    documents_ = list(_scan(text))
-    return documents_ or _python_object(text)
+    return list(_scan(text)) or _python_object(text)
 
 
 def _scan(text: str) -> Iterator[ParsedReply]:

@@ -369,7 +369,9 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
         if not unit.announced and (value := grammar.sentence(unit.text)) is not None
     }
     last = max(stated, default=-1)
-    ties = [value for index, unit in enumerate(units) if index > last and (value := _tie(unit, index == end, grammar))]
+    closing = [unit.text for unit in units[last + 1 : end] if CONCLUSION.match(unit.text)]
+    closing += [units[end].text] if end > last else []
+    ties = [value for text in closing if (value := grammar.tie(text))]
     if not stated:
         return ties[-1] if ties else None
     if ties or len(set(stated.values())) > 1:
@@ -379,10 +381,6 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
     if any(_unsettles(unit.text, stated[last], grammar) for unit in units[last + 1 :]):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     return stated[last]
-
-
-def _tie(unit: Sentence, closes: bool, grammar: Grammar) -> Value | None:
-    return grammar.tie(unit.text) if closes or CONCLUSION.match(unit.text) else None
 
 
 def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:

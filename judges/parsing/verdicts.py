@@ -9,7 +9,7 @@ from ..types import Reason
 from .grammars import LABELS, choice_between, points_between
 from .phrases import REASONING_KEYS
 from .replies import unwrapped, without_copies
-from .statements import NoVerdict, Stated, is_taken_back, parse_reply, read
+from .statements import NoVerdict, is_taken_back, parse_reply, read
 
 
 class Verdict(NamedTuple):
@@ -55,10 +55,8 @@ def pair_verdict(
     """The winner that a reply names under one of two labels, or a tie, or why it names none.
 
     JSON is read first (the whole reply, a fenced block, an object in the text), then the last explicit line or mark,
-    then the sentences that open the reply, close it or draw a conclusion. A line stands against another one only where
-    it says that it is final or revised; otherwise they contradict each other. What is quoted, copied from `quoted` (the
-    texts that were shown) or thought aloud is not the judge's verdict. In MT-Bench's marks `[[C]]` is a tie. The rules
-    are those of `statements`.
+    then the sentences that open the reply, close it or draw a conclusion. In MT-Bench's marks `[[C]]` is a tie.
+    `quoted` are the texts that were shown. The rules are those of `statements`.
 
     >>> pair_verdict("B is longer. Final verdict: **Response A**, because it is right.").choice
     'A'
@@ -70,11 +68,9 @@ def pair_verdict(
     if labels == LABELS:
         text = TIE_MARK.sub("[[tie]]", text)
     statement = read(text, choice_between(labels), quoted, finish)
-    return (
-        Verdict(str(statement.value), statement.reasoning, statement.form)
-        if isinstance(statement, Stated)
-        else statement
-    )
+    if isinstance(statement, NoVerdict):
+        return statement
+    return Verdict(str(statement.value), statement.reasoning, statement.form)
 
 
 def points(
@@ -92,11 +88,9 @@ def points(
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"points lie between two numbers, got low {low} and high {high}")
     statement = read(text, points_between(low, high), quoted, finish)
-    return (
-        Points(float(statement.value), statement.reasoning, statement.form)
-        if isinstance(statement, Stated)
-        else statement
-    )
+    if isinstance(statement, NoVerdict):
+        return statement
+    return Points(float(statement.value), statement.reasoning, statement.form)
 
 
 # ---- criterion by criterion ----
@@ -105,23 +99,8 @@ YES = frozenset(
     {"true", "yes", "y", "1", "1.0", "met", "pass", "passed", "kept", "satisfied", "fulfilled", "✓", "✅", "✔"}
 )
 NO = frozenset(
-    {
-        "false",
-        "no",
-        "n",
-        "0",
-        "0.0",
-        "unmet",
-        "missed",
-        "fail",
-        "failed",
-        "broken",
-        "violated",
-        "unsatisfied",
-        "✗",
-        "❌",
-    }
-    | {f"not {word}" for word in ("met", "kept", "satisfied", "fulfilled", "passed")}
+    {"false", "no", "n", "0", "0.0", "unmet", "missed", "fail", "failed", "broken", "violated", "unsatisfied"}
+    | {"✗", "❌", "not met", "not kept", "not satisfied", "not fulfilled", "not passed"}
 )
 PARTLY = frozenset({"partial", "partly", "partially", "partially met", "partly met", "0.5"})
 DOES_NOT_APPLY = frozenset({"n/a", "na", "not applicable", "not_applicable", "does not apply", "inapplicable"})
@@ -213,16 +192,12 @@ def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 def _line_of_mark(line: str, names: Sequence[str]) -> tuple[str, Any, str] | None:
     """Name, mark and evidence of a line such as `r1: met, "the quotation"`; None for any other line."""
-    match_ = MARK_LINE.match(undecorated_line(line))
+    undecorated = re.sub(r"^\s*(?:[-•+*]\s+)?", "", line.replace("**", "").replace("`", "")).strip()
+    match_ = MARK_LINE.match(undecorated)  # a number at its beginning may be a criterion's name
     known = {name.lower(): name for name in names}
     if match_ is None or match_["name"].lower() not in known:
         return None
     return known[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()")
-
-
-def undecorated_line(line: str) -> str:
-    """A line without Markdown, whose number may be a criterion's name."""
-    return re.sub(r"^\s*(?:[-•+*]\s+)?", "", line.replace("**", "").replace("`", "")).strip()
 
 
 def _complete(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reasoning: str) -> Marks | NoVerdict:

@@ -151,7 +151,9 @@ def _rows(language: Language) -> Rows:
         language.first: "Response A",
         language.second: "Response B",
         rf"{language.response} ?[\"'(„“]*(?P<x>[AB])(?![A-Za-z0-9])[\"')“”]*": r"Response \g<x>",
-        rf"{clause}(?![^\W\d_])": lambda match: f"Response {match['x']} is better" + _compared(match),
+        rf"{clause}(?![^\W\d_])": lambda match: (
+            f"Response {match['x']} is better" + (f" than Response {match['y']}" if match["y"] else "")
+        ),
         rf"(?<=Response [AB])(?={CJK})": " ",
         language.tie: "Tie",
         rf"(?:\b(?:der|die|das|le|la|el) )?(?:{language.verdict})(?: ?:| (?:ist|est|es)\b|是|は)": "Winner:",
@@ -164,10 +166,6 @@ def _rows(language: Language) -> Rows:
         language.unsure: " I am not sure",
     }
     return [(re.compile(pattern, re.IGNORECASE), english) for pattern, english in table.items()]
-
-
-def _compared(match: re.Match[str]) -> str:
-    return f" than Response {match['y']}" if match["y"] else ""
 
 
 def rewritten(text: str, rows: Rows) -> str:
@@ -192,8 +190,7 @@ WORSE = r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|far)\s+)*(?:worse|inf
 def wordings_of(labels: tuple[str, str], label: str, praise: str) -> Rows:
     """Return the rows for two labels: positions, `is worse than`, `beats`, `not A but B`, `not that A is better. B is`.
 
-    `label` (whose group is called `label`) and `praise` are the patterns of a labelled response, and of what is said of
-    the better one.
+    `label` (whose group is called `label`) and `praise` match a labelled response, and what is said of the better one.
     """
     x, y = (NOT_AN_ARTICLE + label.replace("?P<label>", f"?P<{name}>") for name in "xy")
     any_label = label.replace("?P<label>", "?:")

@@ -13,7 +13,21 @@ from .index import collection_hash
 WORDS = r"(?u)\b\w+\b"
 
 
-class TfidfIndex:
+class _WordIndex:
+    """Texts as rows [N, V] of word weights; None if no text has a word."""
+
+    ids: Sequence[str]
+    vectorizer: Any
+    matrix: Any
+
+    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
+        """See `Index`."""
+        if self.matrix is None:
+            return np.zeros((len(queries), len(self.ids)))
+        return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()
+
+
+class TfidfIndex(_WordIndex):
     """cos(tf-idf(query), tf-idf(text)) with tf = 1 + log count and scikit-learn's smooth idf, of lower-case words."""
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str]):
@@ -24,14 +38,8 @@ class TfidfIndex:
         self.vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True)
         self.matrix = _fitted(self.vectorizer, texts)
 
-    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
-        """See `Index`."""
-        if self.matrix is None:
-            return np.zeros((len(queries), len(self.ids)))
-        return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()
 
-
-class Bm25Index:
+class Bm25Index(_WordIndex):
     """Okapi BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework"), of lower-case words.
 
         s(q, d) = Σ_{w in q} idf(w) · c(w, d) (k_1 + 1) / (c(w, d) + k_1 (1 - b + b |d| / mean |d|))
@@ -49,12 +57,6 @@ class Bm25Index:
         self.vectorizer = CountVectorizer(token_pattern=WORDS)
         counts = _fitted(self.vectorizer, texts)
         self.matrix = None if counts is None else bm25_weights(counts, k1, b)
-
-    def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
-        """See `Index`."""
-        if self.matrix is None:
-            return np.zeros((len(queries), len(self.ids)))
-        return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()
 
 
 def bm25_weights(counts: sparse.csr_matrix, k1: float, b: float) -> sparse.csr_matrix:

@@ -52,11 +52,10 @@ class FacetPooling(nn.Module):
         β_fu = softmax_{u in g}(b_f · v_fu / √D),   v_fg = Σ_{u in g} β_fu v_fu          units of a granularity
         λ_fg = softmax_g(w_fg + c_g · v_fg / √D),   z_f = W Σ_g λ_fg v_fg, of length 1   granularities
 
-    for F facets and the granularities sentence, segment (a run of sentences) and text. Learnable facet anchors and an
-    adaptive aggregation over granularities are UniFAR's (Dou et al. 2026, arXiv:2602.23766). The equations are ours,
-    as only the paper's abstract was at hand [ours]: dot-product attention with the anchors a_f, second anchors b_f over
-    units, weights λ that depend on the text, and one output matrix W for all facets. K, W, a, b, w and c are learned; w
-    and c start at 0, at which all granularities weigh the same.
+    for F facets and the granularities sentence, segment (a run of sentences) and text. Facet anchors and an aggregation
+    over granularities are UniFAR's (Dou et al. 2026, arXiv:2602.23766); the equations are ours, as only the paper's
+    abstract was at hand [ours]. K, W, a, b, w and c are learned; w and c start at 0, at which granularities weigh the
+    same.
     """
 
     def __init__(self, hidden: int, width: int, facets: int, granularities: Sequence[str], segment_sentences: int):

@@ -134,7 +134,9 @@ def joint_rows(
                 f"there is no {kind} pair, and --case_weight {case_weight:g} asks for them; change it, "
                 "or name the column of groups with --group_by"
             )
-    asked, compared = (_shuffled(pairs, seed + index) for index, pairs in enumerate((questions, cases)))
+    asked, compared = (
+        Random(seed + index).sample([*pairs], len(pairs)) for index, pairs in enumerate((questions, cases))
+    )
     sizes = [len(pairs) for pairs, weight in ((asked, 1 - case_weight), (compared, case_weight)) if weight]
     return [
         JointRow(
@@ -145,19 +147,13 @@ def joint_rows(
     ]
 
 
-def _shuffled(pairs: Sequence[TextPair], seed: int) -> list[TextPair]:
-    return Random(seed).sample([*pairs], len(pairs))
-
-
 class RetrieverTrainer(FaultTolerantTrainer):
     """Train a retrieval encoder by the joint loss; everything else is Transformers' `Trainer`.
 
         L = (1 - μ) L_q-doc + μ L_doc-doc + ρ · mean over texts of `pooling.diversity`
 
     with L_q-doc and L_doc-doc the means of `both_directions` over the pairs of a batch. Joint training on both kinds of
-    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters, because the paper's
-    values are not known to us [ours]. A term of Kullback-Leibler divergence, which a summary of the paper names
-    without its form, is left out.
+    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters [ours].
     """
 
     loss_name = "the contrastive loss"
@@ -188,7 +184,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         for name in ("question", "case"):
             pairs = [pair for row in rows if (pair := getattr(row, name)) is not None]
             if pairs:
-                batch[name] = _same(pairs)
+                batch[name] = torch.tensor([[_related(pair, other) for other in pairs] for pair in pairs])
                 texts += [self.tokenized[text] for side in (0, 1) for text in (pair[side] for pair in pairs)]
         return batch | batch_of(texts)._asdict()
 
@@ -199,27 +195,20 @@ class RetrieverTrainer(FaultTolerantTrainer):
         kinds = [name for name in ("question", "case") if name in inputs]
         parts = dict(zip(kinds, vectors.chunk(len(kinds)), strict=True))
         weights = {"question": 1 - args.case_weight, "case": args.case_weight}
+        how = self.accelerator.unwrap_model(self.model).settings.similarity
         loss = args.diversity_weight * diversity(vectors)
         for name, of_kind in parts.items():
             first, second = of_kind.chunk(2)
-            rows = both_directions(first, second, inputs[name], args.temperature, self._encoder.settings.similarity)
+            rows = both_directions(first, second, inputs[name], args.temperature, how)
             loss = loss + weights[name] * rows.mean()
         return (loss, vectors) if return_outputs else loss
-
-    @property
-    def _encoder(self) -> Any:
-        return self.accelerator.unwrap_model(self.model)
 
     def rows_of(self, inputs):
         """Return None: the loss of a pair depends on all others of its batch, which cannot be split."""
         return None
 
 
-def _same(pairs: Sequence[TextPair]) -> Tensor:
-    """Return which pairs [B, B] are of one group or share a text."""
-    return torch.tensor([[_related(pair, other) for other in pairs] for pair in pairs])
-
-
 def _related(pair: TextPair, other: TextPair) -> bool:
+    """Return whether two pairs are of one group or share a text."""
     shared = pair.first == other.first or pair.second == other.second
     return shared or (bool(pair.group) and pair.group == other.group)

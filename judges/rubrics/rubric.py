@@ -8,6 +8,7 @@ from typing import Any
 
 from ...rm.io import checked_files as documents
 from ..parsing.replies import FENCE
+from ..prompting import object_schema
 
 KINDS = ("must", "forbid")
 MOST_RULES = 6
@@ -82,36 +83,10 @@ RULE_FIELDS = {"id": str, "type": str, "criterion": str, "test": str, "weight": 
 PRINCIPLE_FIELDS = {"id": str, "description": str, "weight": float}
 OPTIONAL = ("weight", "veto")
 
-SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["rules", "principles"],
-    "properties": {
-        "rules": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["id", "type", "criterion", "test"],
-                "properties": {
-                    "id": {"type": "string"},
-                    "type": {"type": "string", "enum": list(KINDS)},
-                    "criterion": {"type": "string"},
-                    "test": {"type": "string"},
-                },
-            },
-        },
-        "principles": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["id", "description"],
-                "properties": {"id": {"type": "string"}, "description": {"type": "string"}},
-            },
-        },
-    },
-}
+TEXT = {"type": "string"}
+RULE = object_schema(id=TEXT, type=TEXT | {"enum": list(KINDS)}, criterion=TEXT, test=TEXT)
+PRINCIPLE = object_schema(id=TEXT, description=TEXT)
+SCHEMA = object_schema(rules={"type": "array", "items": RULE}, principles={"type": "array", "items": PRINCIPLE})
 """JSON schema of rubrics written by a language model."""
 
 

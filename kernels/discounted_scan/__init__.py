@@ -8,11 +8,10 @@ from torch import Tensor
 
 from ..dispatch import way
 from ..packed import check_bounds
-from .cases import CASES, example
 from .eager import eager
 from .reference import reference
 
-__all__ = ["CASES", "discounted_scan", "eager", "example", "reference"]
+__all__ = ["discounted_scan", "eager", "reference"]
 
 
 @torch.no_grad()

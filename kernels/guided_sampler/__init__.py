@@ -5,19 +5,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..dispatch import way
-from .cases import CASES, example
 from .drawing import CELL, CELLS, TOKENS, Sampled, Truncation, threshold
 from .eager import eager, mixed
 from .reference import reference
 
 __all__ = [
-    "CASES",
     "CELL",
     "CELLS",
     "TOKENS",
     "Sampled",
     "Truncation",
-    "example",
     "guided_sampler",
     "mixed",
     "reference",

@@ -113,8 +113,7 @@ def in_cells(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N C 1024"]:
 
 
 def row_sums(cells: Float[Tensor, "N C 1024"]) -> Float[Tensor, " N"]:
-    """The sum of each row. In two steps: a single long sum is split among threads when a row is alone, and rounds
-    otherwise then."""
+    """The sum of each row. In two steps: a lone row's long sum is split among threads and rounds otherwise."""
     return cells.sum(2).sum(1)
 
 

@@ -10,11 +10,10 @@ from torch import Tensor
 from ..dispatch import Way, full_precision, on_gpu, way
 from ..memory_limits import LINEAR_LOGPROB_CHUNK
 from .autograd import FormedInForward, Recomputed, RowLoss
-from .cases import CASES, example
 from .eager import EAGER, IGNORED, Engine, Head
 from .reference import LinearLogprob, reference
 
-__all__ = ["CASES", "LinearLogprob", "LinearLoss", "example", "linear_logprob", "linear_loss", "reference"]
+__all__ = ["LinearLogprob", "LinearLoss", "linear_logprob", "linear_loss", "reference"]
 
 
 def linear_logprob(
@@ -68,10 +67,10 @@ def linear_loss(
     """Σ_i loss_i(log π_i, H_i) over rows that are not ignored, whose gradient is made while the logits are there.
 
     As `linear_logprob` with the sum taken afterwards, in three products instead of four: g_i and q_i, the derivatives
-    of row i's loss, come from autograd on a chunk's `logprob` and `entropy` alone. `loss(logprob, entropy, rows)`
-    is given some of the rows, at a slice of all N, and returns a value for each that depends on no other row's: losses
-    of whole sequences need their log-probabilities first, from `linear_logprob`. Weights (1 / number of tokens) belong
-    into it. Only hidden, weight and bias get a gradient, which is handed out once: no second backward pass.
+    of row i's loss, come from autograd on a chunk's `logprob` and `entropy` alone. `loss(logprob, entropy, rows)` is
+    given some of the rows, at a slice of all N, and returns a value for each that depends on no other row's. Weights (1
+    / number of tokens) belong into it. Only hidden, weight and bias get a gradient, handed out once: no second backward
+    pass.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     chosen = way(hidden)

@@ -5,11 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..dispatch import way
-from .cases import CASES, example
 from .eager import add_in_place, low_rank
 from .reference import modulate, reference
 
-__all__ = ["CASES", "WIDEST", "WIDEST_CORE", "example", "lora_film", "low_rank", "modulate", "reference"]
+__all__ = ["WIDEST", "WIDEST_CORE", "lora_film", "low_rank", "modulate", "reference"]
 WIDEST, WIDEST_CORE = 64, 32
 """Largest ranks that the kernels take without and with a core (up to 64 positions): more would spill registers."""
 
@@ -33,11 +32,10 @@ def lora_film(
 
     Rows before `start` come back bit for bit: the base model's rows of a shared batch. `scale`, `core` and `shift` have
     one row for each row from `start` on, or one that serves all. Where autograd needs no gradient the sum is formed in
-    y's own memory; keep a clone of y if it is wanted later. On a CPU that sum is taken in float32 for bfloat16 too.
-    Fastest where y is contiguous and A, B, scale, core and shift come in float32 on a CPU, elsewhere in x's dtype. The
+    y's own memory; keep a clone of y if it is wanted later. On a CPU that sum is taken in float32 for bfloat16 too. The
     kernels take ranks up to 64, with a core up to 32, and up to 16 where there are more than 64 positions; larger ones
-    do not fit into registers and go through PyTorch's products. Layers that read one x, such as q, k and v, are one
-    call: their y beside each other, their A stacked, B and core block-diagonal.
+    go through PyTorch's products. Layers that read one x, such as q, k and v, are one call: their y beside each other,
+    their A stacked, B and core block-diagonal.
     """
     _check(y, scale, core, shift, start)
     chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from ..dispatch import way
 from ..packed import check_bounds
-from .cases import CASES, example
 from .eager import eager
 from .reference import DIVERGENCES, LEVELS, THROUGH, ClipRule, PolicyLoss, divergence, reference
 
-__all__ = ["CASES", "ClipRule", "PolicyLoss", "divergence", "example", "policy_loss", "reference"]
+__all__ = ["ClipRule", "PolicyLoss", "divergence", "policy_loss", "reference"]
 
 
 def policy_loss(
@@ -40,10 +39,8 @@ def policy_loss(
     `divergence` compares the policy with; it needs no β to be measured. `corrected` multiplies KL_t by the token's own
     ratio π_t / old_t: tokens of an older policy then have the present one's mean, and k3 the gradient of KL(π | base)
     (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L with a mask. A token that is masked or has
-    weight 0 is no token: not read, not counted, its gradient exactly 0.
-
-    A log-ratio counts within ±20, as in verl: beyond that the ratio is e^±20 and has no gradient, also where the rule
-    has no bound (PPO where A < 0), so that no ratio overflows.
+    weight 0 is no token: not read, not counted, its gradient exactly 0. A log-ratio counts within ±20, as in verl:
+    beyond that the ratio is e^±20 and has no gradient, also where the rule has no bound.
 
     The result is float32 (float64 for float64); only `logprob` gets a gradient, formed along with the loss. Bounds
     rise from 0 to T; they are not checked on a GPU, which would wait for it.

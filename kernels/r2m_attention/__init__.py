@@ -5,11 +5,10 @@ from torch import Tensor
 
 from ..dispatch import full_precision, way
 from ..packed import check_bounds
-from .cases import CASES, example
 from .eager import absorbed, attend
 from .reference import reference
 
-__all__ = ["CASES", "absorbed", "attend", "example", "r2m_attention", "reference"]
+__all__ = ["absorbed", "attend", "r2m_attention", "reference"]
 
 
 def r2m_attention(

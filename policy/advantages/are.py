@@ -17,12 +17,10 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
     """A_i = (r_i - μ) / (std_batch r + ε),  μ = median over blocks of argmin_m Σ_i ρ(r_i - m, α, c)
 
     DACR's adaptive robust estimation (arXiv:2603.21574) with ρ of Barron 2019 (arXiv:1701.03077): larger outliers count
-    less, the more so the smaller α = `shape` in (0, 1], which has no default because the paper's value is not known to
-    us. c is 1.4826 times the median absolute deviation, at least `floor` > 0, in units of the reward. `blocks` are of
-    consecutive rows; in our measurements more than one gained nothing over one.
-
-    The centre is the same for all prompts. For rewards with two values it is the more frequent value and not the mean,
-    which is a wrong baseline for every prompt and raises a warning. Use it for reward models' scores and judges' means.
+    less, the more so the smaller α = `shape` in (0, 1]. c is 1.4826 times the median absolute deviation, at least
+    `floor` > 0, in units of the reward. `blocks` are of consecutive rows. The centre is the same for all prompts; of
+    rewards with two values it is the more frequent one, which raises a warning: use it for scores of reward models or
+    judges.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(

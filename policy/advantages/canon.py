@@ -14,13 +14,9 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
     """A_i = μ (r_i - mean of the other half) + (1 - μ) (r_i - mean of the own half)     CANON 2025, arXiv:2509.23962
 
     A group's completions are halved by `metric`: "length" in tokens, or "entropy", the mean over the completion's
-    tokens (`rollout.entropy`). μ in [0, 1]: 1 compares only between halves, 0 only within a half, and 1/2 equals
-    `dr_grpo`. α scales the rewards of one half in the first comparison, as in the released code: those of long
-    completions, or of completions with low entropy; α < 1 with "length" prefers short completions, 1 has no preference.
-
-    Our additions: completions tied in the middle, and the middle one of an odd group, belong partly to both halves, so
-    that the order never matters and μ = 1/2 equals `dr_grpo` for every group. The paper divides by the longest length:
-    `aggregations.fixed_length`.
+    tokens (`rollout.entropy`). μ in [0, 1]; 1/2 equals `dr_grpo`. α scales the rewards of one half in the first
+    comparison, as in the released code: those of long completions, or of completions with low entropy. Ours:
+    completions tied in the middle, and the middle one of an odd group, belong partly to both halves.
     """
     if metric not in METRICS:
         raise ValueError(f"canon: metric is one of {', '.join(METRICS)}, got {metric!r}")
@@ -28,9 +24,9 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
         raise ValueError(f"canon: mu lies in [0, 1] and alpha is 0 or more, got {mu} and {alpha}")
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        valid = groups(rewards, rollout.group).valid
-        r = torch.where(valid, rewards.double(), 0)
-        r = torch.where(equal_in_group(rewards, rollout.group), 0, r)
+        statistics = groups(rewards, rollout.group)
+        valid = statistics.valid
+        r = torch.where(valid & (statistics.variance > 0), rewards.double(), 0)
         upper = upper_half(_measured(metric, rollout), rollout.group, valid)
         scaled = (upper, 1 - upper)[METRICS[metric] == "low"] * (alpha - 1) + 1
         high, low = (half_mean(r, share, rollout.group, valid) for share in (upper, 1 - upper))
@@ -52,11 +48,6 @@ def _measured(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
     if entropy is None:
         raise ValueError("canon: the rollout has no entropies of its tokens; take metric=length")
     return torch.where(rollout.response, entropy, 0).sum(1).double() / tokens.clamp_min(1)
-
-
-def equal_in_group(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
-    """Return whether all known rewards of the row's group are equal."""
-    return groups(rewards, group).variance == 0
 
 
 def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:

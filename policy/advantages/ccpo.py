@@ -13,11 +13,9 @@ from ..types import AdvantageEstimator, Rollout
 def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:
     """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
 
-    λ = `lam` is 0.2 in the released code for verdicts of -1 and 1, which corresponds to 0.1 for verdicts of 0 and 1.
     Rewards are [N, 2]: of the completion that read the thought and of one that did not, as the reward `ccpo` returns
-    them; keep their weights at 1. `middle` separates failure from success: rewards that are all on one side of it have
-    no bonus. The solver's advantage is `dr_grpo` of its joint completions, which `--rollouts 'ccpo(thinker=PATH,
-    alone=False)'` generates.
+    them; keep their weights at 1. λ = `lam` is 0.2 in the released code for verdicts of -1 and 1. Rewards that are all
+    on one side of `middle` have no bonus. The solver's advantage is `dr_grpo` of its joint completions.
     """
     if lam < 0:
         raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
@@ -33,11 +31,7 @@ def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: fl
 
 
 def adv_ccpo(
-    r_joint: Float[Tensor, " N"],
-    r_solo: Float[Tensor, " N"],
-    group: Int[Tensor, " N"],
-    lam: float,
-    middle: float = 0.5,
+    r_joint: Float[Tensor, " N"], r_solo: Float[Tensor, " N"], group: Int[Tensor, " N"], lam: float, middle: float = 0.5
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 

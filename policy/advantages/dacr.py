@@ -28,10 +28,9 @@ def dacr(
 ) -> AdvantageEstimator:
     """The policy's advantage of `adv_dacr`                                                  DACR 2026, arXiv:2603.21574
 
-    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` returns them, with weights of 1. γ = `gamma` has no default
-    because the paper's value is not known to us. `loc` is "mean" (of the group) or "are": one centre of the whole step
-    as computed by `are` with `shape` (required), `blocks` and `floor`. For verdicts with two values that is the more
-    frequent one, a wrong baseline for every prompt, which raises a warning.
+    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` returns them, with weights of 1. γ = `gamma`. `loc` is "mean"
+    (of the group) or "are": one centre of the whole step as computed by `are` with `shape` (required), `blocks` and
+    `floor`.
     """
     if any(weight != 1 for weight in weights or ()):
         raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")

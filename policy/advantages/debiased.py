@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...rm.errors import UsageError
-from ..composition.groups import ONLY_VERDICTS, groups, masked_advantages
+from ..composition.groups import check_verdicts, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 HALVINGS = 60  # bisection steps of [0, 1], beyond float64 precision
@@ -15,18 +14,13 @@ def debiased() -> AdvantageEstimator:
     """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
 
     Ours, after the bias found by Yang et al. 2026 (arXiv:2601.08521): p̂ is the share of correct completions among the
-    group's G, and only mixed groups have an advantage, so on average p̂ is too high for hard prompts and too low for
-    easy ones. f⁻¹(p̂) is clipped to [1/2G, 1 - 1/2G], since a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or
-    1, NaN if missing. Groups of equal rewards have advantage exactly 0; for G = 2 it equals `dr_grpo`.
+    group's G. f⁻¹(p̂) is clipped to [1/2G, 1 - 1/2G], since a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or 1,
+    NaN if missing. Groups of equal rewards have advantage exactly 0; for G = 2 it equals `dr_grpo`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
-        odd = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
-        if odd.any():
-            raise UsageError(
-                f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
-            )
+        check_verdicts(rewards, "debiased")
         mixed = statistics.valid & (statistics.variance > 0)
         return masked_advantages(rewards - pass_rate(statistics.mean, statistics.number), mixed, rewards)
 

@@ -11,8 +11,7 @@ def fixed_baseline(*, baseline: float = 0.0) -> AdvantageEstimator:
     """A_i = r_i - b                                                      Williams 1992
 
     Unbiased for every b, with a large variance if b is far from the rewards. Groups of equal rewards have an effect
-    too: with rewards of ±1, all completions of a prompt without a correct one are made less likely (as in W-REINFORCE,
-    `transforms.nsr`).
+    too: with ±1, completions of a prompt without a correct one get less likely (as in W-REINFORCE, `transforms.nsr`).
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

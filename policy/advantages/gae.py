@@ -15,9 +15,8 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
 
     V_s is `rollout.values`, the critic's value before token s; s + 1 is the completion's next own token, skipping
     tokens written by tools. Rewards [N] are terminal: they are added to the last token and nothing follows, also for
-    truncated completions. Token rewards [N, L] may have no terminal one: then `rollout.after` is the value after the
-    last token of a truncated completion. If `after` is None, as `Algorithm` passes it with a terminal reward, that
-    value is 0. A row with a NaN in its rewards has no effect.
+    truncated completions. Token rewards [N, L] may have no terminal one: then `rollout.after`, 0 if None, is the value
+    after the last token of a truncated completion. A row with a NaN in its rewards has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

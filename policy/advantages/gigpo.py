@@ -15,12 +15,10 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
     z is (x - mean) / (std + ε) over the completions of a prompt, and over those of them that were in the same state.
     Our definition: a state is the prompt with the completion so far and a step is a token, so that completions share a
-    state until they diverge; a state of one completion only has no effect. ω = 0 equals `grpo`, and so do completions
-    that diverge at their first token, except for that token; completions whose states are all shared have (1 + ω) times
-    `grpo`. The paper's steps are turns in an environment with γ = 0.95; per token that would discount the end of a
-    completion away, so the default here is 1.
-
-    Rewards are [N], added to the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's tokens.
+    state until they diverge; a state of one completion only has no effect. ω = 0 equals `grpo`. The paper's steps are
+    turns in an environment with γ = 0.95; per token that would discount the end of a completion away, so the default
+    here is 1. Rewards are [N], added to the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's
+    tokens.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

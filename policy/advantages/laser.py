@@ -25,11 +25,7 @@ def laser(
     completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the initial policy's mean ℓ: -23 for
     Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the std of s is at
     most `spread` in a group, z(r) replaces z(s), as in the released code. `weights` are those of --weight, 0.9 and 0.1
-    by default; (1, 0) equals `grpo`: name that one in `rewardlab rl`, which leaves out components of weight 0. A row
-    without one of the two rewards has no effect, but ℓ may be missing where its weight is 0. The verdict may not: it
-    replaces z(s) in some groups.
-
-    The policy is trained to predict s with `self_reward_error`.
+    by default. A row without one of the two rewards has no effect, but ℓ may be missing where its weight is 0.
     """
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
@@ -60,17 +56,3 @@ def laser(
 def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
     """s = β (ℓ - c): approximates the verdict after training; ranks completions at test time for one token each."""
     return beta * (log_ratio - reference)
-
-
-def self_reward_error(
-    score: Float[Tensor, " N"], verdict: Float[Tensor, " N"], finished: Float[Tensor, " N"]
-) -> Float[Tensor, " N"]:
-    """(s_i - r_i)² n / (2 n_r) for completions that ended by themselves, 0 for others; n_r of them have the verdict r.
-
-    In its mean over the n, correct and wrong completions have the same total weight, however rare one of them is.
-    `finished` is 0 or 1.
-    """
-    counted = finished * (verdict == 1), finished * (verdict == 0)
-    number = finished.sum()
-    weight = torch.stack([side * number / (2 * side.sum().clamp_min(1)) for side in counted]).sum(0)
-    return weight * (score - verdict).square()

@@ -3,8 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ...rm.errors import UsageError
-from ..composition.groups import ONLY_VERDICTS, check_finite, masked_advantages
+from ..composition.groups import check_finite, check_verdicts, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -12,21 +11,14 @@ def noise_forward(*, false_negative: float) -> AdvantageEstimator:
     """A_i = ρ1 for a verdict of 1, ρ1 - 1 for 0                               Cai et al. 2025, arXiv:2510.00915
 
     ρ1 = P(verdict 0 | right) in [0, 1]. In expectation over the verifier's noise the weight is 0 for a right completion
-    and -(1 - ρ0 - ρ1) for a wrong one, so only ρ1 has to be known. It must not be centred by group, which would cancel
-    it (the weight is r - (1 - ρ1)). ρ1 = 0 makes wrong completions less likely and leaves right ones; ρ1 = 1/2 is
-    REINFORCE with rewards of ±1/2.
+    and -(1 - ρ0 - ρ1) for a wrong one, so only ρ1 has to be known. Centring by group would cancel it.
     """
     if not 0 <= false_negative <= 1:
         raise ValueError(f"noise_forward: false_negative is a rate in [0, 1], got {false_negative}")
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         check_finite(rewards)
-        known = ~rewards.isnan()
-        odd = known & (rewards != 0) & (rewards != 1)
-        if odd.any():
-            raise UsageError(
-                f"noise_forward: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
-            )
-        return masked_advantages(rewards.double() - (1 - false_negative), known, rewards)
+        check_verdicts(rewards, "noise_forward")
+        return masked_advantages(rewards.double() - (1 - false_negative), ~rewards.isnan(), rewards)
 
     return estimate

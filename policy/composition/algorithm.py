@@ -51,11 +51,6 @@ class Penalty:
         return torch.where(rollout.response, self.beta * kl.view_as(rollout.base), 0)
 
 
-def rewards_by_token(rewards: Rewards, penalty: Penalty) -> bool:
-    """Return whether single tokens are rewarded, by process rewards or by a KL in the tokens' rewards."""
-    return rewards.steps is not None or (penalty.in_reward and penalty.place == "token")
-
-
 class Scored(NamedTuple):
     """All stages from a step's rewards to its advantages."""
 
@@ -162,7 +157,8 @@ class Algorithm:
         earned = self._earned(last, total, rollout)
         estimate = self.advantage(self._seen(last, names, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
-        self._check_levels(stages, token_rewards=rewards_by_token(last, self.penalty))
+        by_token = last.steps is not None or (self.penalty.in_reward and self.penalty.place == "token")
+        self._check_levels(stages, token_rewards=by_token)
         trained = rollout.response & ~total.isnan()[:, None]
         if mask_truncated:
             trained = trained & rollout.finished[:, None]

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> None:
     """Add to every micro-batch its completions' values and slopes in the loss over all of them.
 
-    They hold for the current weights, so they are computed once per optimizer step, at the cost of one additional
-    forward pass over all micro-batches without gradient.
+    They hold for the current weights: once per optimizer step all micro-batches get an additional forward pass.
     """
     parts, weights = [], []
     for batch in micro_batches:

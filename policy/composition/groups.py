@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-ONLY_VERDICTS = "leave their weight at 1, and a KL in the loss"
+from ...rm.errors import UsageError
 
 
 class Groups(NamedTuple):
@@ -52,6 +52,16 @@ def check_finite(rewards: Tensor) -> None:
         location = tuple(rewards.isinf().nonzero()[0].tolist())
         raise ValueError(
             f"the reward at {location} is {rewards[location].item()}; a missing reward is NaN, never infinite"
+        )
+
+
+def check_verdicts(rewards: Tensor, formula: str) -> None:
+    """Raise a `UsageError` for a reward that is neither 0 nor 1 nor missing."""
+    odd = rewards[~rewards.isnan() & (rewards != 0) & (rewards != 1)]
+    if len(odd):
+        raise UsageError(
+            f"{formula}: rewards are verdicts of 0 or 1, got {odd[0].item():g}; leave their weight at 1, and a KL in "
+            "the loss"
         )
 
 

@@ -10,10 +10,9 @@ from .sec import boltzmann
 def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
-    mean|A| is over the source's last `window` completions, which has no default because the paper's value is not known
-    to us; n_d is the number of its completions so far and N that of all sources. A source without completions has mean
-    0 and the largest bonus. Sources are added when first named; τ = `temperature` > 0. The state is, by source, the
-    recent |A| and the count.
+    mean|A| is over the source's last `window` completions; n_d is the number of its completions so far and N that of
+    all sources. A source without completions has mean 0 and the largest bonus. Sources are added when first named; τ =
+    `temperature` > 0. The state is, by source, the recent |A| and the count.
     """
     if window < 1 or temperature <= 0:
         raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")

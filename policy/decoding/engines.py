@@ -75,10 +75,8 @@ class SharedBackbone:
         base, guide = (prompts_of(decoder.encoder, requests) for decoder in (self.base, self.guide))
         if self.late and base != guide:
             raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
-        alpha, weights = (
-            preferences_of(self.guide, requests),
-            torch.tensor([[float(request.weight)] for request in requests]),
-        )
+        alpha = preferences_of(self.guide, requests)
+        weights = torch.tensor([[float(request.weight)] for request in requests])
         used = _used(weights)
         capacity = _shortest(room_of(self.base, base), room_of(self.guide, guide))
         model = language_model(self.base)
@@ -105,8 +103,9 @@ class SeparateModels:
         self.base = base
         self.by_objective = isinstance(guides, Mapping)
         named = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
-        if self.by_objective:
-            _refuse_followers(named)
+        for name, decoder in named.items() if self.by_objective else ():
+            if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
+                raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")
         self.guides, self.guide_models = tuple(named), list(named.values())
         self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
@@ -160,9 +159,8 @@ def _unadapted(decoder: DecodingModel, rows: int) -> AbstractContextManager[None
     """Disable the model's adapter for every row."""
     if decoder.adapter is None:
         return nullcontext()
-    return decoder.adapter.serving(
-        decoder.adapter.modulations(torch.ones(1, len(decoder.adapter.objectives))), start=rows
-    )
+    equal = torch.ones(1, len(decoder.adapter.objectives))
+    return decoder.adapter.serving(decoder.adapter.modulations(equal), start=rows)
 
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:
@@ -177,13 +175,5 @@ def _shortest(*capacities: Sequence[int]) -> list[int]:
 def _forward(
     decoder: DecodingModel, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
 ) -> Forward:
-    steps = max(
-        min(request.max_new_tokens, capacity_left) for request, capacity_left in zip(requests, capacity, strict=True)
-    )
+    steps = max(min(request.max_new_tokens, room) for request, room in zip(requests, capacity, strict=True))
     return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
-
-
-def _refuse_followers(guides: Mapping[str, DecodingModel]) -> None:
-    for name, decoder in guides.items():
-        if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
-            raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")

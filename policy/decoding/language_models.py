@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ...rm.adapters.adapter import PreferenceAdapter
 from ...rm.backbones.loading import embedding_rows
-from ...rm.backbones.tokenization import Encoder
+from ...rm.backbones.tokenization import Encoder, context_length, end_token_ids
 from ...rm.data.preference_vectors import Preference, preference_matrix
 from ...rm.errors import DataError, UsageError
 from ...rm.models.autoregressive import AutoregressiveRewardModel as DecodingModel
@@ -41,11 +41,7 @@ def language_model(decoder: DecodingModel) -> Any:
 
 def end_tokens(decoder: DecodingModel) -> frozenset[int]:
     """Return the ids that end a completion, according to config, generation config and tokenizer."""
-    model = language_model(decoder)
-    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config)]
-    named.append(decoder.encoder.tokenizer.eos_token_id)
-    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
-    return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
+    return end_token_ids(language_model(decoder), decoder.encoder.tokenizer)
 
 
 # ---- prompts ----
@@ -53,21 +49,17 @@ def end_tokens(decoder: DecodingModel) -> frozenset[int]:
 
 def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]:
     """Return the prompts' token ids, as in `Encoder.encode_completion`, followed by each request's prefix."""
-    return [_prompt(encoder, request) for request in requests]
-
-
-def _prompt(encoder: Encoder, request: Request) -> list[int]:
-    if any(id >= len(encoder.tokenizer) for id in request.prefix):
-        raise UsageError(
-            f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
-        )
-    return [*encoder.encode_prompt(request.prompt), *request.prefix]
+    for request in requests:
+        if any(id >= len(encoder.tokenizer) for id in request.prefix):
+            raise UsageError(
+                f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
+            )
+    return [[*encoder.encode_prompt(request.prompt), *request.prefix] for request in requests]
 
 
 def positions(decoder: DecodingModel) -> int:
     """Return the maximum number of tokens of prompt and completion together."""
-    stated = getattr(language_model(decoder).config.get_text_config(), "max_position_embeddings", None)
-    return min(stated or 2**31, decoder.encoder.tokenizer.model_max_length)
+    return context_length(language_model(decoder), decoder.encoder.tokenizer)
 
 
 def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:

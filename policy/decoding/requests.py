@@ -60,10 +60,8 @@ class Request:
 def mixing_logits(request: Request, share: float) -> Request:
     """Return the request at z = λ z_base + (1 - λ) z_guide: weight (1 - λ) / λ at temperature T / λ.
 
-    λ = `share` > 0; above 1 it moves away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
-    in this way in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); using it for
-    decoding is our addition. In the completion `sampled` is that of the mixture, `mixed` is base + weight x guide at
-    temperature 1.
+    λ = `share` > 0; above 1 it moves away from the guide. After WMSS 2026, arXiv:2602.08222, which mixes in training
+    only. In the completion `sampled` is that of the mixture, `mixed` is base + weight x guide at temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
         raise UsageError(f"the base's share of the logits is a number above 0, got {share}")

@@ -98,9 +98,8 @@ def best_of_n(
         raise UsageError(f"best of n needs n from 1 on, got {n}")
     asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
     completions = decode(engine, asked, batch_size=batch_size)
-    scores = _scored(
-        score, [Candidate(*pair) for pair in zip((request.prompt for request in asked), completions, strict=True)]
-    )
+    pairs = zip(asked, completions, strict=True)
+    scores = _scored(score, [Candidate(request.prompt, completion) for request, completion in pairs])
     return [_ranked(completions[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
 
 

@@ -83,12 +83,7 @@ def member_of(params: Any) -> Member | None:
         ("guide_role", role, role in ROLES, "base or guide"),
         ("guide_weight", weight, isinstance(weight, int | float) and math.isfinite(weight), "a finite number"),
         ("n", params.n, params.n == 1, "1 in a pair; submit a pair for every completion"),
-        (
-            "seed",
-            params.seed,
-            params.seed is not None or params.temperature == 0,
-            "a number in a pair with temperature",
-        ),
+        ("seed", params.seed, params.seed is not None or not params.temperature, "a number in a pair with temperature"),
     ):
         if not holds:
             raise UsageError(f"pair {pair!r}: {name} is {allowed}, got {value!r}")
@@ -180,13 +175,11 @@ class V1Pairs(Pairs):
 
     def apply(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """Return the step's logits with its pairs combined."""
-        return _guided(
-            logits,
-            [
-                LogitsRow(row, member, len(prompt) + len(completion), (completion or prompt)[-1])
-                for row, (member, prompt, completion) in self.members.items()
-            ],
-        )
+        rows = [
+            LogitsRow(row, member, len(prompt) + len(completion), (completion or prompt)[-1])
+            for row, (member, prompt, completion) in self.members.items()
+        ]
+        return _guided(logits, rows)
 
     def _put(self, row: int, entry: Any) -> None:
         if entry is None:
@@ -216,15 +209,10 @@ class V2Pairs(Pairs):
         slots, lengths = ctx.idx_mapping_np.tolist(), ctx.seq_lens_upper_bound_np.tolist()
         if self.members.keys().isdisjoint(slots):
             return logits
-        rows = zip(slots, lengths, ctx.input_ids.tolist(), strict=True)
-        return _guided(
-            logits,
-            [
-                LogitsRow(row, self.members[slot], length, last)
-                for row, (slot, length, last) in enumerate(rows)
-                if slot in self.members
-            ],
-        )
+        rows = enumerate(zip(slots, lengths, ctx.input_ids.tolist(), strict=True))
+        members = self.members
+        guided = [LogitsRow(row, members[slot], length, last) for row, (slot, length, last) in rows if slot in members]
+        return _guided(logits, guided)
 
 
 def __getattr__(name: str) -> type:
@@ -286,18 +274,15 @@ def vllm_guided(
         raise UsageError("the engine has unfinished requests; let them end before guided ones begin")
     lora = _lora_request(lora_path)
     if engine.vllm_config.device_config.device_type == "cpu":
-        _empty_last_slot(engine, lora)
-    prompts = [_tokens(llm, prompt) for prompt in prompts]
+        for other in {*engine.list_loras()} - {lora.lora_int_id}:  # this one then gets the first slot: see `CPU_SLOTS`
+            engine.remove_lora(other)
+    prompts = [llm.get_tokenizer().encode(prompt) if isinstance(prompt, str) else [*prompt] for prompt in prompts]
     completions: dict[int, Any] = {}
     for wave in waves([*map(len, prompts)], max_new_tokens, Capacity.of(engine.vllm_config)):
         requests = []
         for request_index in wave:
-            options = {
-                "max_tokens": max_new_tokens,
-                "temperature": temperature,
-                "seed": seed + request_index,
-            } | sampling
-            requests += _pair(prompts[request_index], f"{request_index}", weight, options, lora)
+            options = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + request_index}
+            requests += _pair(prompts[request_index], f"{request_index}", weight, options | sampling, lora)
         completions |= zip(wave, _run(llm, requests)[::2], strict=True)
     return [completions[index] for index in range(len(prompts))]
 
@@ -321,10 +306,6 @@ def _run(llm: Any, requests: Sequence[tuple]) -> list[Any]:
     return [output.outputs[0] for output in llm.wait_for_completion(use_tqdm=False)]  # in the order of queueing
 
 
-def _tokens(llm: Any, prompt: str | Sequence[int]) -> list[int]:
-    return llm.get_tokenizer().encode(prompt) if isinstance(prompt, str) else [*prompt]
-
-
 def _lora_request(folder: Path) -> Any:
     """Create a LoRA request with an id from path and modification time: vLLM caches weights by id."""
     config, weights = Path(folder) / "adapter_config.json", Path(folder) / "adapter_model.safetensors"
@@ -336,12 +317,6 @@ def _lora_request(folder: Path) -> Any:
     if biased:
         raise DataError(f"{folder} has a LoRA bias, which vLLM does not know; export an adapter without shift")
     return _vllm("vllm.lora.request").LoRARequest(name, zlib.crc32(name.encode()) % (2**31 - 1) + 1, str(folder))
-
-
-def _empty_last_slot(engine: Any, lora: Any) -> None:
-    """Remove other adapters, so that this one is loaded into the first slot: see `CPU_SLOTS`."""
-    for other in {*engine.list_loras()} - {lora.lora_int_id}:
-        engine.remove_lora(other)
 
 
 # ---- waves ----

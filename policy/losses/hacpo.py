@@ -18,21 +18,15 @@ def hacpo(
     high: float = 4e-4,
     agents: int = 1,
 ) -> PerCompletionLoss:
-    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that generated y             HACPO:
-    arXiv:2603.02604
+    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that generated y        HACPO: arXiv:2603.02604
 
     own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
     partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
-    m is the number of optimizer steps since the completions were generated: partners' completions have to be closer to
-    the policy in later steps. Only f <= s <= 1 has a gradient, whatever the sign of A; while the agents are still the
-    same model s is 1 up to rounding, so about every other completion has one. δ in [0, 1] has no default: the paper has
-    .8 (.9 for one pair) in a table and .2 in its text. δ_step is .025 or .01 there, α 1 or 3. f bounds s and not a
-    power of it, as in the authors' code.
-
-    With `agents` agents the first completions of a group are the learner's (`completion_losses.n_own_completions`). The
-    paper aggregates by `aggregations.completion_mean`; the factor P_j/P_k is part of A (`transforms.hacpo`). A NaN
-    advantage has no loss.
+    m is the number of optimizer steps since the completions were generated. Only f <= s <= 1 has a gradient, whatever
+    the sign of A. δ in [0, 1] has no default: the paper has .8 (.9 for one pair) in a table and .2 in its text. δ_step
+    is .025 or .01 there, α 1 or 3. f bounds s and not a power of it, as in the authors' code. With `agents` agents the
+    first completions of a group are the learner's (`completion_losses.n_own_completions`). A NaN advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:
         raise ValueError(

@@ -13,11 +13,8 @@ def p3o(*, epsilon: float) -> CompletionLoss:
     """L_ij = -½ min(ρ Δ, clip(ρ, 1 - ε, 1 + ε) Δ),   Δ = r_i - r_j,   ρ = (π/π_old)(y_i) / (π/π_old)(y_j)
 
     Wu et al. 2023, arXiv:2310.00212, with the pair's joint ratio clipped; ε in [0, 1) is required. L_i is the mean of
-    L_ij over the other completions j of the group, so a step's mean is that over ordered pairs. Only differences of
-    rewards matter: whatever all completions of a prompt have in common cancels, and no baseline is needed. At the
-    policy that generated the completions the gradient is that of `dr_grpo` for whole completions, times G / (G - 1).
-
-    Advantages are rewards or `dr_grpo`'s. One that is NaN is in no pair, and a completion without a pair has no loss.
+    L_ij over the other completions j of the group, so a step's mean is that over ordered pairs. Advantages are rewards
+    or `dr_grpo`'s: only differences matter. One that is NaN is in no pair, and a completion without a pair has no loss.
     log ρ is clamped to ±20, beyond which it has no gradient.
     """
     if not 0 <= epsilon < 1:

@@ -11,13 +11,10 @@ from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
 def rpo(*, beta: float, eta: float) -> CompletionLoss:
     """L_ij = -log σ(β (h_i - h_j)) - η log π(y_i),   h = log π(y) - log π_base(y),   for r_i > r_j
 
-    Liu et al. 2024, arXiv:2405.16436, on pairs of a group's own completions: DPO plus a pessimism term that keeps the
-    policy near the data; η = 0 is DPO. β > 0 and η >= 0 have no defaults because the paper's values are not known to
-    us. Each completion of a pair gets half of L_ij and L_i is the mean over the group's other completions, so a step's
-    mean is half that over ordered pairs; equal rewards form no pair.
-
-    Log-probabilities are sums over a completion's tokens in nats; π_base is the reference policy, `--reference` or the
-    initial policy (needs `--measure_kl` or a KL). Advantages are rewards or `dr_grpo`'s; one that is NaN is in no pair.
+    Liu et al. 2024, arXiv:2405.16436, on pairs of a group's own completions; η = 0 is DPO. β > 0 and η >= 0. Each
+    completion of a pair gets half of L_ij and L_i is the mean over the group's other completions; equal rewards form no
+    pair. Log-probabilities are sums over a completion's tokens in nats; π_base is the reference policy (needs
+    `--measure_kl` or a KL). Advantages are rewards or `dr_grpo`'s; one that is NaN is in no pair.
     """
     if beta <= 0 or eta < 0:
         raise ValueError(f"rpo: beta is above 0 and eta is 0 or more, got {beta} and {eta}")

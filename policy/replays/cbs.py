@@ -26,11 +26,9 @@ def cbs(
     """The `keep` completions of the last `batches` with the highest predicted gain, with their previous advantages
 
     CBS 2026, arXiv:2602.08499, with a replay buffer. Gain, models and settings are those of `schedulers.cbs`; here H is
-    that of the current batch. Apart from the clip rule's ratio to the policy that generated a completion there is no
-    importance weight: its age, the number of its uses and its clipped share are features instead. `keep` is at most a
-    batch's completions. Requires `--num_iterations 2` or more.
-
-    The state has "uses", the number of times that each stored completion was chosen.
+    that of the current batch. Beyond the clip rule's ratio there is no importance weight: age, uses and clipped share
+    are features instead. `keep` is at most a batch's completions. Requires `--num_iterations 2` or more. The state has
+    "uses", the number of times that each stored completion was chosen.
     """
     if keep < 1 or longest < 1 or batches < 1:
         raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")

@@ -11,11 +11,8 @@ from ..types import Past, Replay, State
 def uniform(*, keep: int, batches: int = 1, seed: int = 0) -> Replay:
     """`keep` completions of the last `batches`, drawn uniformly without replacement, with their previous advantages
 
-    P(i is drawn) = min(1, keep / M) for each of the M stored completions that have a reward. No part of a paper: the
-    control of equal work for rules that select completions, and the usual experience replay. The ratio of the clip rule
-    to the policy that generated a completion is the only correction. `keep` is at most a batch's completions. Requires
-    `--num_iterations 2` or more.
-
+    P(i is drawn) = min(1, keep / M) for each of the M stored completions that have a reward: the control of equal work
+    for rules that select completions. `keep` is at most a batch's completions. Requires `--num_iterations 2` or more.
     The state is {"step": number of draws}.
     """
     if keep < 1 or batches < 1:

@@ -91,29 +91,18 @@ class R2MArguments:
 
 
 CONTROLS: Mapping[str, Mapping[str, Any]] = {
-    "frozen": {"floor": 1.0, "learns": "nothing"},
-    "iterative_head": {"floor": 1.0},
-    "not_trained": {"learns": "nothing"},
-    "without_pairs": {"alpha": 1.0},
-    "without_entropy": {"alpha": 0.0},
-    "noise": {"reads": noise},
-    "fixed": {"reads": fixed},
-    "shuffled": {"reads": shuffled},
-    "unrefreshed": {"refresh": False},
-    "full_update": {"learns": "everything"},
+    "frozen": {"floor": 1.0, "learns": "nothing"},  # the scalar reward model without updates
+    "iterative_head": {"floor": 1.0},  # the same update of the scalar model's own head: states are not read
+    "not_trained": {"learns": "nothing"},  # states are read by an untrained attention
+    "without_pairs": {"alpha": 1.0},  # the entropy term alone
+    "without_entropy": {"alpha": 0.0},  # the pair term alone
+    "noise": {"reads": noise},  # more parameters, no information
+    "fixed": {"reads": fixed},  # one constant instead of the states
+    "shuffled": {"reads": shuffled},  # informative on policy and prompt, not on the completion
+    "unrefreshed": {"refresh": False},  # the states at rating time, not those after the policy's update
+    "full_update": {"learns": "everything"},  # the body is trained as well
 }
 """Changes of `R2MArguments` for each control, for `dataclasses.replace`; from the paper's G.5 and 5.4, and our own.
-
-frozen           the scalar reward model without updates
-iterative_head   the same update of the scalar model's own head: states are not read
-not_trained      states are read by an untrained attention, and nothing is trained
-without_pairs    the entropy term alone
-without_entropy  the pair term alone
-noise            normal noise with the states' mean and deviation: more parameters, no information
-fixed            one constant instead of the states
-shuffled         the states of another completion: informative on policy and prompt, not on the completion
-unrefreshed      the update uses the states at rating time, not those after the policy's update
-full_update      the body is trained as well
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
 ensemble's mean - λ std is a separate source: `rm.models.ensemble` with a pessimism of λ.

@@ -87,12 +87,7 @@ class OnlineR2M:
     reads_states = True
 
     def __init__(
-        self,
-        model: R2MRewardModel,
-        rounds: int,
-        arguments: R2MArguments | None = None,
-        *,
-        anchor: Anchor | None = None,
+        self, model: R2MRewardModel, rounds: int, arguments: R2MArguments | None = None, *, anchor: Anchor | None = None
     ):
         self.model, self.rounds, self.anchor = model, rounds, anchor
         self.arguments = arguments = arguments or R2MArguments()
@@ -165,15 +160,14 @@ class OnlineR2M:
         examples = [*cycle.examples]
         here, share = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * share : (here.process_index + 1) * share]
-        existing = next(
-            (annotation for annotation in reversed(self._annotations) if annotation.examples == examples), None
-        )
-        if existing is None:
+        existing = [annotation for annotation in self._annotations if annotation.examples == examples]
+        if not existing:
             raise UsageError(
                 f"the reward model, at version {self.updates}, has not rated these {len(examples)} completions, and it "
                 "learns from its own rewards; call rate before every learn"
             )
-        return _joined(gather_object([existing._replace(tokens=existing.tokens.cpu())]), existing.tokens.device)
+        last = existing[-1]
+        return _joined(gather_object([last._replace(tokens=last.tokens.cpu())]), last.tokens.device)
 
     def _update_batch(self, cycle: Cycle, annotation: _Annotation) -> _UpdateBatch:
         states = annotation.states
@@ -241,7 +235,7 @@ class OnlineR2M:
         drawn = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
         drawn = drawn[~pairs.wins[drawn].isnan()]
         says = torch.full_like(pairs.wins, torch.nan)
-        labeller = anchor.labeller if PartialState().is_main_process else _no_reward  # only rank 0 calls the labeller
+        labeller = anchor.labeller if PartialState().is_main_process else lambda *_: float("nan")  # rank 0 asks
         for group in drawn.tolist():
             best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
             says[group] = ask(labeller, best, worst, random)
@@ -325,17 +319,10 @@ def ask(labeller: Labeller, first: Example, second: Example, random: Generator) 
     return 1 - chance if swapped else chance
 
 
-def _no_reward(*_: Any) -> float:
-    """Abstain: a labeller for processes other than rank 0, whose labels are replaced by a broadcast."""
-    return float("nan")
-
-
 def _learning(model: R2MRewardModel, learns: str) -> list[nn.Parameter]:
     """Return the parameters to train."""
-    head, body = (
-        [*model.head.parameters()],
-        [parameter for parameter in model.body.model.parameters() if parameter.requires_grad],
-    )
+    head = [*model.head.parameters()]
+    body = [parameter for parameter in model.body.model.parameters() if parameter.requires_grad]
     return {"nothing": [], "head": head, "everything": head + body}[learns]
 
 

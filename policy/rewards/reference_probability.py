@@ -20,8 +20,7 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
     """Σ_t π(y*_t | x, z, y*_<t) / |y*| over the reference's tokens, in [0, 1]          RLPR: arXiv:2506.18254
 
-    A mean of probabilities, not of logarithms: a single unlikely synonym does not dominate. 0 for a row without
-    reference.
+    A mean of probabilities, not of logarithms: a single unlikely synonym does not dominate. 0 without reference.
     """
     token_probability = torch.where(reference, logprobs.exp(), 0).sum(1)
     return token_probability / reference.sum(1).clamp_min(1)

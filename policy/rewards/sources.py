@@ -65,11 +65,7 @@ class RewardSources:
     """
 
     def __init__(
-        self,
-        sources: Mapping[str, RewardModel | RewardFunction],
-        *,
-        skip: bool = False,
-        record: Path | None = None,
+        self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False, record: Path | None = None
     ):
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")
@@ -82,9 +78,7 @@ class RewardSources:
         self._of_steps = [name for name, source in self.sources.items() if hasattr(source, "step_rewards")]
         if len(self._of_steps) > 1:
             raise UsageError("two sources reward single steps; name one of them")
-        self.learners: dict[str, Any] = {
-            name: source for name, source in self.sources.items() if hasattr(source, "learn")
-        }
+        self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "learn")}
 
     def __call__(
         self,
@@ -152,14 +146,9 @@ class RewardSources:
 
     def facts(self) -> dict[str, float]:
         """Return the metrics of sources on the completions rated last, as `NAME/FACT`."""
-        sources_with_facts: dict[str, Any] = {
-            name: source for name, source in self.sources.items() if hasattr(source, "facts")
-        }
-        return {
-            f"{name}/{fact}": value
-            for name, source in sources_with_facts.items()
-            for fact, value in source.facts().items()
-        } | self.unread
+        stated: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "facts")}
+        facts = {f"{name}/{fact}": value for name, source in stated.items() for fact, value in source.facts().items()}
+        return facts | self.unread
 
     @property
     def recorded(self) -> int:

@@ -74,6 +74,17 @@ def sample_texts(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequenc
     return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=BATCH_SIZE, progress=False)]
 
 
+def sampling_of(trainer: Any) -> dict[str, Any]:
+    """Return the run's sampling settings as arguments of `Request`."""
+    return {
+        "temperature": trainer.temperature,
+        "top_k": trainer.top_k or 0,
+        "top_p": trainer.top_p,
+        "min_p": trainer.min_p or 0.0,
+        "max_new_tokens": trainer.max_completion_length,
+    }
+
+
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
     """Derive seeds from the run's seed, the request (a JSON value) and the index.
 

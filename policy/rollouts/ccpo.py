@@ -29,9 +29,6 @@ def ccpo(
     (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is sampled at
     temperature 1 with a seed derived from the seed, the step and the index. `role` is a file with the thinker's system
     message, which replaces the prompt's own.
-
-    Phases alternate: the other phase trains the thinker with the reward `ccpo(solver=PATH, reward=SOURCE)`, each from
-    the other's last `policy/`.
     """
     if longest < 1:
         raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")
@@ -41,13 +38,8 @@ def ccpo(
         plain, size = [as_prompt(prompt) for prompt in prompts], _size(trainer)
         with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
         seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
-        thoughts = dict(
-            zip(
-                with_thoughts,
-                sample_texts(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest),
-                strict=True,
-            )
-        )
+        written = sample_texts(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest)
+        thoughts = dict(zip(with_thoughts, written, strict=True))
         shown = [
             with_thought(prompt, thoughts[index]) if index in thoughts else prompt for index, prompt in enumerate(plain)
         ]

@@ -8,7 +8,7 @@ from ...rm.errors import UsageError
 from ..decoding.language_models import DecodingModel
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
-from ._partners import Exchange, Side, in_role, open_partner, read_role
+from ._partners import Exchange, Side, in_role, open_partner, read_role, sampling_of
 
 CRITICISE = "Another assistant answered:\n{}\n\nCriticise that answer."
 REWRITE = "Another assistant says of your first answer:\n{}\n\nWrite your answer anew."
@@ -18,18 +18,14 @@ ANSWER, CRITIQUE, FINAL = range(3)
 def dacr(
     *, partner: str, longest: int = 256, role: str = "", chat_template: str | None = None, seed: int = 0
 ) -> Rollouts:
-    """A completion, a critique of the partner's completion, and a rewrite after the partner's   DACR 2026,
-    arXiv:2603.21574
+    """A completion, a critique of the partner's, and a rewrite after the partner's      DACR 2026, arXiv:2603.21574
 
     All three form one completion, with the partner's turns between them: these are read, and only the policy's tokens
-    are trained on. All of it gets the one advantage of the row, as in the paper (`advantages/dacr.py`). The partner,
-    the language model `partner` (path or Hub id), has its own conversation in each row, with the system message in the
-    file `role` if given, and is not trained. A turn of the policy has at most --max_completion_length tokens and uses
-    the run's sampling settings, one of the partner at most `longest` at temperature 1; seeds are derived from the seed,
-    the step, the turn and the index. Evaluation does the same.
-
-    Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns. Agents are trained alternately: the next run trains
-    the other one with this one's `policy/` as partner.
+    are trained on, with one advantage. The language model `partner` (path or Hub id) has its own conversation in each
+    row, with the system message in the file `role` if given, and is not trained. A turn of the policy has at most
+    --max_completion_length tokens and uses the run's sampling settings, one of the partner at most `longest` at
+    temperature 1; seeds are derived from the seed, the step, the turn and the index. Evaluation does the same. Needs
+    `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
     """
     if longest < 1:
         raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
@@ -39,7 +35,7 @@ def dacr(
         listening, asked = _listeners(trainer), tuple(map(as_prompt, prompts))
         step, training = trainer.state.global_step + 1, trainer.model.training
         sides = (
-            Side(DecodingModel(trainer.language_model, trainer.encoder), asked, **_drawn(trainer)),
+            Side(DecodingModel(trainer.language_model, trainer.encoder), asked, **sampling_of(trainer)),
             Side(who, [in_role(prompt, text) for prompt in asked], max_new_tokens=longest),
         )
 
@@ -68,16 +64,6 @@ def dacr(
         }
 
     return rollout
-
-
-def _drawn(trainer: Any) -> dict[str, Any]:
-    return {
-        "temperature": trainer.temperature,
-        "top_k": trainer.top_k or 0,
-        "top_p": trainer.top_p,
-        "min_p": trainer.min_p or 0.0,
-        "max_new_tokens": trainer.max_completion_length,
-    }
 
 
 def _log_samples(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:

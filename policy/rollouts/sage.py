@@ -10,6 +10,7 @@ from ..decoding.language_models import DecodingModel
 from ..decoding.requests import Request
 from ..decoding.search import derived, mean_logprob, step_beam
 from ..scaffolds._scaffold import Rollouts
+from ._partners import sampling_of
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> Rollouts:
@@ -17,12 +18,11 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
 
-    r = 2, m = 2 and G = 8 are the paper's; the objective is unchanged. Searched completions are a group's first rows,
-    best first; if fewer than r complete ones are found the rest is sampled, as are all in evaluation. Their
-    log-probabilities are not returned: the trainer recomputes them, so that every ratio starts at 1. Searched
-    completions are more likely than samples of the policy, which is not corrected for. Ours: a chain is finished at the
-    end of its text, not of its thought, and a completion is sampled in place of a truncated chain. Steps are sampled at
-    the run's temperature, top_p, top_k and min_p, with seeds derived from the seed, the step and the prompt's index.
+    r = 2, m = 2 and G = 8 are the paper's. Searched completions are a group's first rows, best first; if fewer than r
+    complete ones are found the rest is sampled, as are all in evaluation. Their log-probabilities are not returned: the
+    trainer recomputes them, so that every ratio starts at 1. Ours: a chain is finished at the end of its text, not of
+    its thought. Steps are sampled at the run's temperature, top_p, top_k and min_p, with seeds derived from the seed,
+    the step and the prompt's index.
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(
@@ -37,8 +37,11 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             )
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
-            asked = [as_prompt(prompt) for prompt in prompts[::size]]
-            requests = [_request(trainer, seed, index, prompt) for index, prompt in enumerate(asked)]
+            step, settings = trainer.state.global_step + 1, sampling_of(trainer)
+            requests = [
+                Request(as_prompt(prompt), seed=derived(seed, step, index), **settings)
+                for index, prompt in enumerate(prompts[::size])
+            ]
             search = {"beam": m, "finished": r, "step_end": step_end, "max_steps": max_steps}
             for prompt_index, completions in enumerate(_searched(trainer, requests, **search)):
                 tokens_by_row |= {prompt_index * size + rank: completion for rank, completion in enumerate(completions)}
@@ -53,18 +56,6 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         }
 
     return rollout
-
-
-def _request(trainer: Any, seed: int, index: int, prompt: Any) -> Request:
-    return Request(
-        prompt,
-        temperature=trainer.temperature,
-        top_k=trainer.top_k or 0,
-        top_p=trainer.top_p,
-        min_p=trainer.min_p or 0.0,
-        seed=derived(seed, trainer.state.global_step + 1, index),
-        max_new_tokens=trainer.max_completion_length,
-    )
 
 
 def _searched(trainer: Any, requests: Sequence[Request], **search: Any) -> list[list[list[int]]]:

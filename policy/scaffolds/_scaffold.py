@@ -1,6 +1,7 @@
 """Scaffolding: hints in the prompts of some completions during generation, which are removed for training."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,12 +28,10 @@ class Hints(NamedTuple):
         >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
         Hints(include=(), avoid=())
         """
-        number = len(self.include) + len(self.avoid)
-        chosen_points = {*draw.sample(range(number), int(share * number + 0.5))}
-        include = tuple(text for index, text in enumerate(self.include) if index in chosen_points)
-        return Hints(
-            include, tuple(text for index, text in enumerate(self.avoid, len(self.include)) if index in chosen_points)
-        )
+        number, total = len(self.include), len(self.include) + len(self.avoid)
+        chosen = sorted(draw.sample(range(total), int(share * total + 0.5)))
+        include = tuple(self.include[index] for index in chosen if index < number)
+        return Hints(include, tuple(self.avoid[index - number] for index in chosen if index >= number))
 
 
 def hinted(prompt: Messages, hints: Hints) -> Messages:
@@ -46,17 +45,12 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
     if not any(hints):
         return prompt
     heads = ("Points that the answer should make:", "What the answer should avoid:")
-    lines = [line for head, texts in zip(heads, hints, strict=True) for line in _listed(head, texts)]
-    hint = "\n".join(
-        [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]
-    )
+    parts = [[head, *(f"- {text}" for text in texts)] for head, texts in zip(heads, hints, strict=True) if texts]
+    secret = "Answer as if you had not seen these points: mention neither them nor that there are any."
+    hint = "\n".join([*chain(*parts), secret])
     if prompt[0]["role"] == "system":
         return ({**prompt[0], "content": f"{prompt[0]['content']}\n\n{hint}"}, *prompt[1:])
     return (Message(role="system", content=hint), *prompt)
-
-
-def _listed(head: str, texts: Sequence[str]) -> list[str]:
-    return [head, *(f"- {text}" for text in texts)] if texts else []
 
 
 # ---- rollouts ----
@@ -72,13 +66,11 @@ def scaffolded(
 ) -> Rollouts:
     """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
-    Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints, which the policy should
-    complete in the end; the different prompt at generation is not corrected for          RuscaRL:
-    arXiv:2508.16949
-
-    Completion i of a group is the i-th row of its prompt. A prompt that would have more than `longest` tokens with its
-    hints gets none, as do all prompts in evaluation. `written_by` is another rollout function, such as
-    `server_rollouts`; by default the trainer's own generation. Random draws depend on the seed, the step and the row.
+    Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints; the different prompt at
+    generation is not corrected for (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
+    A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
+    `written_by` is another rollout function, such as `server_rollouts`; by default the trainer's own generation. Random
+    draws depend on the seed, the step and the row.
     """
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
@@ -99,10 +91,8 @@ def scaffolded(
             with_them = hinted(prompt, some)
             fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
             hinted_prompts.append(with_them if fits else prompt)
-        trainer._note(
-            "scaffold/hinted",
-            sum(prompt != other for prompt, other in zip(hinted_prompts, prompts, strict=True)) / len(hinted_prompts),
-        )
+        changed = [prompt != other for prompt, other in zip(hinted_prompts, prompts, strict=True)]
+        trainer._note("scaffold/hinted", sum(changed) / len(changed))
         return hinted_prompts
 
     return rollout

@@ -13,24 +13,7 @@ def ruscarl(*, steepness: float = 125.0, middle: float = 0.2) -> Schedule:
     """
 
     def shares(progress: float, size: int) -> list[float]:
-        return [share * decay(progress, steepness, middle) for share in within_group(size)]
+        left = 0.5 * (1 - math.tanh(steepness * (progress - middle) / 2))  # the logistic function, without overflow
+        return [left * (size - 1 - index) / (size - 1) for index in range(size)] if size > 1 else [left]
 
     return shares
-
-
-def within_group(size: int) -> list[float]:
-    """(G - i)/(G - 1) for i = 1..G.
-
-    >>> within_group(3), within_group(1)
-    ([1.0, 0.5, 0.0], [1.0])
-    """
-    return [(size - 1 - index) / (size - 1) for index in range(size)] if size > 1 else [1.0]
-
-
-def decay(progress: float, steepness: float, middle: float) -> float:
-    """1/(1 + exp(α (τ - t0))).
-
-    >>> decay(0.2, 125.0, 0.2)
-    0.5
-    """
-    return 0.5 * (1 - math.tanh(steepness * (progress - middle) / 2))

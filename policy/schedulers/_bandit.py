@@ -201,10 +201,8 @@ class Bandit(NamedTuple):
         """Return the next state and `number` rows of each set (or all); random rows during the warm-up."""
         step = int(state.get("step", 0))
         explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
-        scores, draw = (
-            self.predictor.score(state.get("model", {}), x).tolist(),
-            np.random.default_rng([self.seed, step]),
-        )
+        scores = self.predictor.score(state.get("model", {}), x).tolist()
+        draw = np.random.default_rng([self.seed, step])
         chosen = []
         for rows in sets:
             some = rows.tolist()

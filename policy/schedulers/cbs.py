@@ -29,9 +29,9 @@ def cbs(
 
     μ is a batch's mean reward, V the previous estimate of it (V += `rate` (μ - V); at 1, the previous batch), H its
     entropy in nats per token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `_bandit.ridge` or
-    `_bandit.mlp` with their settings; features and models are ours, since the paper's and its constants are not known
-    to us. The first `warm_up` batches are chosen at random. `longest` is the maximum completion length in tokens,
-    `keep` at most the group's size. Weights have mean 1 in each group.
+    `_bandit.mlp` with their settings; features and models are ours. The first `warm_up` batches are chosen at random.
+    `longest` is the maximum completion length in tokens, `keep` at most the group's size. Weights have mean 1 in each
+    group.
     """
     if keep < 1 or longest < 1:
         raise ValueError(f"cbs: keep and longest are 1 or more, got {keep} and {longest}")

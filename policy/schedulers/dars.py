@@ -1,7 +1,5 @@
 """DARS: hard prompts get the same total weight as medium ones."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,11 +13,9 @@ def dars(*, cap: float = 4.0) -> Scheduler:
     """w_g ∝ min(cap, S(1/2) / S(p̂)) for p̂ < 1/2, else 1;  S(p) = 2 p (1 - p)
 
     DARS: Yang et al. 2025, arXiv:2508.13755. S is a group's mean |r - p̂|, so that a hard prompt's advantages sum to
-    those of a medium one: the paper's equal treatment, which generates `rollouts` completions for it. Our version uses
-    weights instead, with mean 1 over the step, since all groups of the trainer have one size. It is equal in
-    expectation, with the available completions; a group without a correct completion stays at 1, since no weight can
-    give it one. Scores are shares of correct completions in [0, 1]; `cap` >= 1 is the paper's maximum number of
-    completions over the group's size, 32 / 8.
+    those of a medium one: the paper's equal treatment, which generates more completions for it. Our version uses
+    weights with mean 1 over the step; a group without a correct completion stays at 1. Scores are shares of correct
+    completions in [0, 1]; `cap` >= 1 is the paper's maximum number of completions over the group's size, 32 / 8.
     """
     if cap < 1:
         raise ValueError(f"dars: cap is 1 or more, got {cap}")
@@ -40,14 +36,3 @@ def dars(*, cap: float = 4.0) -> Scheduler:
         return state, (weight * known.sum() / weight.sum()).to(scores.dtype)
 
     return schedule
-
-
-def rollouts(share: float, size: int, most: int) -> int:
-    """Return the total number of completions for a prompt of which `size` were generated and a `share` was correct.
-
-    >>> [rollouts(right / 8, 8, 32) for right in range(5)]
-    [32, 18, 11, 9, 8]
-    """
-    if share >= 0.5:
-        return size
-    return most if share == 0 else min(most, math.floor(size * 0.25 / (share * (1 - share)) + 0.5))

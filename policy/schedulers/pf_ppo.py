@@ -16,9 +16,8 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
     best_worst   the group's best and worst alike, nothing else
     best_random  4 for the best, 1 for every other
 
-    Tied scores have the same weight: every completion with the group's highest score is its best. The paper picks the
-    kind for which rewards agree best with true quality. The weights are the released code's; here they are computed
-    within groups, with mean 1 in each, so that no prompt is left out.
+    Tied scores have the same weight: every completion with the group's highest score is its best. The weights are the
+    released code's; here they are computed within groups, with mean 1 in each.
     """
     if kind not in KINDS:
         raise ValueError(f"pf_ppo: kind is one of {', '.join(KINDS)}, got {kind!r}")

@@ -10,10 +10,10 @@ from ..types import Rollout, Scheduler, State
 def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Scheduler:
     """w ∝ p = α H_weak / Σ + β [-ΔH]₊ / Σ + γ [ΔH]₊ / Σ,   ΔH = H_strong - H_weak        WMSS 2026, arXiv:2602.08222
 
-    α = `weak`, β = `gained`, γ = `lost`, the paper's; each term is divided by its own sum, as in its code, and a term
-    that is 0 for all is left out. The paper samples training examples by p. Our version weights a step's completions by
-    N p, and H is a completion's cost in nats per token, -mean_t log π(y_t), under the policy that generated it and
-    under the weaker model, which is `--reference`, an earlier checkpoint, or else the initial policy.
+    α = `weak`, β = `gained`, γ = `lost`; each term is divided by its own sum, as in the paper's code, and a term that
+    is 0 for all is left out. The paper samples training examples by p. Our version weights a step's completions by N p,
+    and H is -mean_t log π(y_t) in nats under the policy that generated the completion and under the weaker model, the
+    reference.
     """
     if min(weak, gained, lost) < 0 or weak + gained + lost == 0:
         raise ValueError(f"wmss: weak, gained and lost are 0 or more and not all 0, got {weak}, {gained} and {lost}")
@@ -22,7 +22,8 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("wmss: the rollout has no log-probabilities under a weaker model; leave --measure_kl on")
         known = ~scores.isnan()
-        strong, other = (_cost(logprobs, rollout) for logprobs in (rollout.logprobs, rollout.base))
+        sums = (torch.where(rollout.response, x, 0).double().sum(1) for x in (rollout.logprobs, rollout.base))
+        strong, other = (-total / rollout.response.sum(1).clamp_min(1) for total in sums)
         weights = torch.zeros_like(scores)
         weights[known] = known.sum() * shares(strong[known], other[known], weak, gained, lost).to(scores.dtype)
         return state, weights
@@ -44,8 +45,3 @@ def shares(
     total_share = sum((share * term / term.sum() for share, term in terms if term.sum() > 0), torch.zeros_like(weak))
     total = total_share.sum()
     return total_share / total if total > 0 else torch.full_like(weak, 1 / max(len(weak), 1))
-
-
-def _cost(logprobs: Float[Tensor, "N L"], rollout: Rollout) -> Float[Tensor, " N"]:
-    tokens = rollout.response.sum(1).clamp_min(1)
-    return -torch.where(rollout.response, logprobs, 0).double().sum(1) / tokens

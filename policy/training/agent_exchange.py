@@ -54,12 +54,9 @@ def exchanged(
     Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
     models may differ. In each step an agent writes its completions and their log-probabilities atomically to a file in
     `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long waits.
-    Partners' completions are ordered by agent number. Ratios are relative to the log-probabilities of the model that
-    generated the completion. In evaluation all completions are the policy's own.
-    HACPO: arXiv:2603.02604
-
-    Sampling depends on the seed, the step and the agent, so that equal agents generate different completions, and an
-    agent resumed from a checkpoint generates the same ones again: its own existing file must be equal and is kept.
+    Partners' completions are ordered by agent number. In evaluation all are the policy's own. HACPO: arXiv:2603.02604
+    Sampling depends on the seed, the step and the agent, so that an agent resumed from a checkpoint generates the same
+    completions again: its own existing file must be equal and is kept.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")

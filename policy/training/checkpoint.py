@@ -1,7 +1,6 @@
 """Checkpoints of everything that is trained beside the policy."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,16 +27,17 @@ def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     replay = replay_buffer.state if replay_buffer else {}
     state = {"algorithm": trainer.algorithm.state, "replay": replay}
     state |= {"kl": trainer.kl, "faults": trainer.sources.recorded, "signal": asdict(trainer.signal)}
-    save_state(folder, state, tensors)
+    (folder / FORMULAS).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    torch.save(tensors, folder / TENSORS)  # loads without running code
 
 
 def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     """Load the state that `save_beside` saved."""
     formulas, tensors = load_state(folder)
-    if trainer.accelerator.is_main_process and "faults" in formulas:  # which earlier versions did not save
+    if trainer.accelerator.is_main_process:
         trainer.sources.forget_after(formulas["faults"])
     trainer.algorithm.load(formulas["algorithm"])
-    trainer.kl = formulas.get("kl", trainer.kl)
+    trainer.kl = formulas["kl"]
     trainer.signal = LearningSignal(**formulas.get("signal", {}))
     if trainer.learner:
         trainer.learner.load(tensors["learner"])
@@ -45,12 +45,6 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
         learner.load(tensors["sources"][name])
     if trainer.replay_buffer:
         trainer.replay_buffer.load(formulas["replay"], tensors["past"])
-
-
-def save_state(folder: Path, formulas: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Save the formulas' state as JSON; critic, optimizers and batches in a file that loads without running code."""
-    (folder / FORMULAS).write_text(json.dumps(formulas, indent=1) + "\n", encoding="utf-8")
-    torch.save(dict(tensors), folder / TENSORS)
 
 
 def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ...kernels.dispatch import wide
 from ...rm.backbones.forward_hooks import handle_keyword
 from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
+from ...rm.backbones.tokenization import Batch as PaddedRows
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
 from ...rm.types import Example
 
@@ -58,8 +59,7 @@ def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
 def install(model: Any, *, temperature: float = 1.0) -> None:
     """Make the model return a `Reading` for a `CompletionBatch` passed by keyword; other calls are unchanged.
 
-    Logits are divided by the sampling temperature. `model` is the unwrapped causal language model: see
-    `rm.backbones.forward_hooks`.
+    Logits are divided by the sampling temperature. `model` is unwrapped: see `rm.backbones.forward_hooks`.
     """
     head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
@@ -101,17 +101,13 @@ def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
     return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
 
 
-def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> list[Float[Tensor, "S D"]]:
-    """Return each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU."""
-    return _before_last(states, rows.attention)
+def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch | PaddedRows) -> list[Float[Tensor, "S D"]]:
+    """Return each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU.
 
-
-def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
-    """Copy the states without padding and last position; copies let the padded tensor be freed."""
-    lengths = attention.sum(1).tolist()
-    return [
-        state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in zip(states, lengths, strict=True)
-    ]
+    Copies let the padded tensor be freed.
+    """
+    pairs = zip(states, rows.attention.sum(1).tolist(), strict=True)
+    return [state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in pairs]
 
 
 @torch.no_grad()
@@ -125,7 +121,7 @@ def states_of(
         batch = pad(rows[index : index + batch_size])
         tokens, attention = batch.tokens.to(device), batch.attention.to(device)
         states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
-        hidden_states += _before_last(states.last_hidden_state, attention)
+        hidden_states += own_states(states.last_hidden_state, batch)
     return hidden_states
 
 

@@ -23,11 +23,10 @@ def step_metrics(
 ) -> Iterator[tuple[str, float]]:
     """Yield names and values of one step's metrics; `faults` is the number of rewards that could not be used.
 
-    A standard error is that of a mean over completions, clustered by prompts.
-    If only some completions are the policy's own (`is_own`), all count for the rewards but only these for the
-    monitoring. Components are logged after the last transform. The critic is measured by the share of the total
-    reward's variance that its values at the first token explain, and for comparison that of the mean of the group's
-    others.
+    A standard error is that of a mean over completions, clustered by prompts. If only some completions are the policy's
+    own (`is_own`), all count for the rewards but only these for the monitoring. Components are logged after the last
+    transform. The critic is measured by the share of the total reward's variance that its values at the first token
+    explain, and for comparison that of the mean of the group's others.
     """
     final = [*scored.rewards.values()][-1]
     yield "reward", scored.total.nanmean().item()

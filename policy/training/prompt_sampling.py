@@ -69,10 +69,9 @@ class DrawnPrompts:
 def spread_over_variants(rows: Sequence[Mapping[str, Any]], size: int, *, first: int = 0) -> list[Any]:
     """Return the rows, of which `size` consecutive ones are a group, with the group's prompts spread over its variants.
 
-    With V variants the first size / V completions of a group are for the first variant, and so on. A reward that
-    depends on the variant then differs within the group: with one group for each variant, a policy that always gets 1
-    for one and 0 for the other would have no advantage, and learn nothing. `first` is the index of the first row among
-    those of all processes.
+    With V variants the first size / V completions of a group are for the first variant, and so on, so that a reward
+    that depends on the variant differs within the group. `first` is the index of the first row among those of all
+    processes.
 
     >>> rows = [{"prompt": "ab", "variants": ["ab", "ba"]}] * 4 + [{"prompt": "c"}] * 4
     >>> [row["prompt"] for row in spread_over_variants(rows, 4)]

@@ -17,10 +17,8 @@ def ccpo_solver(
 
     For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's completions are generated with a thought, the
     second half without, and the i-th of each form a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z
-    is in units of the previous steps (`ccpo_thinker`). Until `least` pairs were seen rewards are unchanged.
-
-    Ours: both completions of a pair get its r, so in expectation the policy ascends g z_joint with thoughts and
-    (1 - g) z_solo without. The released code trains only the joint completion, for which z_solo is just noise.
+    is in units of the previous steps (`ccpo_thinker`). Until `least` pairs were seen rewards are unchanged. Ours: both
+    completions of a pair get its r; the released code trains only the joint one.
     """
     check_settings("ccpo_solver", decay, least)
 

@@ -14,10 +14,8 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
 
     p̂ is the mean reward of the completion's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C
     is the expected accuracy of the policy and σ the standard deviation (N - 1) of the last `window` values of C. λ is
-    1.0 or 1.3 in others' runs of it, η 0.1, `window` 50. For d = 0 the result is λ A.
-
-    Ours: C is that of the previous steps and starts as the first step's p̄; with fewer than two values σ is 1, since C
-    would otherwise never change.
+    1.0 or 1.3 in others' runs of it. Ours: C is that of the previous steps and starts as the first step's p̄; with
+    fewer than two values σ is 1, since C would otherwise never change.
     """
     if lam <= 0 or not 0 <= eta <= 1 or window < 2:
         raise ValueError(

@@ -15,11 +15,9 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
     """`pooled_advantages` with P_j = max(floor, mean over the last `window` steps of agent j's mean reward).
 
     The current step is included, as in the authors' code; agent 0 is the learner, and the agent of a completion is
-    given by its index in the group (`writers`). `floor` > 0 has no default, as the paper states none: an agent without
-    a correct completion would have P = 0, so that a learner's partners had infinite weight, or a partner made the
-    learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code limits
-    them to [0.1, 10]. Because of the ratios rewards must be >= 0. A NaN reward has no effect, and an agent that never
-    had a reward counts as the mean of the others. Replaces the estimator's result. For one agent it equals `grpo`.
+    given by its index in the group (`writers`). `floor` > 0 has no default, as the paper states none; the authors' code
+    limits ratios to [0.1, 10]. Rewards must be >= 0. A NaN reward has no effect, and an agent that never had a reward
+    counts as the mean of the others. Replaces the estimator's result. For one agent it equals `grpo`.
     """
     if floor <= 0 or window < 1 or agents < 1:
         raise ValueError(

@@ -17,11 +17,9 @@ def noise_backward(
 
     r is 0 or 1, ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]:
     numbers, or names of rewards that give every completion its own rate (with a --weight of 0). Our addition: the
-    denominator is at least `least`, since r' grows with the rates. Rates of 0 change nothing.
-
-    With constant rates r' is an affine function of r: advantages normalised by the standard deviation do not change at
-    all (`check_estimator`), and those centred by the group's mean only by a factor. It is meant for a fixed baseline
-    (`advantages.fixed_baseline`), thresholds, sums with other rewards, or rates that differ within a group.
+    denominator is at least `least`, since r' grows with the rates. With constant rates r' is an affine function of r,
+    which advantages normalised by the standard deviation do not see (`check_estimator`): use
+    `advantages.fixed_baseline`.
     """
     for name, rate in (("false_positive", false_positive), ("false_negative", false_negative)):
         if not isinstance(rate, str) and not 0 <= rate <= 1:

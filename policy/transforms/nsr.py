@@ -10,10 +10,8 @@ from ..types import Rollout, State, Transform
 def nsr(*, positive: float = 0.1) -> Transform:
     """A' = λ A for A > 0, else A                                         Zhu et al. 2025, arXiv:2506.01347
 
-    λ = `positive` >= 0: 0.1 is the paper's W-REINFORCE, 0 its negative sample reinforcement, 1 changes nothing. The
-    paper's advantages are rewards of ±1 without a baseline (`advantages.fixed_baseline`); relative to a group's mean,
-    completions of a prompt without a correct one have none. Training on negatives alone may drift: watch length and
-    entropy.
+    λ = `positive` >= 0: 0.1 is the paper's W-REINFORCE, 0 its negative sample reinforcement. The paper's advantages are
+    rewards of ±1 without a baseline (`advantages.fixed_baseline`).
     """
     if positive < 0:
         raise ValueError(f"nsr: positive is 0 or more, got {positive}")

@@ -18,9 +18,7 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
     to predict, from a completion, the rewards of the *others* of its group, so that no reward is in its own baseline.
     The sums are over the previous steps, discounted by `decay` in (0, 1] per step; λ = `ridge` > 0 does not apply to
     the constant. In the first step the baseline is the others' mean, as in `rloo`. Replaces the estimator's result.
-
-    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`. Groups may have two
-    completions, as in the paper.
+    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")

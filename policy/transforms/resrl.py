@@ -11,22 +11,15 @@ NOTHING = 1e-6  # rounding threshold of singular values and residuals, for state
 
 
 def resrl(
-    *,
-    rank: int = 64,
-    low: float = 0.2,
-    high: float = 0.8,
-    floor: float = 0.1,
-    positive: float = 0.1,
-    most: int = 4096,
+    *, rank: int = 64, low: float = 0.2, high: float = 0.8, floor: float = 0.1, positive: float = 0.1, most: int = 4096
 ) -> Transform:
     """A'_t = A_t · `positive` for A > 0, A_t w_t for A < 0                ResRL 2026, arXiv:2605.00380
 
     w_t increases from `floor` to 1 between the `low` and `high` quantiles of ‖h_t - projection of h_t‖² / D, where h_t
     is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper uses the layer before
     the last) and the projection is on the first `rank` principal components of the states of the same prompt's good
-    completions, of at most `most` of them, evenly spaced. Components and quantiles are computed per prompt; the
-    settings are those of the released code. w is 1 if a prompt has fewer than 4 good tokens, or all its residuals are
-    equal.
+    completions, of at most `most` of them, evenly spaced. The settings are those of the released code. w is 1 if a
+    prompt has fewer than 4 good tokens, or all its residuals are equal.
     """
     if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
         raise ValueError(

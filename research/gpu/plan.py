@@ -113,7 +113,7 @@ def correctness(run: Run, step: Step, known: set[str]) -> Row:
     """Return the row of the tests, whose kernels are compiled by several processes."""
     launches = list(launches_of_tests())
     new = _compilations(launches, known)
-    cases = sum(len(_operation(name).CASES) + 1 for name in operations()) + 4
+    cases = sum(len(_cases(name).CASES) + 1 for name in operations()) + 4
     seconds = (COMPILATION * new + SETUP * cases) / WORKERS
     return Row(
         run.name,
@@ -130,10 +130,10 @@ def correctness(run: Run, step: Step, known: set[str]) -> Row:
 def launches_of_tests() -> Iterator[Launch]:
     """Yield the launches of the tests' odd sizes, forward and backward, in float32."""
     for name in operations():
-        operation = _operation(name)
-        for case in operation.CASES:
+        operation, cases = _operation(name), _cases(name)
+        for case in cases.CASES:
             with kernel_backend("triton"), recorded(90) as launches:
-                arguments = operation.example(case, torch.float32, "meta")
+                arguments = cases.example(case, torch.float32, "meta")
                 with torch.no_grad():
                     getattr(operation, name)(**arguments)
                 _backward(getattr(operation, name), arguments)
@@ -207,6 +207,10 @@ def markdown(rows: Sequence[Row], measured: Mapping[str, Any]) -> str:
     head = ["run", "step", "case", "beside", "compilations", "launches", "least us", "seconds"]
     below = ["run", "step", "projected seconds", "stopped after", "seconds of the rehearsal on a CPU"]
     return f"{table(head, lines, right=head[4:])}\n\n{table(below, steps, right=below[2:])}"
+
+
+def _cases(name: str) -> Any:
+    return importlib.import_module(f"...tests.stand_ins.kernel_cases.{name}", __package__)
 
 
 def _operation(name: str) -> Any:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...judges.backends.chat import Ask, Chat, Reply
-from ...judges.backends.openai_endpoint import endpoint
+from ...judges.backends.openai_endpoint import Endpoint
 from ...judges.store import StoredReplies
 from ...rm.types import user_turn
 from ...tests.stand_ins.chat_server import ChatServer
@@ -51,12 +51,12 @@ def speedup(load: Load) -> dict[str, Any]:
     """Measure one request at a time, many at once, and many at once with replies stored on disk."""
     with ChatServer(latency=load.latency) as server, TemporaryDirectory() as folder:
         many = questions(load.asks)
-        endpoint("judge", server.url).ask(many[:1])  # imports and first connections
+        Endpoint("judge", server.url).ask(many[:1])  # imports and first connections
         rates = {
-            "one at a time": per_second(endpoint("judge", server.url, concurrency=1), many[: load.alone]),
-            "in flight": per_second(endpoint("judge", server.url, concurrency=load.in_flight), many),
+            "one at a time": per_second(Endpoint("judge", server.url, concurrency=1), many[: load.alone]),
+            "in flight": per_second(Endpoint("judge", server.url, concurrency=load.in_flight), many),
             "in flight, kept": per_second(
-                StoredReplies(endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
+                StoredReplies(Endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
             ),
         }
         most = server.most_in_flight

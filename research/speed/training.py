@@ -37,13 +37,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
-from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    TrainerCallback,
+)
 
 from ...rm.backbones.loading import name_labels, small_tokenizer
 from ...rm.backbones.packing import pack_batch
-from ...rm.capacity.config_shapes import shape_of, table_config
+from ...rm.capacity.config_shapes import shape_of
 from ...rm.capacity.flops import Answered, training_flops
 from ...rm.capacity.gpus import GPUS
+from ...rm.capacity.shapes import table_settings
 from ...rm.io.markdown import table
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.training.encoding import PairRow, collate
@@ -131,7 +138,7 @@ def pad_only() -> PreTrainedTokenizerBase:
 
 def config_of(size: Size) -> Any:
     """Return the configuration of the backbone."""
-    config = table_config(size.backbone)
+    config = AutoConfig.for_model(**table_settings(size.backbone))
     config.update({**size.changes, "head_dim": 64, "pad_token_id": 0})
     return config
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ...benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
-from ...policy.training.monitoring import best_of_n, best_of_n_kl
 from ...rm.errors import DataError
+from .best_of_n import best_of_n, best_of_n_kl
 
 Record = Mapping[str, Any]
 BEST_OF_N = "best of n"

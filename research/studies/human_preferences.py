@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -18,8 +18,8 @@ from ...benchmarks.suites.pairs import Pairs, as_cases
 from ...benchmarks.suites.rewardbench import rewardbench
 from ...benchmarks.types import Log, Study
 from ...judges.types import Case
-from ...rm.data.conversation_split import first_turn
-from ...rm.data.pairs import RowReport, load_pairs, without_prompts
+from ...rm.data.conversation_split import first_turn, normal_prompt
+from ...rm.data.pairs import RowReport, load_pairs
 from ...rm.types import Example, Messages, PreferencePair, content_hash
 from ._runs.worker_processes import in_processes
 
@@ -127,6 +127,22 @@ def training_pairs(
             for index, pair in enumerate(loaded[:rows])
         ]
     return *without_prompts(pairs, prompts), reports
+
+
+def without_prompts(
+    pairs: Iterable[PreferencePair], prompts: Iterable[Messages]
+) -> tuple[list[PreferencePair], list[PreferencePair]]:
+    """Return (kept, dropped) pairs; a pair is dropped if one of its user turns is a user turn of the prompts."""
+
+    def users(messages: Messages) -> set[str]:
+        return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}
+
+    known = set().union(*(users(prompt) for prompt in prompts))
+    remaining: list[PreferencePair] = []
+    dropped: list[PreferencePair] = []
+    for pair in pairs:
+        (dropped if users(pair.prompt) & known else remaining).append(pair)
+    return remaining, dropped
 
 
 def _folds(pairs: Sequence[PreferencePair], seed: int) -> Iterator[Fold]:

@@ -38,7 +38,6 @@ from .modulation import (
     MixedVector,
     Modulation,
     Preferences,
-    one_hot_objectives,
     random_objectives,
     span_coordinates,
     text_objectives,
@@ -64,15 +63,11 @@ class PreferenceAdapter:
         self.layers: dict[str, Any] = {
             name: module for name, module in self.base.named_modules() if isinstance(module, LoraLayer)
         }
-        if settings.kind == "lora":
-            self.heads = {}
-        else:
-            self.heads = {
-                name: _head(settings, mixer.width).to(layer.lora_A[NAME].weight) for name, layer in self.layers.items()
-            }
-        self._rows: dict[str, Modulation] | None = (
-            None if settings.follows_preference else dict.fromkeys(self.layers, Modulation())
-        )
+        with_heads = self.layers if settings.follows_preference else {}
+        self.heads = {
+            name: _head(settings, mixer.width).to(layer.lora_A[NAME].weight) for name, layer in with_heads.items()
+        }
+        self._rows: dict[str, Modulation] | None = None if with_heads else dict.fromkeys(self.layers, Modulation())
         self._silent = False
         for name, layer in self.layers.items():
             layer.lora_A[NAME].register_forward_hook(self._hook(name))
@@ -223,13 +218,6 @@ class PreferenceAdapter:
 
     # ---- size and files ----
 
-    def parameter_count(self) -> int:
-        """Return the number of trainable parameters: A, B, heads and mixer."""
-        return sum(tensor.numel() for tensor in self.state().values()) - self._frozen()
-
-    def _frozen(self) -> int:
-        return sum(buffer.numel() for buffer in self.mixer.buffers())
-
     def state(self) -> dict[str, Tensor]:
         """Return every tensor of the adapter by name."""
         tensors = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
@@ -278,9 +266,8 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 
     The model is changed in place. `tokenizer` is needed for text descriptions of the objectives.
     """
-    settings = replace(
-        settings, base=settings.base or whole_name(model.config.name_or_path), base_fingerprint=fingerprint(model)
-    )
+    base = settings.base or whole_name(model.config.name_or_path)
+    settings = replace(settings, base=base, base_fingerprint=fingerprint(model))
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
         settings = replace(settings, texts=settings.texts or settings.objectives)
     torch.manual_seed(settings.seed)
@@ -338,7 +325,7 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
         return Preferences(k)
     hidden = settings.hidden if settings.generator == "trunk" else None
     if settings.generator == "alpha" or settings.embedding == "one_hot":
-        return MixedVector(one_hot_objectives(k), hidden)
+        return MixedVector(torch.eye(k), hidden)  # the generator reads α itself
     if settings.embedding == "text" and tokenizer is None:
         raise UsageError("descriptions of the objectives need the tokenizer; give it, or embedding one_hot or random")
     if settings.embedding == "text":

@@ -82,11 +82,6 @@ class MixedVector(nn.Module):
 # ---- objectives as vectors ----
 
 
-def one_hot_objectives(k: int) -> Float[Tensor, "K E"]:
-    """o_i = e_i: the generator reads α itself."""
-    return torch.eye(k)
-
-
 def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]:
     """Return orthogonal directions of unit RMS, drawn from the seed, without information about the objectives."""
     if width < k:

@@ -61,13 +61,8 @@ CALLING = (
     {"role": "assistant", "content": "an answer"},
 )
 """Conversation with features that only some templates support: rendered with declared functions and without."""
-GIVEN = {
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "date_string": "1 Jan 2024",
-}
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+GIVEN = {**TOKENS, "date_string": "1 Jan 2024"}
 
 
 class Costly(Exception):
@@ -263,17 +258,14 @@ class _Counting(NodeTransformer):
     The inserted calls are attributes of the environment, which a template cannot redefine.
     """
 
-    def visit_For(self, node: nodes.For) -> nodes.For:
-        """Count a step for each iteration."""
+    def visit_For(self, node: Any) -> Any:
+        """Count a step for each iteration of a loop, and each call of a macro."""
         self.generic_visit(node)
-        node.body = [_step(node), *node.body]
+        step = nodes.ExprStmt(_called("tick", [], node.lineno), lineno=node.lineno)
+        node.body = [step, *node.body]
         return node
 
-    def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:
-        """Count a step for each call."""
-        self.generic_visit(node)
-        node.body = [_step(node), *node.body]
-        return node
+    visit_Macro = visit_For
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
         """Measure the result of `a ~ b`."""
@@ -292,10 +284,6 @@ def _called(name: str, values: list[Any], line: int) -> nodes.Call:
     called = nodes.Call(nodes.EnvironmentAttribute(name), values, [], None, None)
     called.set_lineno(line)
     return called
-
-
-def _step(node: nodes.Node) -> nodes.Stmt:
-    return nodes.ExprStmt(_called("tick", [], node.lineno), lineno=node.lineno)
 
 
 class _Dict:

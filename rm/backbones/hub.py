@@ -14,14 +14,9 @@ RESOLVED: dict[str, str] = {}
 
 ADAPTER = "adapter_config.json"
 TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
     "tekken.json",
-)
+)  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -128,9 +123,8 @@ def note_model(source: str) -> None:
     if _is_local(source):
         return
     location = parse_source(source)
-    path = cached_file(
-        location.name, "config.json", revision=location.revision, _raise_exceptions_for_missing_entries=False
-    )
+    options = {"revision": location.revision, "_raise_exceptions_for_missing_entries": False}
+    path = cached_file(location.name, "config.json", **options)
     _note(source, Path(path).parent.name if path else "")
 
 

@@ -33,9 +33,8 @@ def completion_logprobs(
     log π(y_t | x, y_<t) = z_t[y_t] - log Σ_v exp z_t[v],   z_t the logits that the model gives at t - 1
 
     Column t belongs to token t of `tokens`, padded on either side. `start` counts tokens without padding: the
-    completion is everything from there to the end. The first token of a sequence has no prediction and gets 0. If the
-    head is a linear layer on the last hidden states, only `logits` logits exist at a time, and only for completion
-    tokens.
+    completion is everything from there to the end. The first token of a sequence gets 0. If the head is a linear layer
+    on the last hidden states, only `logits` logits exist at a time, and only for completion tokens.
     """
     real = right_padded(tokens, attention)
     in_completion = _in_completion(real.attention, start)
@@ -64,9 +63,8 @@ def centred_logprobs(
     """Return log π(y_t | s_t) - Σ_v π_0(v | s_t) log π(v | s_t) in nats for every token of the completion, 0 elsewhere.
 
     s_t = (x, y_<t), and π_0 is the base model: `model` within `base()`, such as `PreferenceAdapter.silenced`, with the
-    same output head. Under π_0
-    every term has mean 0, so that neither a longer completion nor a state in which π is surer counts as better, only
-    the choice of a token. Differentiable in π. Takes a forward of each; shapes and padding as `completion_logprobs`.
+    same output head. Under π_0 every term has mean 0. Differentiable in π. Takes a forward of each; shapes and padding
+    as `completion_logprobs`.
     """
     real = right_padded(tokens, attention)
     in_completion = _in_completion(real.attention, start)
@@ -164,16 +162,11 @@ def _materialised(
     model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
 ) -> Float[Tensor, "N L"]:
     """Compute from the model's own logits, in chunks of as many rows as `logits` elements allow, at least one."""
-    rows = max(1, logits // (tokens.shape[1] * embedding_rows(model)))
-    chunks = zip(tokens.split(rows), attention.split(rows), strict=True)
-    return torch.cat([_next_token_logprobs(model, *chunk) for chunk in chunks])
-
-
-def _next_token_logprobs(
-    model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
-) -> Float[Tensor, "N L"]:
-    logits = model(input_ids=tokens, attention_mask=attention.long(), use_cache=False).logits[:, :-1]
-    return nn.functional.pad(_log_softmax_at(logits, tokens[:, 1:]), (1, 0))
+    rows, parts = max(1, logits // (tokens.shape[1] * embedding_rows(model))), []
+    for ids, mask in zip(tokens.split(rows), attention.split(rows), strict=True):
+        predicted = model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
+        parts.append(nn.functional.pad(_log_softmax_at(predicted, ids[:, 1:]), (1, 0)))
+    return torch.cat(parts)
 
 
 def _log_softmax_at(logits: Float[Tensor, "*M V"], tokens: Int[Tensor, "*M"]) -> Float[Tensor, "*M"]:

@@ -65,9 +65,8 @@ def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
         config = LoraConfig.from_pretrained(str(folder))
         if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
             raise ValueError("it names no base model, or is of another kind of adapter")
-        if not all(
-            type(rank) is int and 0 < rank <= RANK for rank in (config.r, *(config.rank_pattern or {}).values())
-        ):
+        ranks = (config.r, *(config.rank_pattern or {}).values())
+        if not all(type(rank) is int and 0 < rank <= RANK for rank in ranks):
             raise ValueError(f"a rank is a whole number from 1 to {RANK}")
     except UNREADABLE as error:
         raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
@@ -104,7 +103,8 @@ def _checked(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[
         adapted = adapt()
     except Exception as error:  # mismatched shapes, and settings or patterns that PEFT does not understand
         raise _other_base(folder, config) from error
-    if not _fits(adapted, keys):
+    layers = [name for name, _ in adapted.named_parameters() if ".lora_A." in name]
+    if len(layers) != sum(".lora_A." in name for name in keys):
         raise _other_base(folder, config)
     return adapted
 
@@ -112,18 +112,10 @@ def _checked(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[
 def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Tensor], trainable: bool) -> PeftModel:
     """Add an adapter that was saved without a head; the model's head becomes part of the adapter when it is saved."""
     config.task_type, config.inference_mode = TaskType.SEQ_CLS, not trainable
-    head = {
-        f"base_model.model.{HEAD}.{name}": tensor for name, tensor in model.get_submodule(HEAD).state_dict().items()
-    }
+    head = {f"base_model.model.{HEAD}.{name}": x for name, x in model.get_submodule(HEAD).state_dict().items()}
     adapted = get_peft_model(model, config)
     set_peft_model_state_dict(adapted, tensors | head)
     return adapted
-
-
-def _fits(model: PeftModel, keys: list[str]) -> bool:
-    """Return whether every LoRA layer in the file has a target layer in the model."""
-    targets = [name for name, _ in model.named_parameters() if ".lora_A." in name]
-    return len(targets) == sum(".lora_A." in name for name in keys)
 
 
 def _other_base(folder: Path, config: LoraConfig) -> DataError:

@@ -79,10 +79,7 @@ class StepEncoder(Encoder):
         text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
         start = text.find(COMPLETION, len(before))
         if not text.startswith(before) or start < 0:
-            raise DataError(
-                f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
-                "renders no completion behind it; give one that does with --chat_template FILE"
-            )
+            raise self._no_completion(before)
         return Rendered(text[:start], omitted)
 
     def _joined(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:

@@ -57,6 +57,19 @@ def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
     return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
 
 
+def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the ids that end a text, according to config, generation config and tokenizer."""
+    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
+    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
+    return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
+
+
+def context_length(model: Any, tokenizer: Any) -> int:
+    """Return the maximum number of tokens of prompt and completion together."""
+    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(stated or 2**31, tokenizer.model_max_length)
+
+
 def describe_tokenizer(
     tokenizer: PreTrainedTokenizerBase, bos: Edge | None = None, eos: Edge | None = None
 ) -> dict[str, str | None]:
@@ -260,10 +273,7 @@ class Encoder:
         text, omitted = self.rendered(example.turns)
         prompt = self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
-            raise DataError(
-                f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
-                "renders no completion behind it; give one that does with --chat_template FILE"
-            )
+            raise self._no_completion(prompt)
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
         sequence, *heads = map(self._begin, rows)
@@ -277,6 +287,12 @@ class Encoder:
 
         spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
         return EncodedCompletion(ids, length, moved(shared), spans, omitted)
+
+    def _no_completion(self, before: str) -> DataError:
+        return DataError(
+            f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
+            "renders no completion behind it; give one that does with --chat_template FILE"
+        )
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
         """Return the prefixes of a rendered conversation that end before and after each run of tool results."""

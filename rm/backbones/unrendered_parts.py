@@ -120,8 +120,7 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     """Return what a template omits of a conversation of this shape, for an error message; empty if nothing.
 
-    Every text is replaced by a unique word. Reasoning before the last message may be omitted: some models never read
-    it.
+    Every text is replaced by a unique word. Reasoning before the last message may be omitted.
     """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
@@ -186,7 +185,8 @@ def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
         return []
     parts = [Omission(turn, part) for turn, content in stripped for part in map(str.strip, THOUGHT.split(content))]
     parts = [part for part in parts if part.text]
-    spellings = [[_without_blanks(form) for form in (part.text, _as_json(part.text))] for part in parts]
+    forms = [(part.text, json.dumps(part.text, ensure_ascii=False)[1:-1]) for part in parts]
+    spellings = [[*map(_without_blanks, pair)] for pair in forms]
     return [parts[index] for index in sorted(_absent(spellings, _without_blanks(text)))]
 
 
@@ -215,10 +215,6 @@ def _absent(spellings: Sequence[Sequence[str]], text: str) -> list[int]:
 
 def _without_blanks(text: str) -> str:
     return "".join(text.split())
-
-
-def _as_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def omits_system(turns: Sequence[Message], omitted: Iterable[Omission]) -> bool:

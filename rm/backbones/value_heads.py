@@ -18,8 +18,7 @@ from .hub import parse_source
 HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers
 VALUE_HEADS = ("v_head.summary", "value_head")  # of TRL and LLaMA-Factory, and of OpenRLHF
 READ_ELSEWHERE = (f"{HEAD}.", *(f"{name}." for name in VALUE_HEADS), "lm_head.")
-"""Beginnings of the names of tensors that Transformers leaves out and that are no loss: heads that `stored_head` reads,
-and that of a language model."""
+"""Prefixes of tensors that Transformers may leave out: heads that `stored_head` reads, and a language model's."""
 BESIDE = "value_head.safetensors"
 SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}

@@ -6,22 +6,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from ..backbones.loading import load_config
 from ..errors import UNREADABLE, DataError, UsageError
-from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape, table_settings
+from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape
 
 MOST_LAYERS = 1000
 OUT = "^(o_proj|out|dense|c_proj)"
 """Names of the attention's output matrix in different architectures; else it is the last one of the attention."""
-
-
-def table_config(name: str) -> Any:
-    """Return the Transformers configuration of a name in the table of `shapes.py`."""
-    settings = table_settings(name)
-    return AutoConfig.for_model(settings.pop("model_type"), **settings)
 
 
 def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:

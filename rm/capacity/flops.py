@@ -122,9 +122,8 @@ def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_b
     first = min((linear.stage for linear in linears), default=READS)
     layers = shape.layers - adapters.from_layer
     each = linear_flops(shape) + 2 * adapter_flops(adapters, linears)
-    unread = sum(
-        2 * linear.inputs * linear.outputs for linear in shape.linears if linear.stage <= first
-    )  # their input gradient is not needed
+    # the input gradient of these matrices is not needed
+    unread = sum(2 * linear.inputs * linear.outputs for linear in shape.linears if linear.stage <= first)
     unread += sum(2 * adapters.rank * linear.inputs for linear in linears if linear.stage == first)
     attention = layers * attention_back - (attention_back if first >= MIXES else 0)
     return layers * each * tokens - unread * tokens + attention

@@ -141,9 +141,8 @@ def check_golden(model: RewardModel, folder: Path) -> float:
     if rewards.shape != stored.shape:
         raise _damaged(folder, f"rewards of shape {stored.shape}, and the model gives {rewards.shape}")
     worst = np.abs(rewards - stored).max(axis=1, initial=0.0)
-    tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(
-        stored.std(), np.abs(stored).max()
-    )
+    share = 1e-5 if model.contract.dtype in ("float32", "float64") else 0.05
+    tolerance = share * max(stored.std(), np.abs(stored).max())
     if not (worst <= tolerance).all():
         index = int(np.nan_to_num(worst, nan=np.inf).argmax())
         prompt = prompt_text(examples[index].prompt)[:40]

@@ -176,7 +176,7 @@ def _plain(model: Any, examples: Sequence[Example]) -> Ids:
 
 
 def _poolings(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
-    rows = [_at_every_token(model, ids) for ids in right]
+    rows = [run(model, lambda row=ids: head_outputs(model.model, *_row(model, row))[0]) for ids in right]
     yield "wrong pooling (mean)", np.stack([row.mean(0) for row in rows])
     yield "wrong pooling (first token)", np.stack([row[0] for row in rows])
     yield "wrong pooling (last token but one)", np.stack([row[max(len(row) - 2, 0)] for row in rows])
@@ -224,10 +224,6 @@ def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
 def score_ids(model: Any, ids: Ids) -> np.ndarray:
     """Return scores [N, K] of rows of token ids, in batches of one and without further processing."""
     return np.concatenate([run(model, lambda row=row: model.score(*_row(model, row))) for row in ids])
-
-
-def _at_every_token(model: Any, ids: list[int]) -> np.ndarray:
-    return run(model, lambda: head_outputs(model.model, *_row(model, ids))[0])
 
 
 def _row(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

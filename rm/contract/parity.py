@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ FULL = 1e-4
 """Largest allowed difference in single precision, in the same unit."""
 BATCH_SIZE = 8
 """Conversations in a padded batch."""
+NOT_ASCII = "四, čtyři, أربعة, e\u0301 🙂\u200d"
 Way = Callable[[Sequence[Example]], Scored]
 
 
@@ -82,17 +84,9 @@ def compared(
     if theirs.scores.shape != ours.shape:
         theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, wrong_shape(model, theirs, ours))
     gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
-    result = Parity(
-        way,
-        len(examples),
-        float(gaps.max()),
-        float(gaps.mean()),
-        float(ours.std(0).max()),
-        tolerance,
-        flipped(ours, theirs.scores),
-        first_token(model, examples, theirs.tokens),
-        "",
-    )
+    size = (len(examples), float(gaps.max()), float(gaps.mean()), float(ours.std(0).max()))
+    token = first_token(model, examples, theirs.tokens)
+    result = Parity(way, *size, tolerance, flipped(ours, theirs.scores), token, "")
     return result if result.same else result._replace(culprit=culprit(model, examples, ours, theirs))
 
 
@@ -128,9 +122,8 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     if hasattr(model, "rate_without_cache"):
         ways["without a cache"] = lambda examples: Scored(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
-        ways["adapter merged"] = lambda examples: Scored(
-            _padded(with_weights(model, folded(model.model)), examples, "right")
-        )
+        merged = partial(with_weights, model)
+        ways["adapter merged"] = lambda examples: Scored(_padded(merged(folded(model.model)), examples, "right"))
     return ways
 
 
@@ -200,10 +193,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [
         (lambda example: len(example.completion) <= 3, lambda: Example(user_turn("Hi"), "a")),
         (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
-        (
-            lambda example: not example.completion.isascii(),
-            lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d"),
-        ),
+        (lambda example: not example.completion.isascii(), lambda: Example(question, NOT_ASCII)),
         (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
     made = [make() for known, make in kinds if not any(map(known, examples))]

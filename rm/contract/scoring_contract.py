@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -86,10 +86,6 @@ class ScoringContract:
 
 
 _DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
-
-
-RENAMED_KINDS = {"feedback": "r2m"}
-"""Old names of kinds in folders of earlier versions, and their current names."""
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -97,7 +93,8 @@ def _check(contract: ScoringContract) -> None:
     """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
     texts = (contract.kind, contract.date_string, *contract.objectives)
     optional = (contract.tokenizer, contract.template, contract.backbone, contract.step_separator, contract.step_token)
-    length = contract.max_length
+    length, steps = contract.max_length, contract.latent_steps
+    numbers = (contract.beta, contract.token_offset, contract.reward_mean, contract.reward_std)
     right = {
         "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
         "tokenizer, template, backbone, step_separator, step_token": all(
@@ -108,21 +105,16 @@ def _check(contract: ScoringContract) -> None:
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
-        "latent_steps": contract.latent_steps is None
-        or (type(contract.latent_steps) is int and contract.latent_steps >= 0),
+        "latent_steps": steps is None or (type(steps) is int and steps >= 0),
         "latent_depth": contract.latent_depth in ("fixed", "head", None),
         "aggregate": contract.aggregate in ("min", "product", "last", "mean", None),
         "token_baseline": contract.token_baseline in ("base", None),
         "beta, token_offset, reward_mean, reward_std": all(
-            map(_finite_or_none, (contract.beta, contract.token_offset, contract.reward_mean, contract.reward_std))
+            number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers
         ),
     }
     if wrong := [name for name, holds in right.items() if not holds]:
         raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
-
-
-def _finite_or_none(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and math.isfinite(value))
 
 
 def load_contract(folder: Path) -> ScoringContract:
@@ -140,4 +132,4 @@ def load_contract(folder: Path) -> ScoringContract:
         raise DataError(
             f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"
         )
-    return replace(contract, kind=RENAMED_KINDS.get(contract.kind, contract.kind))
+    return contract

@@ -60,23 +60,15 @@ def compare_steps(
 ) -> Parity:
     """Compare the scores of all steps with ours, after activation or before it; `conversations` counts steps."""
     ours = _ours(outputs, activated)
-    tolerance = max((HALF if half else FULL) * float(ours.std(0).max()), 1e-6)
+    spread = float(ours.std(0).max())
+    tolerance = max((HALF if half else FULL) * spread, 1e-6)
     rows = [at_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
     refused = [f"conversation {index + 1}: {row}" for index, row in enumerate(rows) if isinstance(row, str)]
     known = [row for row in rows if not isinstance(row, str)]
     scores = np.full_like(ours, np.nan) if refused else np.concatenate(known)
     gaps = np.nan_to_num(np.abs(scores - ours), nan=np.inf)
-    result = Parity(
-        way,
-        len(ours),
-        float(gaps.max()),
-        float(gaps.mean()),
-        float(ours.std(0).max()),
-        tolerance,
-        flipped(ours, scores),
-        "",
-        refused[0] if refused else "",
-    )
+    size, why = (len(ours), float(gaps.max()), float(gaps.mean()), spread), refused[0] if refused else ""
+    result = Parity(way, *size, tolerance, flipped(ours, scores), "", why)
     return result if result.same or refused else result._replace(culprit=step_culprit(outputs, scores, activated))
 
 
@@ -93,8 +85,7 @@ def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: 
 
 def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names of faults, and the scores of the steps [S, C] that our model gives with each."""
-    logits = _at(outputs, 0)
-    ours = step_activation(logits) if activated else logits
+    logits, ours = _at(outputs, 0), _ours(outputs, activated)
     if activated:
         yield "no activation: logits, not probabilities", logits
         yield "activation applied twice", step_activation(ours)

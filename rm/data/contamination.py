@@ -45,17 +45,15 @@ def overlaps(
         |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
         Broder 1997, "On the resemblance and containment of documents")
 
-    is at least `near`, in (0, 1]; both sets need at least 6 shingles. In scripts without blanks shingles are of
-    characters (`rm.data.text_style`). Shingles that most prompts of a benchmark share are its template and not counted:
-    prompts that fill in a template are compared by what they fill in, or exactly if that is too short.
+    is at least `near`, in (0, 1]; both sets need at least 6 shingles (`rm.data.text_style`). Shingles that most prompts
+    of a benchmark share are its template and not counted.
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
     if not benchmarks:
         return
-    turns = [
-        (row, n, normal_prompt(text)) for row, prompt in enumerate(prompts) for n, text in enumerate(_users(prompt))
-    ]
+    users = ([turn["content"] for turn in prompt if turn["role"] == "user"] for prompt in prompts)
+    turns = [(row, n, normal_prompt(text)) for row, texts in enumerate(users) for n, text in enumerate(texts)]
     turn_texts = [text for _, _, text in turns]
     shingled = _shingles(turn_texts)
     for name, texts in benchmarks.items():
@@ -69,10 +67,6 @@ def overlaps(
             if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
                 overlaps_by_row[row] = Overlap(row, name, known[other], likeness, turn)
         yield from (overlaps_by_row[row] for row in sorted(overlaps_by_row))
-
-
-def _users(prompt: Messages) -> list[str]:
-    return [turn["content"] for turn in prompt if turn["role"] == "user"]
 
 
 def near_duplicates(texts: Sequence[str], known: Sequence[str], near: float = 0.7) -> Iterator[tuple[int, int]]:
@@ -104,17 +98,14 @@ class Shared(NamedTuple):
 
 def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
     """Count the overlaps per benchmark; prompts that `normal_prompt` makes equal count once."""
-    of_all = list(overlaps)
-    return [_shared(name, [overlap for overlap in of_all if overlap.benchmark == name]) for name in benchmarks]
-
-
-def _shared(benchmark: str, overlaps: Sequence[Overlap]) -> Shared:
-    same = [overlap for overlap in overlaps if overlap.likeness == 1]
-    prompts, beginning = (
-        {normal_prompt(overlap.text) for overlap in some}
-        for some in (same, [overlap for overlap in same if overlap.turn == 0])
-    )
-    return Shared(benchmark, len(same), len(prompts), len(beginning), len(overlaps) - len(same))
+    of_all, counts = list(overlaps), []
+    for name in benchmarks:
+        similar = [overlap for overlap in of_all if overlap.benchmark == name]
+        same = [overlap for overlap in similar if overlap.likeness == 1]
+        prompts = {normal_prompt(overlap.text) for overlap in same}
+        beginning = {normal_prompt(overlap.text) for overlap in same if overlap.turn == 0}
+        counts.append(Shared(name, len(same), len(prompts), len(beginning), len(similar) - len(same)))
+    return counts
 
 
 def _alike(
@@ -151,17 +142,11 @@ def _without(shingled: sparse.csr_matrix, columns: np.ndarray) -> sparse.csr_mat
 
 
 def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Return a binary matrix of shingles [N, 2^22]."""
+    """Return a binary matrix of shingles [N, 2^22]; a text that is too short to be compared has none."""
     if not texts:
         return sparse.csr_matrix((0, 2**22), dtype=np.float32)
     from sklearn.feature_extraction.text import HashingVectorizer  # its import takes a second, a check without it none
 
-    hashed = HashingVectorizer(
-        analyzer=_compared, n_features=2**22, binary=True, norm=None, alternate_sign=False, dtype=np.float32
-    )
+    options = {"n_features": 2**22, "binary": True, "norm": None, "alternate_sign": False, "dtype": np.float32}
+    hashed = HashingVectorizer(analyzer=lambda text: shingles(text) if word_count(text) >= SHORTEST else [], **options)
     return sparse.csr_matrix(hashed.transform(texts))
-
-
-def _compared(text: str) -> list[str]:
-    """Return the shingles of a text that is long enough to be compared."""
-    return shingles(text) if word_count(text) >= SHORTEST else []

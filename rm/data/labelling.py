@@ -37,12 +37,9 @@ def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0
         if result.alike(0, 1):
             return math.nan
         first, second = result.rewards[:, column].tolist()
-        if temperature == 0:
-            return math.nan if math.isnan(first - second) else _sign(first - second)
-        return (1 + math.tanh((first - second) / (2 * temperature))) / 2  # σ without overflow
+        gap = first - second
+        if temperature:
+            return (1 + math.tanh(gap / (2 * temperature))) / 2  # σ without overflow
+        return gap if math.isnan(gap) else 0.5 if abs(gap) < TIE else float(gap > 0)
 
     return label
-
-
-def _sign(gap: float) -> float:
-    return 0.5 if abs(gap) < TIE else float(gap > 0)

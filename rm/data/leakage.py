@@ -44,8 +44,8 @@ def leaks(
 
     `first` states for each pair whether its chosen completion came first in the data, if known. Features: which
     completion is longer (in words), which came first, and every word that occurs in only one of the two completions
-    anywhere, as its first word, or as its last word; in scripts without blanks a word is a character. The label is the
-    preferred completion in the first objective that has a preference; pairs without any are not counted.
+    anywhere, as its first word, or as its last word. The label is the preferred completion in the first objective that
+    has a preference; pairs without any are not counted.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")

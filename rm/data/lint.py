@@ -93,10 +93,9 @@ def lint(
     """Run every check on the rows and on the data set; rows are indices into `pairs`.
 
     `encode` and `max_length` are a reward model's; without them truncation is not checked. `special` are additional
-    tokens that no text should contain. `benchmarks` are prompts by benchmark (`rm.data.contamination`). `near` is the
-    similarity to a benchmark prompt from which a prompt is reported, `alike` that of two completions from which
-    a pair is reported, both in (0, 1]. `first` states for each pair whether the chosen completion came first
-    (`rm.data.leakage`).
+    tokens that no text should contain. `benchmarks` are prompts by benchmark. `near` is the similarity to a benchmark
+    prompt from which a prompt is reported, `alike` that of two completions from which a pair is, both in (0, 1].
+    `first` states for each pair whether the chosen completion came first (`rm.data.leakage`).
     """
     benchmarks = benchmarks or {}
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
@@ -176,7 +175,9 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
         completions = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
-        if len(completions) == 2 and (opinion := _opinion(pair)):
+        better = {objective: pair.preferred(objective) for objective in pair.wins}
+        opinion = {name: _normal(preferred.chosen) for name, preferred in better.items() if preferred is not None}
+        if len(completions) == 2 and opinion:
             seen[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
     for opinions in seen.values():
         yield from _again(opinions)
@@ -185,11 +186,6 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 
 Opinion = Mapping[str, str]
 """Maps an objective to the completion that it prefers, normalised."""
-
-
-def _opinion(pair: PreferencePair) -> Opinion:
-    better = {objective: pair.preferred(objective) for objective in pair.wins}
-    return {objective: _normal(pair.chosen) for objective, pair in better.items() if pair is not None}
 
 
 def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
@@ -268,10 +264,7 @@ def _first(linted: Linted, reason: str, describe_row: Callable[[int], str], show
     findings = [finding for finding in linted.findings if finding.reason == reason]
     places: dict[str, list[str]] = defaultdict(list)
     for finding in findings[:shown]:
-        places[_detail(finding, describe_row)].append(describe_row(finding.row))
+        other = "" if finding.other is None else f" {describe_row(finding.other)}"
+        places[f"{finding.detail}{other}"].append(describe_row(finding.row))
     text = "; ".join(f"{', '.join(rows)} ({detail})" for detail, rows in places.items())
     return text + (" ..." if len(findings) > shown else "")
-
-
-def _detail(finding: Finding, describe_row: Callable[[int], str]) -> str:
-    return finding.detail if finding.other is None else f"{finding.detail} {describe_row(finding.other)}"

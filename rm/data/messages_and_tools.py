@@ -192,11 +192,8 @@ def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterato
         stored = parsed_messages(values[column], column)
         turns = stored if isinstance(stored, list) else []
         named = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
-        yield from sorted({f"{column}[].{key}" for turn in named for key in turn if _is_unread(turn, key)})
-
-
-def _is_unread(turn: Mapping[str, Any], key: Any) -> bool:
-    return key not in FIELDS and turn[key] not in (None, "", [], {})
+        unread = {key for turn in named for key in turn if key not in FIELDS and turn[key] not in (None, "", [], {})}
+        yield from sorted(f"{column}[].{key}" for key in unread)
 
 
 class Tracked(Mapping[str, Any]):

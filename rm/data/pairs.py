@@ -10,16 +10,8 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import UNREADABLE, DataError, UsageError
-from ..types import (
-    OVERALL,
-    Example,
-    Messages,
-    PreferencePair,
-    completion_json,
-    completion_turns,
-    content_hash,
-)
-from .conversation_split import as_completion, as_prompt, as_reply, as_turns, normal_prompt, split_conversations
+from ..types import OVERALL, Example, Messages, PreferencePair, completion_json, completion_turns, content_hash
+from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
 from .messages_and_tools import Tracked, with_columns
 from .readers import Row, read_rows
 
@@ -82,8 +74,7 @@ def load_pairs(
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
     RewardBench; and in any of them `rationale_chosen` and `rationale_rejected`. With `on_bad_row="refuse"` all bad rows
     raise one `DataError` that counts them and lists the first locations of each reason. A row with the id of an earlier
-    row of the same source and subset is bad, and so is a blank completion unless `allow_blank`: fixed benchmarks are
-    scored unchanged.
+    row of the same source and subset is bad, and so is a blank completion unless `allow_blank`.
     """
     return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
 
@@ -372,22 +363,3 @@ def _check_characters(texts: Sequence[Any]) -> None:
 def row_prompt(values: Mapping[str, Any]) -> Messages:
     """Return the prompt of a row, with its columns `system` and `tools` applied."""
     return with_columns(as_prompt(column(values, "prompt")), values)
-
-
-# ---- prompts ----
-
-
-def without_prompts(
-    pairs: Iterable[PreferencePair], prompts: Iterable[Messages]
-) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """Return (kept, dropped) pairs; a pair is dropped if one of its user turns is a user turn of the prompts."""
-
-    def users(messages: Messages) -> set[str]:
-        return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}
-
-    known = set().union(*(users(prompt) for prompt in prompts))
-    remaining: list[PreferencePair] = []
-    dropped: list[PreferencePair] = []
-    for pair in pairs:
-        (dropped if users(pair.prompt) & known else remaining).append(pair)
-    return remaining, dropped

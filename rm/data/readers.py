@@ -117,10 +117,9 @@ def _holds_lines(content: bytes) -> bool:
 
 
 def _json_list(path: str, content: bytes) -> list[Any]:
+    text = _decoded(path, content)
     try:
-        rows = from_json_row(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+        rows = from_json_row(text)
     except RepeatedKeyError as error:
         raise DataError(f"{path}: {error}") from error
     except ValueError as error:
@@ -144,11 +143,14 @@ def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _csv_rows(path: str, content: bytes) -> Iterator[Row]:
+    return csv_rows(path, io.StringIO(_decoded(path, content), newline=""))
+
+
+def _decoded(path: str, content: bytes) -> str:
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    return csv_rows(path, io.StringIO(text, newline=""))
 
 
 def csv_rows(path: str, lines: Iterator[str]) -> Iterator[Row]:
@@ -168,11 +170,9 @@ def csv_rows(path: str, lines: Iterator[str]) -> Iterator[Row]:
 
 
 def _row(location: str, values: object) -> Row:
-    return (
-        Row(location, values)
-        if isinstance(values, dict)
-        else Row(location, {}, f"not an object: {type(values).__name__}")
-    )
+    if isinstance(values, dict):
+        return Row(location, values)
+    return Row(location, {}, f"not an object: {type(values).__name__}")
 
 
 def _parquet_rows(path: str, content: bytes) -> Iterator[Row]:

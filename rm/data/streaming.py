@@ -54,9 +54,8 @@ class PairStream(IterableDataset):
     """Infinite stream of rows from preference files of any size, epoch after epoch.
 
     Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
-    that is seeded with the seed, the epoch and the block's position. The state after any number of rows is therefore
-    small (`position_after`). A block may have no usable pair, an epoch may not. Sources are files, or
-    `hub-id[@revision][:split]`.
+    that is seeded with the seed, the epoch and the block's position, so that the state is small (`position_after`). A
+    block may have no usable pair, an epoch may not. Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -88,19 +87,16 @@ class PairStream(IterableDataset):
             pairs, after = self.read(position)
             rows = self._encoded(pairs)
             # seeded by the position only, so that a resumed run shuffles the block that it was in as before
-            draw = np.random.default_rng(
-                int(content_hash([self.seed, position.epoch, position.source, position.row]), 16)
-            )
-            order = draw.permutation(len(rows))
+            place = [self.seed, position.epoch, position.source, position.row]
+            order = np.random.default_rng(int(content_hash(place), 16)).permutation(len(rows))
             for number in order[skip:]:
                 yield rows[number]
             first, skip, position = first + len(rows), 0, after
             self._blocks.append(self._block(first, position))
             if position.epoch > epoch:
                 if first == before:
-                    raise DataError(
-                        f"{', '.join(self.sources)}: no pair of an epoch is left to train on: {self.counts}"
-                    )
+                    sources = ", ".join(self.sources)
+                    raise DataError(f"{sources}: no pair of an epoch is left to train on: {self.counts}")
                 epoch, before = position.epoch, first
 
     def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
@@ -173,9 +169,10 @@ class PairStream(IterableDataset):
         dataset, rows = self._at(position)
         number, rows_read = position.row, []
         while len(rows_read) < self.block and (several := _next(rows, self.block - len(rows_read), source)):
-            named = [
-                Row(f"{source}: row {number + n}", _without_absent(values)) for n, values in enumerate(several, start=1)
-            ]
+            named = []
+            for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
+                present = {name: item for name, item in without_padding(values).items() if item is not None}
+                named.append(Row(f"{source}: row {n}", present))
             rows_read += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
         if not rows_read and number == 0:
@@ -205,11 +202,6 @@ def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
         if not (is_local(source) or os.path.isdir(dataset_parts(source)[0])):
             damaged, remedy = "reading it from the Hub failed", "check the connection, and continue with --resume"
         raise DataError(f"{source}: {reading_fault(error, damaged, remedy)}") from error
-
-
-def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row without None values: streaming adds the columns of the first rows to every row."""
-    return {name: item for name, item in without_padding(values).items() if item is not None}
 
 
 def open_stream(source: str) -> Any:

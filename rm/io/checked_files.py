@@ -17,15 +17,15 @@ LARGEST = 100_000
 """Maximum number of values of a YAML document; aliased values count once per use."""
 
 
-def from_json(text: str | bytes) -> Any:
-    """Parse a JSON value; raise `ValueError` if it is invalid.
+def from_json(text: str | bytes, **options: Any) -> Any:
+    """Parse a JSON value; raise `ValueError` if it is invalid. `options` are those of `json.loads`.
 
     >>> from_json("[" * 100_000)
     Traceback (most recent call last):
     ValueError: its brackets are nested too deeply
     """
     try:
-        return json.loads(text)
+        return json.loads(text, **options)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
 
@@ -48,10 +48,7 @@ def from_json_row(text: str) -> Any:
     Traceback (most recent call last):
     rewardlab.rm.io.checked_files.RepeatedKeyError: duplicate key: 'prompt' stands twice in one object; keep one of them
     """
-    try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
-    except RecursionError:
-        raise ValueError("its brackets are nested too deeply") from None
+    return from_json(text, object_pairs_hook=_unique_keys)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,13 +4,10 @@ import errno
 import re
 import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-FULL = {
-    errno.ENOSPC: "no space left on device",
-    errno.EDQUOT: "disk quota exceeded",
-    errno.EFBIG: "file too large",
-}
+FULL = {errno.ENOSPC: "no space left on device", errno.EDQUOT: "disk quota exceeded", errno.EFBIG: "file too large"}
 WORDS = re.compile(
     r"no space left|quota exceeded|file too large|StorageFull|FileTooLarge|PytorchStreamWriter|unexpected pos|"
     rf"\bcode: ({errno.ENOSPC}|{errno.EDQUOT}|{errno.EFBIG})\b",
@@ -21,28 +18,29 @@ WORDS = re.compile(
 
 def told_full(error: BaseException) -> str | None:
     """Return why there was no space, if an error or one of its causes is about that; else None."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in FULL:
             return FULL[cause.errno]
         if not isinstance(cause, ValueError) and isinstance(cause, Exception) and WORDS.search(str(cause)):
             return "the file could not be written to its end"
-        cause = cause.__cause__ or cause.__context__
     return None
 
 
-def file_of(error: BaseException) -> str | None:
-    """Return the file that an error or one of its causes names."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
-        if isinstance(cause, OSError) and cause.filename:
-            return str(cause.filename)
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return None
+
+
+def file_of(error: BaseException) -> str | None:
+    """Return the file that an error or one of its causes names."""
+    return next(
+        (str(cause.filename) for cause in _causes(error) if isinstance(cause, OSError) and cause.filename), None
+    )
 
 
 def no_room(path: Path, reason: str) -> str:

@@ -77,9 +77,8 @@ def finite_gaps(rewards: np.ndarray, pairs: Sequence[PreferencePair], name: str)
 def save_losses(modules: nn.ModuleDict, folder: Path) -> None:
     """Save the learned parameters of losses in a checkpoint."""
     if modules:
-        save_file(
-            {name: tensor.detach().cpu().clone() for name, tensor in modules.state_dict().items()}, folder / LEARNT
-        )
+        tensors = {name: tensor.detach().cpu().clone() for name, tensor in modules.state_dict().items()}
+        save_file(tensors, folder / LEARNT)
 
 
 def load_losses(modules: nn.ModuleDict, folder: Path) -> None:

@@ -12,10 +12,9 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Pai
     """w / mean w · `bradley_terry` of Δ_before + λ Δ,   w = |p - σ(Δ_before)|,   λ = `share` > 0
 
     After the chain of LLMBoost, arXiv:2512.22309, whose successor learns from its predecessor's errors; our transfer to
-    rewards, with the weights of boosting (Friedman et al. 2000, doi:10.1214/aos/1016218223: the size of the
-    likelihood's gradient). The mean is over the rows that a device has at once. `before` is the folder of the previous
-    stages, a frozen reward model; without it pairs have its gap as "other" in `gaps`. p is `wins`. λ has no default
-    because the paper's value is not known to us. `rm.models.boosted` combines the stages.
+    rewards, with the weights of boosting (Friedman et al. 2000, doi:10.1214/aos/1016218223). The mean is over the rows
+    that a device has at once. `before` is the folder of the previous stages, a frozen reward model; without it pairs
+    have its gap as "other" in `gaps`. p is `wins`. `rm.models.boosted` combines the stages.
     """
     if not share > 0:
         raise UsageError(f"share is above 0, got {share}")

@@ -64,12 +64,10 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
     """H = -Σ_j p_j log p_j,  p = softmax_j((r_j - mean) / (std + ε)), over the rewards that are not NaN, in nats
 
     R2M's group reward entropy, arXiv:2601.22664, eq. 6; std² = Σ_j (r_j - mean)² / R as in its appendix A.2. ε is ours.
-    NaN if all rewards are equal or fewer than two are known. Minimising it favours one winner far above ties:
-
-    - r -> a r + b with a > 0 changes nothing (except for ε). With `spread` "full", as published, the gradient is
-      therefore orthogonal to r - mean and never widens the spread; with "stopgrad", where std is constant, it does.
-    - For eight completions it lies in [1.061 (one winner), 1.974 (one loser)], not in [0, log 8].
-    - For two completions it is 0.3653, whatever their rewards.
+    NaN if all rewards are equal or fewer than two are known. r -> a r + b with a > 0 changes nothing (except for ε):
+    with `spread` "full", as published, the gradient never widens the spread; with "stopgrad", where std is constant, it
+    does. For eight completions it lies in [1.061 (one winner), 1.974 (one loser)]; for two it is 0.3653, whatever their
+    rewards.
     """
     if spread not in SPREADS:
         raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")

@@ -30,15 +30,13 @@ class LengthTerm(nn.Module):
 
 
 def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> PairLoss:
-    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen completion - those of the
-    rejected
+    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen - those of the rejected one
 
     The length term of length-controlled AlpacaEval, Dubois et al. 2024 (arXiv:2404.04475), used in reward training like
     ODIN's length head (Chen et al. 2024, arXiv:2402.07319): φ absorbs what length explains, and the score is r alone. s
-    is the root mean square of d over the training pairs, about 0 because chosen comes first (in the paper: the standard
-    deviation). a starts at 0 and has its own `learning_rate`, larger than the network's, so that it is fitted first;
-    nothing else determines whether φ or r learns a length effect, and real advantages of longer completions are removed
-    as well.
+    is the root mean square of d over the training pairs (in the paper: the standard deviation). a starts at 0 and has
+    its own `learning_rate`, larger than the network's, so that it is fitted first; real advantages of longer
+    completions are removed as well.
     """
     if not learning_rate > 0:
         raise UsageError(f"learning_rate is above 0, got {learning_rate}")

@@ -12,9 +12,8 @@ def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     """`bradley_terry` at p' = (p - ε) / (1 - 2 ε); for p = 1:  l = ((1 - ε) l(Δ) - ε l(-Δ)) / (1 - 2 ε)
 
     The unbiased estimate of the loss under labels that are flipped with probability ε, Natarajan et al. 2013 (Learning
-    with Noisy Labels, lemma 1); for preferences Chowdhury et al. 2024 (robust DPO, arXiv:2403.00409). Its mean over the
-    noise is the loss of the clean label. p' leaves [0, 1], so the loss decreases without bound as the gap grows, by
-    ε / (1 - 2 ε) nats per unit; `smoothed_bradley_terry` has a minimum. `epsilon` is in [0, 0.5).
+    with Noisy Labels, lemma 1); for preferences Chowdhury et al. 2024 (robust DPO, arXiv:2403.00409). p' leaves [0, 1],
+    so the loss decreases without bound as the gap grows, by ε / (1 - 2 ε) nats per unit. `epsilon` is in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of flipped labels in [0, 0.5), got {epsilon}")

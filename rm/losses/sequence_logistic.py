@@ -91,21 +91,18 @@ def sequence_logistic(
 
     Δ = log π(y0 | x) - log π(y1 | x), summed over each completion's tokens; t_i = P(y0 better | objective i) in [0, 1].
     `beta` is one β_r for all objectives or one β_i each, with the mean β̄: a larger one makes a weaker guide for that
-    objective, and the factor β̄ / β_i lets all pull alike at Δ = 0.
-
-    With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
-    PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i if all β_i are equal. UniARM
-    (arXiv:2602.09538) adds a global term whose form is not known to us, so several are offered; with
-    s = Σ_i α_i (2 t_i - 1) and β_r = Σ_i α_i β_i:
+    objective, and the factor β̄ / β_i lets all pull alike at Δ = 0. With λ = `weight` = 0 and one objective this is
+    GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several PARM's (Lin et al. 2025, arXiv:2505.06274). UniARM
+    (arXiv:2602.09538) adds a global term whose form is not known to us, so several are offered; with s = Σ_i α_i (2 t_i
+    - 1) and β_r = Σ_i α_i β_i:
 
         scalarised   -log σ(β_r s Δ)
         mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0
         vertices     the first sum again, at one objective drawn per pair
         scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
 
-    There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5).
-    A tie t_i = 0.5 asks for equal log-probabilities of two completions of whatever lengths; with `ignore_ties` such an
-    objective counts as unlabelled.
+    There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5). A
+    tie t_i = 0.5 asks for equal log-probabilities; with `ignore_ties` such an objective counts as unlabelled.
     """
     betas = (beta,) if isinstance(beta, (int, float)) else tuple(beta)
     if form not in FORMS:

@@ -13,8 +13,7 @@ def weak_margin(weak: str | None = None, share: float = 0.5, center: float = 0.0
 
     The logit mixture of weak-driven learning, WMSS 2026, arXiv:2602.08222 (λ = 0.5, best 0.42 to 0.48); our transfer to
     margins. `weak` is the folder of an earlier, weaker reward model; without it pairs have its gap as "other" in
-    `gaps`. Its small margins give saturated pairs a gradient again and so increase margins on purpose: check held-out
-    accuracy and calibration. λ = 1 is `bradley_terry`. The score is r alone.
+    `gaps`. It increases margins on purpose: check calibration. λ = 1 is `bradley_terry`. The score is r alone.
     """
     if not 0 < share <= 1:
         raise UsageError(f"share lies in (0, 1], got {share}")

@@ -34,12 +34,11 @@ class AutoregressiveRewardModel:
     """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c_t), over the tokens of the completion          Xu et al. 2024,
     arXiv:2410.08193, with c_t = 0
 
-    The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by the
-    completion's length, so longer completions have lower rewards unless training or c_t compensates: `token_offset`
-    is a constant in nats, and `centred` takes c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with the base model π_0;
-    see `centred_logprobs`. Neither changes guided decoding, where c_t cancels in every step. With an adapter that is
-    conditioned on a preference (PARM, UniARM) there is one reward per objective, computed with all weight on that
-    objective, or a single one for the given `preference`.
+    The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by its length:
+    `token_offset` is a constant c_t in nats, and `centred` takes c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with
+    the base model π_0. Neither changes guided decoding. With an adapter that is conditioned on a preference (PARM,
+    UniARM) there is one reward per objective, computed with all weight on that objective, or one for the given
+    `preference`.
     """
 
     def __init__(

@@ -33,10 +33,7 @@ class BoostedRewardModel:
         self.members, self.names, self.weights = list(stages), list(names), [float(weight) for weight in weights]
         hashes = [stage.contract.hash() for stage in stages]
         self.contract = ScoringContract(
-            kind="boosted",
-            objectives=objectives.pop(),
-            dtype="float64",
-            backbone=content_hash([hashes, self.weights]),
+            kind="boosted", objectives=objectives.pop(), dtype="float64", backbone=content_hash([hashes, self.weights])
         )
 
     @classmethod

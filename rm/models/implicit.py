@@ -14,14 +14,7 @@ from ..backbones.tokenization import Encoder
 from ..contract.scoring_contract import FILE, Edge, load_contract
 from ..errors import DataError, UsageError
 from ..types import Example, content_hash
-from .autoregressive import (
-    check_beta,
-    completion_contract,
-    model_logprobs,
-    read_settings,
-    settled,
-    sums,
-)
+from .autoregressive import check_beta, completion_contract, model_logprobs, read_settings, settled, sums
 
 SETTINGS = "implicit.json"
 
@@ -33,13 +26,7 @@ class ImplicitRewardModel:
     completions of a prompt, and intractable. Rewards are therefore comparable within a prompt, but not between prompts.
     """
 
-    def __init__(
-        self,
-        policy: PreTrainedModel,
-        reference: PreTrainedModel,
-        encoder: Encoder,
-        settings: dict[str, Any],
-    ):
+    def __init__(self, policy: PreTrainedModel, reference: PreTrainedModel, encoder: Encoder, settings: dict[str, Any]):
         self.policy = policy
         self.reference = reference
         self.encoder = encoder

@@ -29,11 +29,8 @@ class R2MHead(nn.Module):
 
     R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H of width D is the reward token, the input of the trained
     reward model's head φ. h of width P are the policy's last hidden states of prompt and completion, without gradient.
-    d is `width`.
-
-    φ is initialised from the trained model. The paper leaves the initialisation of the W open; we use Xavier uniform,
-    drawn from `seed`. With `zero_out` W_o starts at 0, so that for any ω > 0 the initial order of completions is
-    unchanged.
+    d is `width`. φ is initialised from the trained model; the W, which the paper leaves open, by Xavier uniform from
+    `seed`. With `zero_out` W_o starts at 0, so that for any ω > 0 the initial order of completions is unchanged.
     """
 
     def __init__(self, score: nn.Linear, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0):
@@ -49,11 +46,7 @@ class R2MHead(nn.Module):
         self.to(score.weight.device)
 
     def forward(
-        self,
-        tokens: Float[Tensor, "N D"],
-        states: Float[Tensor, "T P"],
-        bounds: Int[Tensor, " N+1"],
-        omega: float,
+        self, tokens: Float[Tensor, "N D"], states: Float[Tensor, "T P"], bounds: Int[Tensor, " N+1"], omega: float
     ) -> Float[Tensor, "N K"]:
         """Return rewards in float32; row n attends to states[bounds[n] : bounds[n + 1]]."""
         tokens = tokens.to(self.W_q.dtype)

@@ -118,8 +118,7 @@ def scalar(
     A saved folder has its own contract. For other sequence classifiers the contract is derived from the tokenizer and
     from what the software that trained them left in the folder; `bos` and `eos` override both, and `objective` names
     the output that is the reward where there are several classes. With `fresh` the source is a backbone to be trained:
-    a missing head is initialised from `seed`, and `lora` adds adapters. Otherwise a missing head is an error.
-    `max_length` in tokens.
+    a missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
     source, contract, adapted = open_source(source, asked, lora)

@@ -73,10 +73,7 @@ def encode_preferences(
 
     return sift(
         pairs,
-        [
-            (encoder.encode_completion(chosen), encoder.encode_completion(rejected))
-            for chosen, rejected in map(_examples, pairs)
-        ],
+        [(encoder.encode_completion(a), encoder.encode_completion(b)) for a, b in (pair.examples for pair in pairs)],
         lambda pair: [pair.chance(name) for name in objectives],
         row,
         limit=encoder.contract.max_length,
@@ -84,10 +81,6 @@ def encode_preferences(
         objectives=objectives,
         allow_empty=allow_empty,
     )
-
-
-def _examples(pair: PreferencePair) -> Any:
-    return pair.examples
 
 
 def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:
@@ -100,11 +93,10 @@ class PreferenceTask:
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
     are means per token; `token_offset`, in nats, is added to every token's, and `centred` subtracts the base model's
-    expectation from it, so that a completion is not worse for being longer; with `per_batch` all rows of a step share
-    one preference, as in PARM's public code. Without an adapter the whole model is trained for one objective.
-    Evaluation samples nothing: the loss is the mean over a fixed grid of preferences, and accuracies are computed at
-    the vertices. `rates` are learning rates of the adapter's parts, relative to the trainer's: A and B are the LoRA
-    matrices, and `modulation` is what computes γ, δ or the core from α.
+    expectation from it; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
+    adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
+    grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
+    relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
     """
 
     def __init__(
@@ -132,6 +124,8 @@ class PreferenceTask:
         """Number of restarts after a collapse; each halves the learning rate of A."""
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
 
+    items = staticmethod(count_pairs)
+
     def check(self, rows: Sequence[PreferenceRow]) -> None:
         """Raise `DataError` if the loss needs scores that no row has."""
         if self.sequence_logistic.needs_scores and all(np.isnan(row.gaps).all() for row in rows):
@@ -153,10 +147,6 @@ class PreferenceTask:
             "gaps": torch.tensor([row.gaps for row in rows]),
             "pair_index": torch.tensor([row.pair_index for row in rows]),
         }
-
-    def items(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the number of pairs."""
-        return count_pairs(inputs)
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""

@@ -49,11 +49,8 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
             complete = checkpoint
             break
         faulty[checkpoint] = fault
-    before = [
-        checkpoint_
-        for checkpoint_ in (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
-        if (checkpoint_ / COMPLETE).exists()
-    ]
+    damaged = (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
+    before = [checkpoint for checkpoint in damaged if (checkpoint / COMPLETE).exists()]
     if complete is None and before:
         reasons = "; ".join(f"{path.name}: {faulty.get(path, 'set aside before')}" for path in before)
         raise DataError(

@@ -67,11 +67,7 @@ class FaultTolerantTrainer(Trainer):
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
             return self._learn_halves(step, model, piece, items, rows, last=last)
-        before = [
-            (parameter, parameter.grad, _version(parameter.grad))
-            for parameter in self._trained()
-            if parameter.requires_grad
-        ]
+        before = [(weight, weight.grad, _version(weight.grad)) for weight in self._trained() if weight.requires_grad]
         if not before:  # all gradients were complete when memory ran out: only the value of the loss is missing
             with torch.no_grad():
                 value: Any = self.compute_loss(model, piece, num_items_in_batch=items)
@@ -88,11 +84,7 @@ class FaultTolerantTrainer(Trainer):
         if loss is not None:
             return loss
         # parameters whose gradient buffer was replaced or written before memory ran out: their gradient is complete
-        done = [
-            parameter
-            for parameter, grad, version in before
-            if parameter.grad is not grad or _version(parameter.grad) != version
-        ]
+        done = [weight for weight, grad, version in before if weight.grad is not grad or _version(grad) != version]
         self._check_smaller(model, rows, failure, begun=bool(done))
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
@@ -147,9 +139,8 @@ class FaultTolerantTrainer(Trainer):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, what: str) -> None:
-        checkpoints = sorted(
-            Path(self.args.output_dir).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1])
-        )
+        folders = Path(self.args.output_dir).glob("checkpoint-*")
+        checkpoints = sorted(folders, key=lambda path: int(path.name.split("-")[1]))
         where = f"the weights of before are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
         raise CheckFailed(
             f"{what}, so it is not used; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "

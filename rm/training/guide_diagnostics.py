@@ -258,8 +258,7 @@ def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, 
     """Return the objectives at whose vertex the guide hardly reads its context and tells nothing beyond length.
 
     Both hold where the context sensitivity is below `limit` times the base model's, and the accuracy without length is
-    not above 1/2 by two standard errors of a coin, 1 / √n over n pairs. An objective that is a bag of words may have a
-    guide without context that is right all the same.
+    not above 1/2 by two standard errors of a coin, 1 / √n over n pairs. A bag of words needs no context.
     """
     return [
         name

@@ -1,7 +1,6 @@
 """Training task of multi-objective reward models: one head with K outputs, on labelled pairs and rated completions."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +14,11 @@ from ..backbones.tokenization import Encoder, pad
 from ..data.scored_rows import ScoredCompletion
 from ..errors import DataError
 from ..losses._pair_batch import PairBatch, PairLoss
-from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
+from ..losses._pair_losses import check_required, fit_to, learnt
 from ..losses.attribute_regression import attribute_regression
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, omitted_texts, sift
+from .trainer import TaskBase
 
 NAN = float("nan")
 
@@ -98,7 +98,7 @@ def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dic
     }
 
 
-class ObjectivesTask:
+class ObjectivesTask(TaskBase):
     """Pair loss (such as Bradley-Terry) per objective plus squared errors of scores; every label has the same weight.
 
     L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
@@ -207,18 +207,6 @@ class ObjectivesTask:
             if rated.any():
                 metric_values[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
         return metric_values | {"accuracy": float(np.mean(shares)) if shares else NAN}
-
-    def rate_factor(self, name: str) -> float:
-        """Return 1: all parameters have the trainer's learning rate."""
-        return 1.0
-
-    def save(self, folder: Path) -> None:
-        """Save the learned parameters of the losses."""
-        save_losses(self.modules, folder)
-
-    def load(self, folder: Path) -> None:
-        """Load the learned parameters of the losses from a checkpoint."""
-        load_losses(self.modules, folder)
 
 
 def _mean(values: Any) -> Any:

@@ -1,7 +1,6 @@
 """Training task of process reward models: binary cross-entropy where steps end."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..backbones.tokenization import pad
 from ..data.solutions import Solution
 from ..errors import DataError
 from .encoding import Encoding, OnLong, omitted_texts
+from .trainer import TaskBase
 
 NAN = float("nan")
 
@@ -60,7 +60,7 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
     return Encoding(rows, len(solutions), limit, longest, over, 0, unlabelled, *omitted)
 
 
-class ProcessTask:
+class ProcessTask(TaskBase):
     """L = Σ_{n,t labelled} -y log σ(z) - (1 - y) log σ(-z) over the number of labelled steps, in nats
 
     z is the model's output where step t of solution n ends, y in [0, 1] its label. Uesato et al. 2022
@@ -107,16 +107,6 @@ class ProcessTask:
             "accuracy": float((predicted == wrong)[decided].mean()) if decided.any() else NAN,
             "first_error_accuracy": float((_first(predicted) == _first(wrong)).mean()),
         }
-
-    def rate_factor(self, name: str) -> float:
-        """Return 1: all parameters have the trainer's learning rate."""
-        return 1.0
-
-    def save(self, folder: Path) -> None:
-        """Save nothing: the Trainer saves all weights."""
-
-    def load(self, folder: Path) -> None:
-        """Load nothing; see `save`."""
 
 
 def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:

@@ -141,8 +141,30 @@ def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return inputs["wins"].new_tensor(len(inputs["wins"]))
 
 
-class ScalarTask:
+class TaskBase:
+    """Parts of a `Task` with one learning rate, and with no weights beside the model's but those of its losses."""
+
+    modules = nn.ModuleDict()
+
+    def rate_factor(self, name: str) -> float:
+        """Return 1: all parameters have the trainer's learning rate."""
+        return 1.0
+
+    def save(self, folder: Path) -> None:
+        """Save the learned parameters of the losses; the Trainer saves the model."""
+        save_losses(self.modules, folder)
+
+    def load(self, folder: Path) -> None:
+        """Load the learned parameters of the losses from a checkpoint."""
+        load_losses(self.modules, folder)
+
+
+class ScalarTask(TaskBase):
     """A pair loss on the rewards of a scalar model."""
+
+    collate = staticmethod(collate)
+    items = staticmethod(count_pairs)
+    metrics = staticmethod(pair_metrics)
 
     def __init__(self, loss: PairLoss):
         self.pair_loss = loss
@@ -154,14 +176,6 @@ class ScalarTask:
         check_required(self.pair_loss, values)
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
 
-    def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
-        """Collate rows; see `collate`."""
-        return collate(rows)
-
-    def items(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return the number of pairs."""
-        return count_pairs(inputs)
-
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the mean pair loss, and rewards [B, 2]."""
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
@@ -172,22 +186,6 @@ class ScalarTask:
         return self.pair_loss(pairs).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
-
-    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute metrics; see `pair_metrics`."""
-        return pair_metrics(prediction)
-
-    def rate_factor(self, name: str) -> float:
-        """Return 1: all parameters have the trainer's learning rate."""
-        return 1.0
-
-    def save(self, folder: Path) -> None:
-        """Save the learned parameters of the loss; the Trainer saves the model."""
-        save_losses(self.modules, folder)
-
-    def load(self, folder: Path) -> None:
-        """Load the learned parameters of the loss from a checkpoint."""
-        load_losses(self.modules, folder)
 
 
 class RewardTrainer(FaultTolerantTrainer):
@@ -234,7 +232,8 @@ class RewardTrainer(FaultTolerantTrainer):
             compute_metrics=task.metrics,
             callbacks=[MarkComplete(), SignalCheck(), *callbacks],
         )
-        self.task, self.loss_name = task, _name_of(task)
+        name = task.pair_loss.name if isinstance(task, ScalarTask) else type(task).__name__
+        self.task, self.loss_name = task, f"the loss '{name}'"
         self.loss_before: float | None = 0.0
         """Sum of the losses of the steps before a resume; None if the checkpoint does not have it."""
         self.average: WeightAverage | None = None
@@ -297,9 +296,8 @@ class RewardTrainer(FaultTolerantTrainer):
             _split_by_rate(optimizer, self.model, self.task.rate_factor)
         for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
             module.to(self.args.device)
-            optimizer.add_param_group(
-                {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
-            )
+            group = {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
+            optimizer.add_param_group(group)
             optimizer.register_step_pre_hook(lambda *_, wrapped=module: same_gradients(wrapped.parameters()))
             # Trainer.training_step zeroes the gradients of `self.model` only
             optimizer.register_step_post_hook(lambda *_, wrapped=module: wrapped.zero_grad())
@@ -371,10 +369,6 @@ def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str]
         group["params"] = by_factor.pop(1.0, [])
         for factor, parameters in sorted(by_factor.items()):
             optimizer.add_param_group({**group, "params": parameters, "lr": group["lr"] * factor})
-
-
-def _name_of(task: Any) -> str:
-    return f"the loss '{task.pair_loss.name if isinstance(task, ScalarTask) else type(task).__name__}'"
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:

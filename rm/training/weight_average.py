@@ -17,10 +17,9 @@ FILE = "weight_average.safetensors"
 class WeightAverage:
     """θ̄ <- d θ̄ + (1 - d) θ after every optimizer step, from a share `start` of all steps on.
 
-    The average starts at the weights of its first step, so that no earlier weights enter. A model that is evaluated or
-    saved with its average is less noisy than the last iterate; training itself goes on with θ (Polyak and Juditsky
-    1992; Izmailov et al. 2018, arXiv:1803.05407). The average is kept in float32 or wider: in bfloat16 a step of
-    1 - d = 0.001 is below the rounding of θ̄, which would never move.
+    The average starts at the weights of its first step. A model that is evaluated or saved with its average is less
+    noisy than the last iterate; training itself goes on with θ (Polyak and Juditsky 1992; Izmailov et al. 2018,
+    arXiv:1803.05407). It is kept in float32 or wider: in bfloat16 a step of 0.001 is below the rounding of θ̄.
     """
 
     def __init__(self, model: nn.Module, decay: float, start: float = 0.25):

@@ -19,7 +19,7 @@ import rewardlab
 from rewardlab.apps.cli import EXIT
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS, Verb
-from rewardlab.rm.registry import RENAMED, load, names
+from rewardlab.rm.registry import load, names
 
 ROOT = Path(rewardlab.__path__[0])
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
@@ -40,7 +40,6 @@ def surface() -> Section:
         "verbs": {name: verb_settings(name) for name in VERBS},
         "exit codes": {kind.__name__: str(code) for kind, code in EXIT.items()},
         "registries": {MOVED.get(folder, folder): entries(folder) for folder in registries()},
-        "earlier names": {f"{folder} {old}": new for folder, given in RENAMED.items() for old, new in given.items()},
         "api": {name: api_line(getattr(rewardlab, name)) for name in rewardlab.__all__ if name != "__version__"},
         "types": dict(kind for name in (*TYPES, "apps.api.results") for kind in types_of(module(name))),
         "server": server(),

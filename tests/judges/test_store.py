@@ -9,7 +9,7 @@ import time
 import pytest
 from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import Prices
-from rewardlab.judges.backends.openai_endpoint import endpoint
+from rewardlab.judges.backends.openai_endpoint import Endpoint
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.store import FILE, Store, StoredReplies, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
@@ -188,12 +188,12 @@ sys.stdin.read()
 
 JUDGE = """
 from rewardlab.judges.backends.chat import Ask
-from rewardlab.judges.backends.openai_endpoint import endpoint
+from rewardlab.judges.backends.openai_endpoint import Endpoint
 from rewardlab.judges.store import StoredReplies
 from rewardlab.rm.types import user_turn
 url, folder, number = sys.argv[1:]
 asks = [Ask(user_turn(f"Case {place}: which answer is better?")) for place in range(int(number))]
-chat = endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=60.0, retries=12)
+chat = Endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=60.0, retries=12)
 StoredReplies(chat, folder, progress=False).ask(asks)
 """
 
@@ -212,7 +212,7 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
 @pytest.mark.parametrize("number", SIZES)
 def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(tmp_path, number):
     with ChatServer(faults=0.25, kinds=FAULTS, hang=0.5, latency=0.01) as server:
-        kept = StoredReplies(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
         replies = kept.ask(asks(number))
         assert not [reply.error for reply in replies if reply.error]
         assert {*server.faulty} == {*FAULTS} and server.most_in_flight in range(2, 65)
@@ -236,7 +236,7 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
         committed = (tmp_path / FILE).read_text().rpartition("\n")[0].splitlines()
         assert number // 3 <= len(committed) < number
 
-        kept = StoredReplies(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
         safe = {identity(ask._asdict()) for ask in asks(number)} - {
             identity(ask._asdict()) for ask in kept.missing(asks(number))
         }

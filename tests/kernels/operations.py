@@ -17,6 +17,10 @@ def module(name: str) -> Any:
     return importlib.import_module(f"rewardlab.kernels.{name}")
 
 
+def cases_of(name: str) -> Any:
+    return importlib.import_module(f"tests.stand_ins.kernel_cases.{name}")
+
+
 def is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 

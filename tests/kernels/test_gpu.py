@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.operations import NAMES, copies, is_float, module, outputs, poison
+from tests.kernels.operations import NAMES, cases_of, copies, is_float, module, outputs, poison
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [1024, 1, 0, 1500] * 8
@@ -65,14 +65,14 @@ def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.d
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_give_what_pytorch_gives_at_odd_sizes(name):
-    for case in module(name).CASES:
-        arguments = module(name).example(case, torch.float32, "cuda")
+    for case in cases_of(name).CASES:
+        arguments = cases_of(name).example(case, torch.float32, "cuda")
         assert_kernels_agree_with_pytorch(name, arguments, torch.float32, case)
 
 
 @pytest.mark.parametrize(("name", "case"), [*REAL.items(), ("guided_sampler", PEAKED)], ids=str)
 def test_kernels_give_what_pytorch_gives_at_a_real_size(name, case):
-    arguments = module(name).example(case, torch.bfloat16, "cuda")
+    arguments = cases_of(name).example(case, torch.bfloat16, "cuda")
     arguments.pop("chunk", None)  # the default's: as it is used
     assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16)
 
@@ -80,7 +80,7 @@ def test_kernels_give_what_pytorch_gives_at_a_real_size(name, case):
 def test_gradients_of_many_chunks_add_up_in_bfloat16():
     """dW grows in place in float32 from products of bfloat16: `addmm` with `out` its own first argument."""
     case = {"N": 1000, "D": 256, "V": 4096}
-    arguments = module("linear_logprob").example(case, torch.bfloat16, "cuda") | {"chunk": 128 * 4096}
+    arguments = cases_of("linear_logprob").example(case, torch.bfloat16, "cuda") | {"chunk": 128 * 4096}
     assert_kernels_agree_with_pytorch("linear_logprob", arguments, torch.bfloat16)
 
 
@@ -88,7 +88,7 @@ def test_gradients_of_many_chunks_add_up_in_bfloat16():
 def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
     case = {"N": 8, "G": 1, "V": 32001} | ({"truncated": True} if truncated else {})
-    arguments = module("guided_sampler").example(case, torch.bfloat16, "cuda")
+    arguments = cases_of("guided_sampler").example(case, torch.bfloat16, "cuda")
     door = module("guided_sampler").guided_sampler
     door(**arguments)  # compiled before the capture
     torch.cuda.synchronize()
@@ -105,7 +105,7 @@ def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch)
 
 def test_a_row_draws_the_same_bits_alone_as_beside_cut_and_uncut_rows(monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    arguments = module("guided_sampler").example(PEAKED, torch.bfloat16, "cuda")
+    arguments = cases_of("guided_sampler").example(PEAKED, torch.bfloat16, "cuda")
     door, limits = module("guided_sampler").guided_sampler, ("top_k", "top_p", "min_p")
     together = door(**arguments)
     uncut = (arguments["top_k"] == 0) & (arguments["top_p"] == 1) & (arguments["min_p"] == 0)

@@ -6,9 +6,11 @@ import pytest
 import torch
 from rewardlab.kernels import guided_sampler as module
 from rewardlab.kernels import philox
-from rewardlab.kernels.guided_sampler import Sampled, example, guided_sampler, mixed, reference
+from rewardlab.kernels.guided_sampler import Sampled, guided_sampler, mixed, reference
 from scipy import stats
 from torch import Tensor
+
+from tests.stand_ins.kernel_cases.guided_sampler import example
 
 TINY = torch.log(torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64))
 SETTINGS = {

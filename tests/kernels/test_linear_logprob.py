@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
-from rewardlab.kernels.linear_logprob import _check, example, linear_logprob, linear_loss, reference
+from rewardlab.kernels.linear_logprob import _check, linear_logprob, linear_loss, reference
 from rewardlab.kernels.linear_logprob.eager import EAGER, IGNORED
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.stand_ins.kernel_cases.linear_logprob import example
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}
 

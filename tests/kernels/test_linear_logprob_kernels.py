@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from rewardlab.kernels.linear_logprob import example, reference
+from rewardlab.kernels.linear_logprob import reference
 from rewardlab.kernels.linear_logprob.eager import Head
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
@@ -12,6 +12,8 @@ import triton.language as tl  # noqa: E402
 from rewardlab.kernels.linear_logprob import triton as kernels  # noqa: E402
 from rewardlab.kernels.linear_logprob.triton_tiles import GROUP, grouped  # noqa: E402
 from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
+
+from tests.stand_ins.kernel_cases.linear_logprob import example  # noqa: E402
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: test_gpu.py")
 

@@ -4,7 +4,9 @@ import importlib
 
 import pytest
 import torch
-from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference
+from rewardlab.kernels.lora_film import lora_film, low_rank, modulate, reference
+
+from tests.stand_ins.kernel_cases.lora_film import example
 
 FILM = {"N": 4, "L": 3, "m": 9, "n": 6, "r": 5, "start": 2, "kind": "scale"}
 CORE = FILM | {"kind": "core"}

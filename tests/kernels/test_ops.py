@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.operations import NAMES, copies, is_float, module, outputs, poison
+from tests.kernels.operations import NAMES, cases_of, copies, is_float, module, outputs, poison
 
 SLACK = {torch.bfloat16: 1, torch.float32: 8, torch.float64: 8}  # units in the last place of the largest number
 
@@ -58,7 +58,7 @@ def way(request, monkeypatch):
 
 def check_case(name: str, case: dict, dtype: torch.dtype) -> None:
     """Compare the door's outputs without gradients, and its gradients, with those of the plain definition."""
-    op, arguments = module(name), module(name).example(case, dtype)
+    op, arguments = module(name), cases_of(name).example(case, dtype)
     door = getattr(op, name)
     truth = outputs(op.reference, copies(arguments, doubled))
     plain = outputs(op.reference, copies(arguments))
@@ -76,7 +76,7 @@ def check_case(name: str, case: dict, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_and_gradients_are_no_further_from_the_truth_than_the_reference(name, way):
-    cases = list(module(name).CASES)
+    cases = list(cases_of(name).CASES)
     if way == "triton" and name in MANY_ROWS:
         del cases[MANY_ROWS[name]]
     for dtype in DTYPES[way]:
@@ -89,14 +89,14 @@ def test_outputs_and_gradients_are_no_further_from_the_truth_than_the_reference(
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_on_bfloat16_and_on_many_rows_are_no_further_from_the_truth(name, way):
     if name in MANY_ROWS:
-        check_case(name, module(name).CASES[MANY_ROWS[name]], torch.float32)
-    for case in module(name).CASES:
+        check_case(name, cases_of(name).CASES[MANY_ROWS[name]], torch.float32)
+    for case in cases_of(name).CASES:
         check_case(name, case, torch.bfloat16)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_default_dtype_changes_nothing(name, way):
-    op, arguments = module(name), module(name).example(module(name).CASES[1], torch.float32)
+    op, arguments = module(name), cases_of(name).example(cases_of(name).CASES[1], torch.float32)
     with torch.no_grad():
         expected = outputs(getattr(op, name), copies(arguments))
         torch.set_default_dtype(torch.float64)
@@ -115,7 +115,7 @@ def test_a_variable_asks_every_door_for_the_plain_definition(monkeypatch):
         reference = op.reference
         monkeypatch.setattr(op, "reference", lambda *a, _r=reference, _c=called, **k: _c.append(1) or _r(*a, **k))
         with torch.no_grad():
-            getattr(op, name)(**op.example(op.CASES[0], torch.float32))
+            getattr(op, name)(**cases_of(name).example(cases_of(name).CASES[0], torch.float32))
         assert called, name
 
 
@@ -123,8 +123,8 @@ def test_an_operation_has_a_definition_an_example_and_odd_sizes():
     for name in NAMES:
         op = module(name)
         assert op.__doc__ and op.reference.__doc__ and getattr(op, name).__doc__, name
-        values = [value for case in op.CASES for value in case.values()]
+        values = [value for case in cases_of(name).CASES for value in case.values()]
         assert {1, 17} <= {size for value in values for size in (value if isinstance(value, list) else [value])}, name
-        first, again = (op.example(op.CASES[0], torch.float64).values() for _ in range(2))
+        first, again = (cases_of(name).example(cases_of(name).CASES[0], torch.float64).values() for _ in range(2))
         assert all(torch.equal(one, other) if isinstance(one, Tensor) else one == other
                    for one, other in zip(first, again, strict=True)), name  # fmt: skip

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
-from rewardlab.kernels.policy_loss import ClipRule, _check, divergence, example, policy_loss
+from rewardlab.kernels.policy_loss import ClipRule, _check, divergence, policy_loss
+
+from tests.stand_ins.kernel_cases.policy_loss import example
 
 INF = math.inf
 PPO = ClipRule((0.0, 1.2), (0.8, INF))

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
-from rewardlab.kernels.r2m_attention import _check, example, r2m_attention
+from rewardlab.kernels.r2m_attention import _check, r2m_attention
+
+from tests.stand_ins.kernel_cases.r2m_attention import example
 
 CASE = {"lengths": [5, 17, 1], "D": 6, "P": 9, "d": 4}
 SMALL = CASE | {"lengths": [5, 3, 1]}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.kernels import guided_sampler as sampling
 from rewardlab.kernels import philox
-from rewardlab.kernels.guided_sampler import Sampled, example, reference
+from rewardlab.kernels.guided_sampler import Sampled, reference
 from scipy import stats
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from rewardlab.kernels.guided_sampler.triton import fused as sampler  # noqa: E4
 from rewardlab.kernels.triton_common import launch as launching  # noqa: E402
 from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
 from rewardlab.kernels.triton_common.tiles import gumbel  # noqa: E402
+
+from tests.stand_ins.kernel_cases.guided_sampler import example  # noqa: E402
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: test_gpu.py")
 FOLDER = Path(fused.__path__[0])

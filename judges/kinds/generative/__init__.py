@@ -12,9 +12,9 @@ from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...prompting import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
-from ...types import Case, Comparison, Criterion, Judgment
+from ...types import Case, Comparison, Criterion, Judgment, Reason
 from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
-from .probabilities import Preference, before_verdict, choosing, first_probability, preference, unlocated
+from .probabilities import Preference, before_verdict, choosing, first_probability, preference
 
 SPREAD = "spread"
 """Criterion of every response: the spread of its score over replies."""
@@ -35,9 +35,8 @@ def generative(
     p are the model's probabilities of the labels behind the reasoning that it has written, at temperature 1 (GenRM:
     Zhang et al. 2024, arXiv:2408.15240, where a reply is about a single answer and the labels are Yes and No). The
     criterion `spread` is the standard deviation over the replies of both orders, and for more than two answers the mean
-    of those. A reply without a verdict is left out; if not more than half of the replies of an order have one, the case
-    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one. The
-    model runs in this process, since servers do not return the probabilities of both labels.
+    of those. A reply without a verdict is left out; unless more than half of the replies of an order have one, the case
+    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
@@ -109,7 +108,7 @@ def _stated(
     quoted = [case.answers[index] for index in order]
     beginning = before_verdict(reply.text, lambda text: shown.read(text, quoted))
     if beginning is None:
-        return unlocated()
+        return NoVerdict(Reason.MALFORMED, "the verdict is stated without the label A or B")
     return Choice(ask.messages, beginning, LABELS), verdict.reasoning
 
 
@@ -126,8 +125,12 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
     }
     missing = next((value for value in preferences.values() if isinstance(value, NoVerdict)), None)
     known = {pair: value for pair, value in preferences.items() if isinstance(value, Preference)}
-    scores = missing or [_mean(known, index) for index in range(len(case.answers))]
-    spreads = [] if missing else [_mean_spread(known, index) for index in range(len(case.answers))]
+    of_response = [
+        [(p.value if pair[0] == index else 1 - p.value, p.spread) for pair, p in known.items() if index in pair]
+        for index in range(len(case.answers))
+    ]
+    scores = missing or [fmean(value for value, _ in values) for values in of_response]
+    spreads = [] if missing else [fmean(spread for _, spread in values) for values in of_response]
     return judgment(
         case,
         scores,
@@ -143,14 +146,3 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
 def _won(chance: float | NoVerdict) -> float:
     """Return 1 if the response shown first is the likelier one, 0.5 if both are as likely, else 0; NaN if unknown."""
     return float("nan") if isinstance(chance, NoVerdict) else float(chance > 0.5) + (chance == 0.5) / 2
-
-
-def _mean(preferences: dict[Order, Preference], index: int) -> float:
-    """Return the mean of P(response `index` is preferred) over the others."""
-    return fmean(
-        value.value if pair[0] == index else 1 - value.value for pair, value in preferences.items() if index in pair
-    )
-
-
-def _mean_spread(preferences: dict[Order, Preference], index: int) -> float:
-    return fmean(value.spread for pair, value in preferences.items() if index in pair)

@@ -12,7 +12,6 @@ from ...backends.scripted import Scripted
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict
-from ...types import Reason
 from .._comparison import Order
 
 Reader = Callable[[str], Verdict | NoVerdict]
@@ -23,8 +22,7 @@ def before_verdict(text: str, read: Reader) -> str | None:
     """Return a reply up to the label that states its verdict; None if there is no such label.
 
     It is the last label that makes the reply name the other response when it is replaced by the other label; if the
-    reply states its verdict several times, the first of these statements, all of which are replaced. So the parser of
-    verdicts decides what counts, not a second one.
+    reply states its verdict several times, the first of these statements, all of which are replaced.
 
     >>> from ...parsing.verdicts import pair_verdict
     >>> before_verdict('{"reasoning": "A has no source", "winner": "B"}', pair_verdict)
@@ -98,8 +96,3 @@ def choosing(chat: Chat) -> ChoosingChat | None:
         f"{chat.name}: an endpoint does not give the probabilities of both verdicts; run the model in this process "
         "with --local, or take --kind 'pairwise(ties=False)'"
     )
-
-
-def unlocated() -> NoVerdict:
-    """Return the reason of a reply whose verdict is stated without one of the labels."""
-    return NoVerdict(Reason.MALFORMED, "the verdict is stated without the label A or B")

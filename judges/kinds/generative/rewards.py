@@ -49,9 +49,7 @@ class LabelledPrompts(NamedTuple):
 
 
 def labelled_prompts(prompts: Sequence[Messages], columns: Mapping[str, Any]) -> LabelledPrompts:
-    """Parse the columns of a row whose requests are `prompts`; raise `ValueError` for anything but those of
-    `verdict_row`.
-    """
+    """Parse the columns of a row whose requests are `prompts`; only those of `verdict_row` are valid."""
     labels, responses = columns.get(LABEL_COLUMN), columns.get(SHOWN_COLUMN)
     if not isinstance(labels, list) or len(labels) != len(prompts) or not {*labels} <= {*LABELS}:
         raise ValueError(f"'{LABEL_COLUMN}' has A or B for each of its {len(prompts)} requests, got {labels!r}")

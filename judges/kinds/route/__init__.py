@@ -32,15 +32,17 @@ def route(
     strong_i = [p_i >= threshold], or the floor(budget · N) of the N cases of a call with the highest p_i; exactly one
     of both is set, in [0, 1]. p_i is the rule's P(the strong judge is needed) from metadata, prompt and, where a
     `reward_model` is given, its margin and spread. A case without p_i goes to the strong judge, also beyond the budget.
-    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235), which
-    decides before asking, unlike a cascade (as in Self-Route), which asks the cheap judge first.
+    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235).
     """
     given = [(word, value) for word, value in (("threshold", threshold), ("budget", budget)) if value is not None]
     if len(given) != 1 or not 0 <= given[0][1] <= 1:
         raise UsageError(
             f"a routing judge has a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
         )
-    _check_rewards(rule, reward_model)
+    if rule.needs and reward_model is None:
+        raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
+    if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
+        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         needs = rule(case_features(cases, reward_model))
@@ -67,13 +69,6 @@ def route(
     return Judging(name or f"{cheap.name} or {strong.name}", settings, judge)
 
 
-def _check_rewards(rule: Rule, reward_model: RewardModel | None) -> None:
-    if rule.needs and reward_model is None:
-        raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
-    if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
-        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
-
-
 def chosen(
     cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
 ) -> np.ndarray:
@@ -89,14 +84,11 @@ def chosen(
     unknown = np.isnan(p)
     if threshold is not None:
         return unknown | (p >= threshold)
-    first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], _coin(cases[index])))
+    coins = [content_hash([prompt_text(case.prompt), *case.answers]) for case in cases]
+    first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], coins[index]))
     to_strong = unknown.copy()
     to_strong[first[: math.floor((budget or 0.0) * len(cases) + 1e-9)]] = True
     return to_strong
-
-
-def _coin(case: Case) -> str:
-    return content_hash([prompt_text(case.prompt), *case.answers])
 
 
 def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:

@@ -18,8 +18,7 @@ class StaticLayer(DynamicLayer):
     """Keys and values of one layer [N, G, S, D] for S slots: slot j of every row holds position j, padding included.
 
     The first update is the prompts'. Each later one writes a single position at `slot`, which is a tensor, and returns
-    the first `visible` slots; a mask hides those that are not written yet. Layers with a sliding window keep all slots,
-    too, and differ by their mask.
+    the first `visible` slots; a mask hides those that are not written yet. With a sliding window only the mask differs.
     """
 
     def __init__(self, slots: int, slot: Int[Tensor, "1"], *, zeroed: bool):

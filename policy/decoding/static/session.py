@@ -135,5 +135,4 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
         with one_token_attention(models), fast_linear(models):
             yield
     finally:
-        for model in models:
-            _busy.discard(model)
+        _busy.difference_update(models)

@@ -35,15 +35,12 @@ def vllm(
 ) -> Rollouts:
     """Generate completions with a server that is restarted with the current policy every `every` steps.
 
-    This works where weights cannot be updated in a running engine, as on a CPU. Between restarts completions are those
-    of an older policy: ratios are relative to the log-probabilities that the server returns, and `rollouts/lag` is its
-    age in steps. Evaluation always uses the current policy. `rollouts/restart_seconds` is the time for saving and
-    starting.
-
-    `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON or this interpreter; `options` are further flags of vLLM's
-    server, whose output goes to vllm.log in the run folder; one start takes at most `seconds`. The policy is saved in a
-    folder below `folder`, by default the run folder, and removed at the end. The server listens on 127.0.0.1 and ends
-    with the run.
+    Between restarts completions are those of an older policy: ratios are relative to the log-probabilities that the
+    server returns, and `rollouts/lag` is its age in steps. Evaluation always uses the current policy.
+    `rollouts/restart_seconds` is the time for saving and starting. `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON
+    or this interpreter; `options` are further flags of vLLM's server, whose output goes to vllm.log in the run folder;
+    one start takes at most `seconds`. The policy is saved in a folder below `folder`, by default the run folder, and
+    removed at the end.
     """
     if every < 1:
         raise ValueError(f"vllm: the server is restarted every 1 step or more, got every={every}")
@@ -75,7 +72,8 @@ class _Rollouts:
         if self.server is None:
             run = trainer.run_folder
             self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED
-            self.server = KeptServer(run / LOG, seconds=self.seconds, environment=_environment())
+            quiet = {name: value for name, value in QUIET.items() if name not in os.environ}
+            self.server = KeptServer(run / LOG, seconds=self.seconds, environment=quiet)
             trainer.add_callback(EndsWithTheRun(self))
         return self.server
 
@@ -123,10 +121,6 @@ def save_policy(trainer: Any, folder: Path) -> None:
         model = frozen_copy(model).merge_and_unload()
     model.save_pretrained(folder)
     trainer.processing_class.save_pretrained(folder)
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in QUIET.items() if name not in os.environ}
 
 
 def _interpreter(named: str) -> str:

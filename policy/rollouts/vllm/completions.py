@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import httpx
@@ -38,16 +39,19 @@ def server_rollouts(
         how = sampling(trainer)
         size = len(ids) if len(servers) == 1 else group_size(trainer)
         groups = [range(start, min(start + size, len(ids))) for start in range(0, len(ids), size)]
-        drawn = shared_out(
-            rotation,
-            groups,
-            lambda server, rows: completions(servers[server], [ids[row] for row in rows], how, timeout),
-        )
+
+        def draw(server: int, rows: list[int]) -> list[dict[str, Any]]:
+            return completions(servers[server], [ids[row] for row in rows], how, timeout)
+
+        drawn = shared_out(rotation, groups, draw)
         choices = [drawn[row] for row in range(len(ids))]
         return {
             "prompt_ids": ids,
             "completion_ids": [choice["token_ids"] for choice in choices],
-            "logprobs": [_logprobs(choice) for choice in choices],
+            "logprobs": [
+                [math.nan if logprob is None else logprob for logprob in choice["logprobs"]["token_logprobs"]]
+                for choice in choices
+            ],
             "writer": ["server"] * len(choices),
         }
 
@@ -103,28 +107,19 @@ def shared_out(
             dealt.setdefault(rotation.choose(clock(), but=failed), []).append(group)
         sent, left = clock(), []
         with ThreadPoolExecutor(len(dealt)) as pool:
-            asked = {
-                server: pool.submit(draw, server, [row for group in groups_dealt for row in group])
-                for server, groups_dealt in dealt.items()
-            }
-        for groups_of_server, server_index in dealt.items():
-            error = asked[groups_of_server].exception()
+            asked = {server: pool.submit(draw, server, [*chain(*groups)]) for server, groups in dealt.items()}
+        for server, groups_dealt in dealt.items():
+            error = asked[server].exception()
             if isinstance(error, DataError):
-                rotation.failed(groups_of_server, clock(), since=sent)
-                failed.add(groups_of_server)
-                left += server_index
+                rotation.failed(server, clock(), since=sent)
+                failed.add(server)
+                left += groups_dealt
                 if len(failed) == rotation.number:
                     raise error
             else:
-                drawn |= dict(
-                    zip([row for group in server_index for row in group], asked[groups_of_server].result(), strict=True)
-                )
-                rotation.worked(groups_of_server)
+                drawn |= zip(chain(*groups_dealt), asked[server].result(), strict=True)
+                rotation.worked(server)
     return drawn
-
-
-def _logprobs(choice: dict[str, Any]) -> list[float]:
-    return [math.nan if logprob is None else logprob for logprob in choice["logprobs"]["token_logprobs"]]
 
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:

@@ -25,8 +25,7 @@ Command = Callable[[int], Sequence[str]]
 class KeptServer:
     """At most one running server, whose output is appended to the file `log`.
 
-    It listens on 127.0.0.1 and runs under a watchdog, which ends it and all its child processes when this process ends
-    for any reason.
+    It listens on 127.0.0.1 and runs under a watchdog, which ends it and its child processes with this process.
     """
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):

@@ -88,10 +88,11 @@ def operations() -> list[str]:
 
 def dry_run(name: str, capability: int) -> list[Launch]:
     """Record every launch of an operation's kernels on tensors without data, forward and, if it exists, backward."""
-    module, op = _fused(name), importlib.import_module(f"....kernels.{name}", __package__)
+    module = _fused(name)
+    cases = importlib.import_module(f"....tests.stand_ins.kernel_cases.{name}", __package__)
     with recorded(capability) as launches:
         for case in module.DRY_RUNS:
-            arguments = op.example(case, torch.bfloat16, "meta")
+            arguments = cases.example(case, torch.bfloat16, "meta")
             getattr(module, "dry_run", lambda given: module.fused(**given))(arguments)
     return launches
 

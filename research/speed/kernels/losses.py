@@ -11,6 +11,7 @@ from ....kernels import discounted_scan as scan
 from ....kernels import lora_film as lora
 from ....kernels import policy_loss as policy
 from ....kernels import r2m_attention as feedback
+from ....tests.stand_ins.kernel_cases import discounted_scan, lora_film, policy_loss, r2m_attention
 from .timing import Bench, Case, Trial, Variant, doubled, error_to, from_package, implementations, nbytes, no_error
 
 PPO = ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")
@@ -34,7 +35,7 @@ def sequences(bench: Bench) -> Iterator[Case]:
 def losses(bench: Bench, lengths: list[int]) -> Trial:
     """Return the trial of the PPO loss with a k3 KL estimate, and its gradient."""
     case = {"lengths": lengths, "rule": PPO, "beta": 0.1, "kl": "k3"}
-    given = policy.example(case, torch.float32, bench.device)
+    given = policy_loss.example(case, torch.float32, bench.device)
 
     def run(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         leaf = given["logprob"].detach().requires_grad_()
@@ -49,7 +50,7 @@ def losses(bench: Bench, lengths: list[int]) -> Trial:
 
 def scans(bench: Bench, lengths: list[int]) -> Trial:
     """Return the trial of the discounted scan, as used by GAE."""
-    given = scan.example({"lengths": lengths, "discount": 0.95}, torch.float32, bench.device)
+    given = discounted_scan.example({"lengths": lengths, "discount": 0.95}, torch.float32, bench.device)
     variants = implementations(lambda: partial(scan.discounted_scan, **given), bench, graph=True)
     error = error_to(lambda: scan.discounted_scan(**doubled(given)))
     return Trial(variants, error, 2 * nbytes(given["x"]), elements=len(given["x"]), of="token")
@@ -59,7 +60,7 @@ def attention(bench: Bench, backward: bool) -> Trial:
     """Return the trial of R2M's attention, one query per row, forward alone or with gradients."""
     rows, D, P, d = bench.size.states
     case = {"lengths": [bench.size.length] * rows, "D": D, "P": P, "d": d}
-    given = feedback.example(case, torch.bfloat16, bench.device)
+    given = r2m_attention.example(case, torch.bfloat16, bench.device)
     learned = ["query", "W_q", "W_k", "W_v", "W_o"]
 
     def run(given: Mapping[str, Any]) -> tuple[Tensor, ...]:
@@ -87,7 +88,7 @@ def adapted(bench: Bench, pairs: int) -> Trial:
     """Return the trial of one decoded token for base rows and as many adapted rows."""
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
-    given = lora.example(case, torch.bfloat16, bench.device)
+    given = lora_film.example(case, torch.bfloat16, bench.device)
     weight = torch.randn(wide, wide, device=bench.device, dtype=torch.bfloat16)
     bare = partial(torch.nn.functional.linear, given["x"], weight)
     variants = {"the layer": Variant(bare, graph=True, counted=True, error=no_error, bytes=nbytes(weight))}
@@ -134,7 +135,7 @@ def three_adapted(bench: Bench, pairs: int) -> Trial:
     """Return the trial of three layers with one input: each with a call of its own, and all with one."""
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
-    shared = lora.example(case, torch.bfloat16, bench.device)
+    shared = lora_film.example(case, torch.bfloat16, bench.device)
     given = [shared | {"A": shared["A"].roll(number, 1)} for number in range(3)]
     together = shared | {
         "A": torch.cat([layer["A"] for layer in given]),

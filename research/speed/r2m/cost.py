@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ....kernels.r2m_attention import absorbed, attend, example, reference
+from ....kernels.r2m_attention import absorbed, attend, reference
 from ....policy.rewards.r2m_online_updates import OnlineR2M
 from ....policy.types import Cycle
+from ....tests.stand_ins.kernel_cases.r2m_attention import example
 
 
 class Shape(NamedTuple):

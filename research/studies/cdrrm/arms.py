@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....judges.cdrrm.filter import FilteredRubric, reasons, verify
-from ....judges.cdrrm.generator import Record, generate, generator_records, prompt_only_ask, rubric_json, rule_with
-from ....judges.cdrrm.requests import Rejected
+from ....judges.cdrrm.filter import FilteredRubric, verify
+from ....judges.cdrrm.generator import Record, generate, generator_records, rubric_json, rule_with
+from ....judges.cdrrm.requests import Rejected, ask
 from ....judges.cdrrm.ruling import Ruling
 from ....judges.cdrrm.synthesise import Sides, Synthesis, read_rubric, sides, synthesise
-from ....judges.rubrics.rubric import Rubric, parse
+from ....judges.rubrics.rubric import SCHEMA, Rubric, parse
 from ....rm.types import PreferencePair, prompt_text
 from ....tests.stand_ins.checks import demanded
 from ....tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
@@ -65,12 +65,13 @@ class Corpus(Job):
         judge = SimulatedJudge(seed=self.seed)
         filtered = verify(judge, shown, written) if self.filtered else [*map(_unfiltered, shown, written)]
         kept_pairs = {index: pair for index, pair in enumerate(filtered) if isinstance(pair, FilteredRubric)}
+        rejected = [outcome.reason for outcome in filtered if isinstance(outcome, Rejected)]
         return {
             "place": np.array([*kept_pairs], int),
             "rubric": np.array([rubric_json(pair.rubric) for pair in kept_pairs.values()]),
             "useful": np.array([pair.useful for pair in kept_pairs.values()]),
             "records": np.array([json.dumps(record) for record in self._records([*kept_pairs.values()])]),
-            "reasons": np.array(json.dumps(reasons(filtered))),
+            "reasons": np.array(json.dumps(dict(Counter(rejected).most_common()))),
         }
 
     def _records(self, kept_pairs: Sequence[FilteredRubric]) -> list[Record]:
@@ -173,7 +174,8 @@ class Simulated(Source):
         """See `Source`."""
         teacher = SimulatedTeacher(seed=self.asked.seed)
         if self.arm == "prompt only":
-            return [read_rubric(reply) for reply in teacher.ask([prompt_only_ask(pair.prompt) for pair in shown])]
+            asks = [ask("prompt_only", {"instruction": prompt_text(pair.prompt)}, SCHEMA) for pair in shown]
+            return [read_rubric(reply) for reply in teacher.ask(asks)]
         if self.arm == "one step":
             return generate(teacher, shown)
         if self.arm == "contrast":

@@ -11,13 +11,13 @@ import numpy as np
 
 from ....judges.retrieval.index import Index, VectorIndex
 from ....judges.retrieval.lexical import Bm25Index, TfidfIndex
-from ....judges.retrieval.metrics import mean_reciprocal_rank, precision_at, ranks, recall_at
 from ....judges.retrieval.training import TextPair, pairs_within
 from ....rm.data.pairs import row_prompt
 from ....rm.data.readers import read_rows
 from ....rm.types import prompt_text
 from .._runs.job_cache import Arrays, Job
 from .encoders import Training, measured
+from .metrics import mean_reciprocal_rank, precision_at, ranks, recall_at
 
 FILE = "healthbench_rubrics/val.jsonl.gz"
 THEMES = (

@@ -4,9 +4,8 @@ In sorted order, every sequence starts with a prefix shared with the previous on
 
     x_i = x_{i-1}[:s_i] + rest_i            Σ_i |rest_i| tokens instead of N max_i |x_i|
 
-Positions count from the start of each sequence, and tokens attend only to their own sequence up to themselves, so that
-all hidden states are the same as without packing. (Packing without contamination: Krell et al. 2021, arXiv:2107.02027;
-shared prefixes: Juravsky et al. 2024, arXiv:2402.05099.)
+Positions count from the start of each sequence, and tokens attend only to their own sequence up to themselves (Krell et
+al. 2021, arXiv:2107.02027; shared prefixes: Juravsky et al. 2024, arXiv:2402.05099).
 """
 
 import inspect

@@ -87,9 +87,9 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
     """Compute padded batches without their padding within the context, by a named attention implementation.
 
     The backbone reads the distinct sequences of a batch as one row, and its hidden states are put back to [N, L, D]
-    before the head, so that every caller of the model works unchanged. States of padding mean nothing. By default
-    (as for scoring) a prefix that sequences share is computed once; FlashAttention reads all of every sequence
-    (Transformers' padding-free path). Gradient checkpointing needs the context around the backward pass too.
+    before the head; states of padding mean nothing. By default (as for scoring) a prefix that sequences share is
+    computed once; FlashAttention reads all of every sequence. Gradient checkpointing needs the context around the
+    backward pass too.
     """
     trunk: Any = language_model_of(model).base_model
     flash = name is not None and _is_flash(name)

@@ -55,8 +55,4 @@ class UncertainRewardModel(ABC):
             return {}
         rewards = self._last[1].rewards
         spread, extent = deviation(rewards), np.ptp(rewards, axis=0)
-        return {
-            "spread": float(spread.mean()),
-            "spread_max": float(spread.max()),
-            "range": float(extent.mean()),
-        }
+        return {"spread": float(spread.mean()), "spread_max": float(spread.max()), "range": float(extent.mean())}

@@ -25,8 +25,7 @@ class Gaussians(NamedTuple):
 class Heads(nn.Module):
     """μ_m = s (w_m · z + b_m) + c,   σ_m = s (softplus(v_m · z + d_m) + 1e-4),   z = (h - mean) / std
 
-    h is the reward token of width D. Its mean and std, and c and s of the target, are those of the training
-    completions.
+    h is the reward token of width D. Its mean and std, and c and s of the target, are the training data's.
     """
 
     center: Tensor
@@ -111,8 +110,7 @@ def fit_heads(
 ) -> Heads:
     """Fit heads on the reward tokens of pairs; `target` are the trained head's rewards, `wins` the labels.
 
-    The trunk is not trained: heads are fitted to its stored outputs. Regression errors are measured in standard
-    deviations of the target.
+    The trunk is not trained: heads are fitted to its stored outputs. Errors are in standard deviations of the target.
     """
     generator = torch.Generator().manual_seed(how.seed)
     both = torch.cat([chosen, rejected])

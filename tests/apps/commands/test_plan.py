@@ -4,7 +4,8 @@ import json
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.rm.capacity.config_shapes import table_config
+from rewardlab.rm.capacity.shapes import table_settings
+from transformers import AutoConfig
 
 from tests.apps.commands.conftest import SAVE
 
@@ -86,7 +87,7 @@ def test_a_shared_backbone_holds_weights_once_and_two_caches_and_a_late_one_fewe
 
 
 def test_scoring_takes_a_folder_with_a_config_alone(plan, tmp_path):
-    table_config("qwen2.5-0.5b").save_pretrained(tmp_path / "model")
+    AutoConfig.for_model(**table_settings("qwen2.5-0.5b")).save_pretrained(tmp_path / "model")
     _, found, _ = plan("--model", tmp_path / "model", "--job", "score", "--gpu", "l4")
     assert found["parameters"] == 494_032_768 and found["fits"]
     assert parts(found)["weights"] == pytest.approx(2 * (494_032_768 + 896) * 1e-9, abs=1e-3)

@@ -14,7 +14,7 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.cost import Prices
-from rewardlab.judges.backends.openai_endpoint import Endpoint, endpoint
+from rewardlab.judges.backends.openai_endpoint import Endpoint
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
@@ -46,7 +46,7 @@ def no_key_of_ours(monkeypatch):
 
 def test_replies_come_in_the_order_of_the_asks_with_their_tokens():
     with ChatServer() as server:
-        replies = endpoint("judge", server.url).ask(asks(30))
+        replies = Endpoint("judge", server.url).ask(asks(30))
     assert [reply.text for reply in replies] == [verdict({"messages": list(ask.messages)}) for ask in asks(30)]
     assert {reply.text for reply in replies} == {'{"winner": "A"}', '{"winner": "B"}'}
     assert replies[0][1:4] == ("stop", 8, 4) and replies[0].seconds > 0  # 31 letters asked, 15 said
@@ -55,7 +55,7 @@ def test_replies_come_in_the_order_of_the_asks_with_their_tokens():
 def test_the_request_says_what_was_asked():
     with ChatServer() as server:
         options = {"top_p": 0.5, "temperature": None}
-        endpoint("judge", server.url, options=options).ask(asks(1, max_tokens=7, seed=3, schema=SCHEMA))
+        Endpoint("judge", server.url, options=options).ask(asks(1, max_tokens=7, seed=3, schema=SCHEMA))
         (said,) = server.requests
     assert (said["model"], said["max_tokens"], said["seed"], said["top_p"]) == ("judge", 7, 3, 0.5)
     assert said["response_format"]["json_schema"]["schema"] == SCHEMA and "temperature" not in said
@@ -64,7 +64,7 @@ def test_the_request_says_what_was_asked():
 def test_what_may_pass_is_asked_again():
     kinds = [kind for kind in FAULTS if kind not in SPOILT]
     with ChatServer(faults=0.5, kinds=kinds, hang=60.0) as server:
-        replies = endpoint("judge", server.url, **QUICK, timeout=1.0).ask(asks(30))
+        replies = Endpoint("judge", server.url, **QUICK, timeout=1.0).ask(asks(30))
     assert not any(reply.error for reply in replies)
     assert {*server.faulty} == {*kinds} and server.asked.total() >= 30 + server.faulty.total()
 
@@ -72,7 +72,7 @@ def test_what_may_pass_is_asked_again():
 def test_a_spoilt_reply_is_handed_over_once_and_paid():
     for kind, finish in [("cut_off", "length"), ("off_schema", "stop")]:
         with ChatServer(faults=1.0, kinds=[kind]) as server:
-            chat = endpoint("judge", server.url, prices=A_COIN_EACH)
+            chat = Endpoint("judge", server.url, prices=A_COIN_EACH)
             (reply,) = chat.ask(asks(1, schema=SCHEMA))
         assert reply.finish == finish and not reply.error and reply.text != verdict(server.requests[0])
         assert server.asked.total() == 1 and chat.bill.completion_tokens == reply.completion_tokens > 0, kind
@@ -80,10 +80,10 @@ def test_a_spoilt_reply_is_handed_over_once_and_paid():
 
 def test_a_reason_is_one_line_of_bounded_length():
     with ChatServer(faults=1.0, kinds=["failing"], failure="<html>\n" + "busy " * 2000) as server:
-        (reply,) = endpoint("judge", server.url, retries=0).ask(asks(1))
+        (reply,) = Endpoint("judge", server.url, retries=0).ask(asks(1))
     assert reply.error.endswith("... (attempts: 1)") and "\n" not in reply.error and len(reply.error) < 330
     with ChatServer(answer=lambda asked: "") as server:
-        chat = endpoint("judge", server.url)
+        chat = Endpoint("judge", server.url)
         (reply,) = chat.ask(asks(1))
     assert reply.error == "the reply has no text (finish_reason stop)" and reply.finish == "error"
     assert chat.bill.prompt_tokens == reply.prompt_tokens == 8
@@ -91,7 +91,7 @@ def test_a_reason_is_one_line_of_bounded_length():
 
 def test_after_its_retries_an_ask_fails_and_the_others_go_on():
     with ChatServer(faults=0.5, kinds=["failing"], seed=1) as server:
-        replies = endpoint("judge", server.url, first_wait=0.0, retries=1).ask(asks(40))
+        replies = Endpoint("judge", server.url, first_wait=0.0, retries=1).ask(asks(40))
     lost = [reply for reply in replies if reply.error]
     assert 0 < len(lost) < 40  # about a quarter
     assert all("out of order" in reply.error and reply.error.endswith("(attempts: 2)") for reply in lost)
@@ -100,27 +100,27 @@ def test_after_its_retries_an_ask_fails_and_the_others_go_on():
 def test_a_server_is_left_alone_for_as_long_as_it_asks_unless_that_is_too_long():
     with ChatServer(faults=1.0, kinds=["busy"], retry_after="0.3") as server:
         start = time.monotonic()
-        (reply,) = endpoint("judge", server.url, retries=1, first_wait=0.0).ask(asks(1))
+        (reply,) = Endpoint("judge", server.url, retries=1, first_wait=0.0).ask(asks(1))
     assert time.monotonic() - start >= 0.3 and server.asked.total() == 2 and "slow down" in reply.error
     with ChatServer(faults=1.0, kinds=["busy"], retry_after="3600") as server:
-        (reply,) = endpoint("judge", server.url).ask(asks(1))
+        (reply,) = Endpoint("judge", server.url).ask(asks(1))
     assert "the server asks to wait 3600 s" in reply.error and server.asked.total() == 1
 
 
 def test_a_parameter_that_a_server_refuses_is_left_out_or_renamed_unless_it_is_a_users():
     with ChatServer(refuses=["response_format"]) as server:
-        chat = endpoint("judge", server.url, concurrency=1)
+        chat = Endpoint("judge", server.url, concurrency=1)
         with pytest.warns(UserWarning, match="refuses a JSON schema and is asked without it") as told:
             replies = chat.ask(asks(5, schema=SCHEMA))
         assert len(ours(told)) == 1 and not any(reply.error for reply in replies)
         assert ["response_format" in said for said in server.requests] == [True] + [False] * 5
     with ChatServer(refuses=["max_tokens"]) as server:
-        replies = endpoint("judge", server.url, concurrency=1).ask(asks(3, max_tokens=9))
+        replies = Endpoint("judge", server.url, concurrency=1).ask(asks(3, max_tokens=9))
         assert not any(reply.error for reply in replies)
         assert [said.get("max_completion_tokens") for said in server.requests] == [None, 9, 9, 9]
     with ChatServer(refuses=["max_tokens"]) as server:
         options = {"max_tokens": 5}  # ours to insist on, so that it is not given up
-        (reply,) = endpoint("judge", server.url, options=options).ask(asks(1))
+        (reply,) = Endpoint("judge", server.url, options=options).ask(asks(1))
     assert "400" in reply.error and server.asked.total() == 1
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     with ChatServer(key="sk-another") as server, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        chat = endpoint("judge", server.url, key_variable="JUDGE_KEY", concurrency=4)
+        chat = Endpoint("judge", server.url, key_variable="JUDGE_KEY", concurrency=4)
         replies = chat.ask(asks(50))
     assert server.asked.total() <= 4  # those that were in flight together
     assert all("Incorrect API key provided: ***" in reply.error for reply in replies)
@@ -141,17 +141,17 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
 def test_the_key_comes_from_the_variable_that_is_named_and_has_one_line(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-right\n")  # as a file of secrets ends
     with ChatServer(key="sk-right") as server:
-        (reply,) = endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
+        (reply,) = Endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
     assert not reply.error
     monkeypatch.setenv("JUDGE_KEY", "sk-one\nsk-two")
     with ChatServer() as server, pytest.raises(UsageError, match="the API key in JUDGE_KEY has a line break") as error:
-        endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
+        Endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
     assert not server.requests and "sk-" not in str(error.value)
 
 
 def test_no_request_starts_once_the_limit_of_cost_is_reached():
     with ChatServer() as server:
-        chat = endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=5.0, concurrency=2)
+        chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=5.0, concurrency=2)
         with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent, .* may cost up to 1") as told:
             replies = chat.ask(asks(20, **SHORT))
         paid = [reply for reply in replies if not reply.error]
@@ -168,7 +168,7 @@ def test_requests_in_flight_cannot_overrun_the_limit_together():
         ChatServer(latency=0.01) as server,
         pytest.warns(UserWarning, match="the limit of cost 10 is reached: 7 spent"),
     ):
-        chat = endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
+        chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
         replies = chat.ask(asks(40, max_tokens=16))
         assert server.most_in_flight == 2 and chat.bill.money == server.asked.total() == 7
     assert sum(not reply.error for reply in replies) == 7
@@ -193,14 +193,14 @@ def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached
 
 def test_a_limit_that_no_request_keeps_is_told_before_the_first():
     with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
-        endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
+        Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
     assert not server.requests
 
 
 def test_what_a_server_may_have_billed_without_a_reply_counts_at_most_and_is_marked():
     """A body that is cut off is asked for again: the bill has the first request at its upper bound, 4 tokens, too."""
     with ChatServer(faults=0.5, kinds=["garbled"], seed=1) as server:
-        chat = endpoint("judge", server.url, prices=A_COIN_EACH, **QUICK)
+        chat = Endpoint("judge", server.url, prices=A_COIN_EACH, **QUICK)
         replies = chat.ask(asks(4, **SHORT))
     lost = server.faulty["garbled"]
     assert lost > 0 and not any(reply.error for reply in replies)
@@ -212,7 +212,7 @@ def test_a_server_that_is_down_is_given_up():
     with socket.socket() as deaf, pytest.warns(UserWarning, match="16 requests in a row failed"):
         deaf.bind(("127.0.0.1", 0))  # held, so that nobody else takes the port, and not listened to
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
-        replies = endpoint("judge", url, retries=0, concurrency=4).ask(asks(100))
+        replies = Endpoint("judge", url, retries=0, concurrency=4).ask(asks(100))
     refused = [reply.error for reply in replies if reply.error.startswith("not asked: ")]
     assert all(reply.error for reply in replies) and len(refused) in range(80, 85)
 
@@ -227,23 +227,23 @@ def test_as_many_are_in_flight_as_allowed_and_no_more():
         return verdict(asked)
 
     with ChatServer(answer=answer) as server:
-        replies = endpoint("judge", server.url, concurrency=8, retries=0).ask(asks(40))
+        replies = Endpoint("judge", server.url, concurrency=8, retries=0).ask(asks(40))
     assert arrived == [8, 16, 24, 32, 40] and not any(reply.error for reply in replies)
 
 
 def test_requests_keep_to_the_rate():
     with ChatServer() as server:
         start = time.monotonic()
-        endpoint("judge", server.url, requests_per_minute=1200.0).ask(asks(7))
+        Endpoint("judge", server.url, requests_per_minute=1200.0).ask(asks(7))
         assert time.monotonic() - start >= 6 * 0.05
         start = time.monotonic()  # each counts as 8 + 92 tokens, then as 12
-        endpoint("judge", server.url, tokens_per_minute=60_000.0, concurrency=1).ask(asks(3, max_tokens=92))
+        Endpoint("judge", server.url, tokens_per_minute=60_000.0, concurrency=1).ask(asks(3, max_tokens=92))
         assert time.monotonic() - start >= 2 * 0.012
 
 
 def test_it_works_where_a_loop_is_running_already():
     async def notebook(url):
-        return endpoint("judge", url).ask(asks(3))
+        return Endpoint("judge", url).ask(asks(3))
 
     with ChatServer() as server:
         assert len(asyncio.run(notebook(server.url))) == 3
@@ -260,19 +260,19 @@ def test_replies_arrive_one_by_one_in_the_callers_thread_and_an_interrupt_ends_t
 
     with ChatServer() as server:
         with pytest.raises(KeyboardInterrupt):
-            endpoint("judge", server.url, concurrency=2).ask(asks(100), arrived)
+            Endpoint("judge", server.url, concurrency=2).ask(asks(100), arrived)
         assert server.asked.total() <= 5 + 2
     assert len({place for place, _ in seen}) == 5 and {thread for _, thread in seen} == {threading.current_thread()}
 
 
 def test_the_name_tells_model_server_and_options():
-    plain = endpoint("judge", "http://127.0.0.1:8000/v1")
+    plain = Endpoint("judge", "http://127.0.0.1:8000/v1")
     assert plain.name == "judge at http://127.0.0.1:8000/v1"
-    assert endpoint("judge", "http://127.0.0.1:8000/v1", options={"top_p": 0.5}).name != plain.name
-    assert endpoint("judge", "http://127.0.0.1:8000/v1", name="mine", concurrency=64).name == "mine"
-    one, two = (endpoint("judge", urls) for urls in ("http://a/v1", ["http://a/v1", "http://b/v1"]))
+    assert Endpoint("judge", "http://127.0.0.1:8000/v1", options={"top_p": 0.5}).name != plain.name
+    assert Endpoint("judge", "http://127.0.0.1:8000/v1", name="mine", concurrency=64).name == "mine"
+    one, two = (Endpoint("judge", urls) for urls in ("http://a/v1", ["http://a/v1", "http://b/v1"]))
     assert one.name == two.name == "judge at http://a/v1"
-    assert endpoint("judge", "http://127.0.0.1:9/v1").ask([]) == []
+    assert Endpoint("judge", "http://127.0.0.1:9/v1").ask([]) == []
 
 
 # ---- several servers ----
@@ -280,7 +280,7 @@ def test_the_name_tells_model_server_and_options():
 
 def test_servers_of_one_model_take_turns_and_share_the_bill():
     with ChatServer() as first, ChatServer() as second:
-        chat = endpoint("judge", [first.url, second.url], concurrency=1, prices=A_COIN_EACH)
+        chat = Endpoint("judge", [first.url, second.url], concurrency=1, prices=A_COIN_EACH)
         replies = chat.ask(asks(10))
     assert [reply.text for reply in replies] == [verdict({"messages": list(ask.messages)}) for ask in asks(10)]
     assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.money == 10.0
@@ -291,7 +291,7 @@ def test_what_was_in_flight_at_a_server_that_fails_goes_to_another():
     failing = ({"kinds": ["failing"]}, {"kinds": ["reset"]}, {"kinds": ["busy"], "retry_after": "30"})
     for wrong in (*({"faults": 1.0} | kind for kind in failing), {"key": "sk-other"}):
         with ChatServer(**wrong) as bad, ChatServer() as good:
-            chat = endpoint("judge", f"[{bad.url}, {good.url}]", retries=0, first_wait=30.0, concurrency=4)
+            chat = Endpoint("judge", f"[{bad.url}, {good.url}]", retries=0, first_wait=30.0, concurrency=4)
             replies = chat.ask(asks(40))
         assert not any(reply.error for reply in replies) and good.asked.total() == 40, wrong
         assert 1 <= bad.asked.total() <= 4, wrong  # those that were in flight before the first failure was known
@@ -299,7 +299,7 @@ def test_what_was_in_flight_at_a_server_that_fails_goes_to_another():
 
 def test_a_server_that_has_come_back_is_asked_again():
     with ChatServer(key="sk-right") as bad, ChatServer(latency=0.005) as good:
-        chat = endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
+        chat = Endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
         chat.ask(asks(3))
         bad.key, before = "", bad.asked.total()
         time.sleep(0.1)
@@ -308,12 +308,12 @@ def test_a_server_that_has_come_back_is_asked_again():
 
 def test_where_all_servers_are_down_it_is_as_with_one():
     with ChatServer(faults=1.0, kinds=["failing"]) as first, ChatServer(faults=1.0, kinds=["failing"]) as second:
-        replies = endpoint("judge", [first.url, second.url], retries=1, first_wait=0.01).ask(asks(2))
+        replies = Endpoint("judge", [first.url, second.url], retries=1, first_wait=0.01).ask(asks(2))
         # two attempts each; a server that the other request has found to be down is not asked again
         assert first.asked.total() + second.asked.total() >= 4 and first.asked and second.asked
     assert all("out of order" in reply.error and reply.error.endswith("(attempts: 2)") for reply in replies)
     with ChatServer(key="a") as first, ChatServer(key="b") as second, pytest.warns(UserWarning, match="Incorrect"):
-        replies = endpoint("judge", [first.url, second.url], concurrency=2).ask(asks(50))
+        replies = Endpoint("judge", [first.url, second.url], concurrency=2).ask(asks(50))
         assert first.asked.total() <= 2 and second.asked.total() <= 2
     assert sum(reply.error.startswith("not asked: ") for reply in replies) >= 48
 
@@ -322,7 +322,7 @@ def test_every_server_has_a_rate_of_its_own():
     """Each of two gets 4 of 8 requests 50 ms apart, so the last goes after 3 such pauses."""
     with ChatServer() as first, ChatServer() as second:
         start = time.monotonic()
-        chat = endpoint("judge", [first.url, second.url], requests_per_minute=1200.0, concurrency=8)
+        chat = Endpoint("judge", [first.url, second.url], requests_per_minute=1200.0, concurrency=8)
         chat.ask(asks(8))
         assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
 
@@ -343,13 +343,13 @@ def test_settings_that_make_no_sense_are_refused():
             Endpoint("judge", **settings)
         assert "secret" not in str(error.value), settings
     with pytest.raises(UsageError, match="the environment variable OPENAI_API_KEY has no API key"):
-        endpoint("judge").ask(asks(1))
+        Endpoint("judge").ask(asks(1))
 
 
 def test_without_the_package_the_way_out_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UsageError, match=r"pip install 'rewardlab\[judges\]'"):
-        endpoint("judge", "http://127.0.0.1:9/v1").ask(asks(1))
+        Endpoint("judge", "http://127.0.0.1:9/v1").ask(asks(1))
 
 
 def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
@@ -364,9 +364,9 @@ def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
     drawn = [Ask(ask, schema, 120, temperature=1.0, seed=place) for place, ask in enumerate(garden.prompts(8, 0))]
     options = ["--served-model-name", "judge", "--max-model-len", "256"]
     with vllm_server(tmp_path, tmp_path / "log", *options) as url:
-        chat = endpoint("judge", f"{url}/v1")
+        chat = Endpoint("judge", f"{url}/v1")
         replies = chat.ask(drawn)
-        (unknown,) = endpoint("nobody", f"{url}/v1").ask(drawn[:1])
+        (unknown,) = Endpoint("nobody", f"{url}/v1").ask(drawn[:1])
     assert {json.loads(reply.text)["winner"] for reply in replies if reply.finish == "stop"} == {"A", "B"}
     assert sum(reply.finish == "stop" for reply in replies) >= 6 and chat.bill.requests == 8
     assert "`nobody` does not exist" in unknown.error

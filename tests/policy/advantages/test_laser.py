@@ -6,7 +6,7 @@ from statistics import mean, stdev
 import pytest
 import torch
 from rewardlab.policy.advantages.grpo import grpo
-from rewardlab.policy.advantages.laser import laser, self_reward_error
+from rewardlab.policy.advantages.laser import laser
 from rewardlab.policy.types import Rollout
 
 GROUP = [0] * 4 + [1] * 4
@@ -61,17 +61,6 @@ def test_a_row_that_misses_either_counts_for_nobody():
     rewards[1] = torch.tensor([math.nan, -14.0])
     assert found[1] == 0
     torch.testing.assert_close(found, laser(reference=-23.0)(rewards, rollout()))
-
-
-def test_the_self_rewards_error_weighs_right_and_wrong_the_same_and_has_its_gradient():
-    score, verdict = torch.tensor([0.5, 0.5, 0.0, 1.0, 9.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0])
-    finished = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])
-    # four ended: one right of weight 2, three wrong of weight 2/3; squares 1/4, 1/4, 0, 1
-    found = self_reward_error(score, verdict, finished)
-    assert found.tolist() == pytest.approx([0.5, 1 / 6, 0, 2 / 3, 0])
-    score = torch.rand(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    verdict = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda s: self_reward_error(s, verdict, torch.ones_like(verdict)), (score,))
 
 
 def test_other_numbers_of_rewards_are_refused():

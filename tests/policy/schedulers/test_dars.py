@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
-from rewardlab.policy.schedulers.dars import dars, rollouts
+from rewardlab.policy.schedulers.dars import dars
 from rewardlab.policy.types import Rollout
 
 NAN = math.nan
@@ -32,7 +32,6 @@ def test_by_hand_with_the_numbers_of_rollouts_of_the_released_code():
     scores, batch = verdicts(0, 1, 4, 8)
     state, found = dars(cap=2.0)({}, scores, batch)
     assert state == {} and found.tolist() == pytest.approx([0.8] * 8 + [1.6] * 8 + [0.8] * 16)
-    assert [rollouts(right / 8, 8, 32) for right in range(9)] == [32, 18, 11, 9, 8, 8, 8, 8, 8]
 
 
 def test_hard_prompts_advantages_then_add_up_to_a_medium_ones():

@@ -1,17 +1,14 @@
 """policy/training/monitoring.py"""
 
 import math
-from itertools import combinations
 
 import pytest
 import torch
 from rewardlab.policy.training.monitoring import (
-    best_of_n,
-    best_of_n_kl,
     distinct,
+    log_ratio,
     repetition,
     reward_spread,
-    sequence_kl,
     standard_error,
     watched,
 )
@@ -41,15 +38,15 @@ def moved() -> Rollout:
 
 
 def test_the_kl_is_the_sum_of_log_ratios_over_the_completions_own_tokens():
-    torch.testing.assert_close(sequence_kl(moved()), torch.tensor([2.5, -2.0]).double())
-    with pytest.raises(ValueError, match="under its base"):
-        sequence_kl(rollout(logprobs=torch.zeros(2, 5)))
+    step = moved()
+    kl = log_ratio(step.logprobs, step.base, step.response)
+    torch.testing.assert_close(kl, torch.tensor([2.5, -2.0]).double())
     policy, base = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.2, 0.6])
     drawn = torch.multinomial(policy, 40_000, replacement=True, generator=torch.Generator().manual_seed(0))[:, None]
     ones = torch.ones(len(drawn), 1, dtype=torch.bool)
     step = Rollout(drawn[:, 0] * 0, ones, ones[:, 0], drawn, policy.log()[drawn], base.log()[drawn])
     exact = (policy * (policy / base).log()).sum().item()
-    assert sequence_kl(step).mean().item() == pytest.approx(exact, abs=0.02)
+    assert log_ratio(step.logprobs, step.base, step.response).mean().item() == pytest.approx(exact, abs=0.02)
 
 
 def test_the_standard_error_is_that_of_the_groups_means():
@@ -105,42 +102,3 @@ def test_everything_asked_for_has_a_name():
     )
     names = [name for name, _ in watched(rollout(), torch.tensor([1.0, 3.0]))]
     assert names == ["watch/length", "watch/unfinished", "watch/reward_spread"]
-
-
-def test_best_of_n_is_worked_out_by_hand_and_ties_share_the_win():
-    rewards, values = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[10.0, 20.0, 60.0]])
-    # of two: {1,2} -> 20, {1,3} and {2,3} -> 60
-    torch.testing.assert_close(best_of_n(rewards, values, [1, 2, 3]), torch.tensor([30, 140 / 3, 60]).double())
-    rewards, values = torch.tensor([[2.0, 2.0, 1.0]]), torch.tensor([[0.0, 6.0, 9.0]])
-    # of two: the tied pair -> 3, each with the third -> 0 and 6; of three: 3
-    torch.testing.assert_close(best_of_n(rewards, values, [2, 3]), torch.tensor([3.0, 3.0]).double())
-    rewards = torch.arange(2000).double()[None]
-    found = best_of_n(rewards, rewards, [1, 1000, 2000])
-    exact = [n * 2001 / (n + 1) - 1 for n in (1, 1000, 2000)]  # the mean of the largest of n of 0 ... 1999
-    torch.testing.assert_close(found, torch.tensor(exact).double())
-    with pytest.raises(ValueError, match=r"1 <= n <= 2, got \[1, 3\]"):
-        best_of_n(torch.zeros(1, 2), torch.zeros(1, 2), [1, 3])
-    with pytest.raises(ValueError, match="finite"):
-        best_of_n(torch.tensor([[1.0, NAN]]), torch.zeros(1, 2), [1])
-    assert best_of_n_kl(1) == 0
-    assert best_of_n_kl(4) == pytest.approx(math.log(4) - 3 / 4)
-    with pytest.raises(ValueError, match="got 0"):
-        best_of_n_kl(0)
-
-
-def brute_force(rewards: list[float], values: list[float], n: int) -> float:
-    found = []
-    for drawn in combinations(range(len(rewards)), n):
-        best = max(rewards[place] for place in drawn)
-        winners = [values[place] for place in drawn if rewards[place] == best]
-        found.append(sum(winners) / len(winners))
-    return sum(found) / len(found)
-
-
-def test_best_of_n_is_the_mean_over_all_draws():
-    generator = torch.Generator().manual_seed(0)
-    rewards = torch.randint(4, (3, 7), generator=generator).float()  # many ties
-    values = torch.randn(3, 7, generator=generator)
-    for n in range(1, 8):
-        expected = sum(brute_force(*row, n) for row in zip(rewards.tolist(), values.tolist(), strict=True)) / 3
-        assert best_of_n(rewards, values, [n]).item() == pytest.approx(expected)

@@ -1,5 +1,6 @@
 import pytest
-from rewardlab.research.studies.human_preferences import human_preferences
+from rewardlab.research.studies.human_preferences import human_preferences, without_prompts
+from rewardlab.rm.types import PreferencePair, user_turn
 
 
 @pytest.mark.slow
@@ -34,3 +35,13 @@ def test_training_prompts_that_stand_in_rewardbench_are_dropped(shared_data):
     for fold in _folds(pairs, 0):
         seen = {first_turn(pairs[i].prompt) for i in fold.train}
         assert not seen & {first_turn(pairs[i].prompt) for i in fold.held_out}
+
+
+def test_pairs_whose_prompt_stands_in_a_benchmark_are_dropped():
+    def pair(text):
+        return PreferencePair(text, user_turn(text), "x", "y")
+
+    kept, dropped = without_prompts(
+        [pair("How do I detail a car?"), pair("Other")], [user_turn("how do I  detail a car")]
+    )
+    assert [p.id for p in kept] == ["Other"] and [p.id for p in dropped] == ["How do I detail a car?"]

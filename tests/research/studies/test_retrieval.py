@@ -1,6 +1,7 @@
 """research/studies/retrieval"""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from rewardlab.research.studies.retrieval.checks import (
 )
 from rewardlab.research.studies.retrieval.encoders import FACETS, Training
 from rewardlab.research.studies.retrieval.health import FILE, THEMES, _prompt, read_prompts, split, training_pairs
+from rewardlab.research.studies.retrieval.metrics import mean_reciprocal_rank, precision_at, ranks, recall_at
 from rewardlab.rm.types import user_turn
 
 BRIEF = Training(steps=1, batch=4, hidden=16, width=4, max_length=32)
@@ -99,3 +101,33 @@ def test_the_study_runs_on_a_part(shared_data, tmp_path):
     assert "2 seeds are counted" in study.text and {*study.figures} == {"effects"}
     facts = json.loads(json.dumps(study.facts))
     assert len(facts["values"]["recall@10"]["facets"]) == 2
+
+
+# ---- metrics ----
+
+
+def test_metrics_by_hand():
+    scores = np.array([[0.9, 0.1, 0.0], [0.5, 0.5, 0.0], [0.3, 0.2, 0.1]])
+    rank = ranks(scores, np.array([0, 1, 2]))
+    assert rank.tolist() == [1, 2, 3]  # the tie of the second counts against it
+    assert recall_at(rank, 1) == pytest.approx(1 / 3) and recall_at(rank, 2) == pytest.approx(2 / 3)
+    assert mean_reciprocal_rank(rank) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_neighbours_of_the_same_group_by_hand():
+    groups = ["x", "x", "y", "", "y"]
+    scores = np.array(
+        [
+            [9.0, 0.2, 0.1, 8.0, 0.0],  # its nearest other with a group is the second text: right
+            [0.2, 9.0, 0.3, 8.0, 0.1],  # the third: wrong
+            [0.1, 0.3, 9.0, 8.0, 0.2],  # the second: wrong
+            [8.0, 8.0, 8.0, 9.0, 8.0],  # has no group: not asked
+            [0.0, 0.1, 0.2, 8.0, 9.0],  # the third: right
+        ]
+    )
+    assert precision_at(scores, groups, 1) == pytest.approx(0.5)
+    assert precision_at(scores, groups, 3) == pytest.approx(1 / 3)
+    # each of the four has one other of its group among three others; none is its own neighbour
+    assert precision_at(scores, groups, 4) == precision_at(scores, groups, 9) == pytest.approx(1 / 3)
+    assert precision_at(np.eye(3), ["a", "b", "c"], 5) == 0.0
+    assert math.isnan(precision_at(np.eye(2), ["a", ""], 1))

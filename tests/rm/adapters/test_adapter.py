@@ -254,12 +254,15 @@ def expected_count(name, k):
     )
 
 
+def trainable(adapter) -> int:
+    return sum(weight.numel() for weight in adapter.model.parameters() if weight.requires_grad)
+
+
 def test_parameters_grow_with_the_objectives_as_the_formulas_say():
-    assert adapted("lora").parameter_count() == expected_count("lora", 1) == 6144  # for every objective one more
+    assert trainable(adapted("lora")) == expected_count("lora", 1) == 6144  # for every objective one more
     for name, slope in {"pblora": 2 * 3 * 16, "moslora": 0, "trunk": 0, "alpha": 2 * 3 * 16}.items():
         counts = [
-            adapted(name, objectives=tuple("abcd"[:k]), embedding="random", texts=()).parameter_count()
-            for k in (2, 3, 4)
+            trainable(adapted(name, objectives=tuple("abcd"[:k]), embedding="random", texts=())) for k in (2, 3, 4)
         ]
         assert counts == [expected_count(name, k) for k in (2, 3, 4)]
         assert counts[1] - counts[0] == counts[2] - counts[1] == slope
@@ -275,7 +278,7 @@ def test_the_published_shapes_on_a_7b_model():
                 **{"objectives": NAMES, "embedding": "random"} | KINDS[name] | RANKS.get(name, {})
             )
             adapter = _assemble(model, settings, _empty_mixer(model, settings))
-        assert adapter.parameter_count() == count
+        assert trainable(adapter) == count
 
 
 # ---- objectives as vectors ----

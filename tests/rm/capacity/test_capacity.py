@@ -4,7 +4,7 @@ import json
 
 import pytest
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
-from rewardlab.rm.capacity.config_shapes import shape_of, table_config
+from rewardlab.rm.capacity.config_shapes import shape_of
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
 from rewardlab.rm.capacity.flops import (
     Adapters,
@@ -18,7 +18,7 @@ from rewardlab.rm.capacity.flops import (
 from rewardlab.rm.capacity.gpus import GPUS, compute_seconds, find_gpu, read_seconds
 from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
 from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
-from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_shape
+from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_settings, table_shape
 from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
 from rewardlab.rm.errors import DataError, UsageError
 from transformers import AutoConfig
@@ -68,7 +68,7 @@ def test_the_table_has_the_published_numbers_of_parameters():
 
 def test_a_counted_shape_is_that_of_the_model_which_transformers_builds():
     for name in ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"]:
-        assert table_shape(name) == shape_of(table_config(name), name)
+        assert table_shape(name) == shape_of(AutoConfig.for_model(**table_settings(name)), name)
 
 
 def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
@@ -79,7 +79,7 @@ def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
 def test_a_folder_needs_a_config_and_no_weights(tmp_path):
     with pytest.raises(DataError, match=r"no config.json can be read there .*; give a size such as 7b"):
         find_shape(str(tmp_path))
-    table_config("qwen3-0.6b").save_pretrained(tmp_path)
+    AutoConfig.for_model(**table_settings("qwen3-0.6b")).save_pretrained(tmp_path)
     assert find_shape(str(tmp_path)).parameters == 596_049_920
     assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
 
@@ -103,7 +103,7 @@ def test_what_the_formulas_are_not_for_is_refused():
 
 def test_a_config_that_makes_no_model_is_told_so(tmp_path):
     for name, value in [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]:
-        table_config("qwen3-0.6b").save_pretrained(tmp_path)
+        AutoConfig.for_model(**table_settings("qwen3-0.6b")).save_pretrained(tmp_path)
         written = json.loads((tmp_path / "config.json").read_text()) | {name: value, "layer_types": None}
         (tmp_path / "config.json").write_text(json.dumps(written))
         with pytest.raises((UsageError, DataError), match=str(tmp_path)):

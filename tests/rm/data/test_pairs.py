@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.rm.data.conversation_split import first_turn
-from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair, without_prompts
+from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, content_hash, user_turn
 
@@ -276,16 +276,6 @@ def test_examples_come_from_completions_messages_and_pairs(tmp_path):
     named, _ = load_examples(write(tmp_path / "a.jsonl", rows))
     assert [name for name, _ in named] == ["a", "b", "c/chosen", "c/rejected"]
     assert named[0][1] == named[1][1]
-
-
-def test_pairs_whose_prompt_stands_in_a_benchmark_are_dropped():
-    def pair(text):
-        return PreferencePair(text, user_turn(text), "x", "y")
-
-    kept, dropped = without_prompts(
-        [pair("How do I detail a car?"), pair("Other")], [user_turn("how do I  detail a car")]
-    )
-    assert [p.id for p in kept] == ["Other"] and [p.id for p in dropped] == ["How do I detail a car?"]
 
 
 def test_a_prompt_is_known_by_its_first_user_turn():

@@ -14,7 +14,7 @@ import torch
 from rewardlab.research.speed.kernels.aot import signature
 from rewardlab.kernels.guided_sampler.triton import fused
 from rewardlab.kernels.triton_common.launch import recorded
-from rewardlab.kernels.guided_sampler import example
+from tests.stand_ins.kernel_cases.guided_sampler import example
 
 found = {}
 for vocabulary in (128256, 151936):

@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 import torch
+from rewardlab.kernels.packed import bounds_of
+from rewardlab.kernels.policy_loss.reference import ClipRule
 from torch import Tensor
 
-from ..packed import bounds_of
-from ..strides import repeated, spread
-from .reference import ClipRule
+from .strides import repeated, spread
 
 _PPO = ((0.0, 1.2), (0.8, math.inf), "ratio")
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import torch
+from rewardlab.kernels.packed import bounds_of
 
-from ..packed import bounds_of
-from ..strides import spread
+from .strides import spread
 
 CASES = [
     {"lengths": [1], "discount": 0.9},

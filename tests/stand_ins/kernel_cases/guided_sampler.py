@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..strides import columns, repeated, spread
+from .strides import columns, repeated, spread
 
 CASES = [
     {"N": 1, "G": 0, "V": 1},

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..strides import columns, repeated, spread
+from .strides import columns, repeated, spread
 
 CASES = [
     {"N": 1, "L": 1, "m": 1, "n": 1, "r": 1, "start": 0, "kind": "scale"},

@@ -3,10 +3,10 @@
 from typing import Any
 
 import torch
+from rewardlab.kernels.packed import bounds_of
 from torch import Tensor
 
-from ..packed import bounds_of
-from ..strides import columns, spread
+from .strides import columns, spread
 
 CASES = [
     {"lengths": [1], "D": 1, "P": 1, "d": 1},
