@@ -1,11 +1,12 @@
 """Trainings that are killed, and what they left spoilt on the disk."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rewardlab.apps.runs.run_folder import partial_folder
 from rewardlab.rm.training.checkpointing import COMPLETE
 
-from tests.faults.injection import Seen, injection, seen
+from tests.faults.injection import Seen, add_table, injection, seen
 from tests.faults.programs import Hook
 from tests.faults.world import SAVED, World, cut, files, flip, lines, same_weights
 
@@ -53,36 +54,26 @@ def _slow_writing(step: int) -> Hook:
     return hook
 
 
-def _spoilt(world: World, name: str, word: str, spoil) -> Seen:
+def _spoilt(world: World, name: str, file: str, spoil: Callable[[Path], object], word: str) -> Seen:
     output, where = world.stopped(name)
-    spoil(where / f"checkpoint-{2 * SAVED}")
-    found = _resumed(world, output, (word,))
+    spoil(where / f"checkpoint-{2 * SAVED}" / file)
+    found = _resumed(world, output, (f"{file} {word}",))
     aside = (output / "checkpoints" / f"corrupt-checkpoint-{2 * SAVED}").is_dir()
     return found._replace(held=found.held | {"set aside, not deleted": aside})
 
 
-@injection(EQUAL)
-def checkpoint_cut_off(world: World) -> Seen:
-    """The newest checkpoint's optimizer.pt loses its second half, then --resume."""
-    return _spoilt(world, "cut-off", "optimizer.pt has", lambda one: cut(one / "optimizer.pt"))
-
-
-@injection(EQUAL)
-def checkpoint_bit_flipped(world: World) -> Seen:
-    """One bit of the newest checkpoint's weights turns over, then --resume."""
-    return _spoilt(world, "flipped", "model.safetensors has changed", lambda one: flip(one / "model.safetensors"))
-
-
-@injection(EQUAL)
-def checkpoint_random_state_flipped(world: World) -> Seen:
-    """One bit of the newest checkpoint's random state turns over, then --resume."""
-    return _spoilt(world, "flipped-rng", "rng_state.pth has changed", lambda one: flip(one / "rng_state.pth"))
-
-
-@injection(EQUAL)
-def checkpoint_sums_torn(world: World) -> Seen:
-    """The newest checkpoint's own sums are cut off, then --resume."""
-    return _spoilt(world, "torn-sums", f"{COMPLETE} cannot be read", lambda one: cut(one / COMPLETE))
+add_table("checkpoints", EQUAL, _spoilt, {
+    "checkpoint-cut-off": (
+        "The newest checkpoint's optimizer.pt loses its second half, then --resume", "optimizer.pt", cut, "has"),
+    "checkpoint-bit-flipped": (
+        "One bit of the newest checkpoint's weights turns over, then --resume",
+        "model.safetensors", flip, "has changed"),
+    "checkpoint-random-state-flipped": (
+        "One bit of the newest checkpoint's random state turns over, then --resume",
+        "rng_state.pth", flip, "has changed"),
+    "checkpoint-sums-torn": (
+        "The newest checkpoint's own sums are cut off, then --resume", COMPLETE, cut, "cannot be read"),
+})  # fmt: skip
 
 
 @injection("nothing starts anew behind the user's back, nothing is removed")

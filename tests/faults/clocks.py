@@ -5,7 +5,7 @@ import os
 import time
 
 from tests.faults.checkpoints import EQUAL
-from tests.faults.injection import Seen, injection, seen
+from tests.faults.injection import Seen, add_table, seen
 from tests.faults.programs import Hook
 from tests.faults.world import SAVED, World, same_weights
 
@@ -44,13 +44,7 @@ def _jumped(world: World, name: str, by: float) -> Seen:
     return seen(ended, (), 0, same_weights=same_weights(output, world.model), **said)
 
 
-@injection(EQUAL + "; its duration is the real one")
-def clock_forward(world: World) -> Seen:
-    """The clock is set a day forward while `train` runs."""
-    return _jumped(world, "forward", DAY)
-
-
-@injection(EQUAL + "; its duration is the real one")
-def clock_back(world: World) -> Seen:
-    """The clock is set a year back while `train` runs."""
-    return _jumped(world, "back", -365 * DAY)
+add_table("clocks", EQUAL + "; its duration is the real one", _jumped, {
+    "clock-forward": ("The clock is set a day forward while `train` runs", DAY),
+    "clock-back": ("The clock is set a year back while `train` runs", -365 * DAY),
+})  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from rewardlab.apps.runs.run_folder import partial_folder
 
 from tests.faults.checkpoints import EQUAL
-from tests.faults.injection import Seen, injection, seen
+from tests.faults.injection import Seen, add_table, injection, seen
 from tests.faults.programs import Hook
 from tests.faults.world import SAVED, World, files, same_weights
 
@@ -56,16 +56,14 @@ def _full_checkpoint(world: World, name: str, method: str) -> Seen:
     return seen(ended, ("its disk has",), 3, the_one_before_alone=alone, resumed_with_same_weights=same)
 
 
-@injection(EQUAL)
-def full_at_a_checkpoints_weights(world: World) -> Seen:
-    """The disk is full while `train` writes a checkpoint's weights, then there is room and --resume."""
-    return _full_checkpoint(world, "full-weights", "_save_checkpoint")
-
-
-@injection(EQUAL)
-def full_at_a_checkpoints_optimizer(world: World) -> Seen:
-    """The disk is full while `train` writes a checkpoint's optimizer, then there is room and --resume."""
-    return _full_checkpoint(world, "full-optimizer", "_save_optimizer_and_scheduler")
+add_table("disks", EQUAL, _full_checkpoint, {
+    "full-at-a-checkpoints-weights": (
+        "The disk is full while `train` writes a checkpoint's weights, then there is room and --resume",
+        "_save_checkpoint"),
+    "full-at-a-checkpoints-optimizer": (
+        "The disk is full while `train` writes a checkpoint's optimizer, then there is room and --resume",
+        "_save_optimizer_and_scheduler"),
+})  # fmt: skip
 
 
 @injection(EQUAL)
@@ -104,8 +102,8 @@ def full_at_a_policys_checkpoint(world: World) -> Seen:
     return seen(ended, ("its disk has",), 3, the_one_before_alone=alone, resumed_with_same_weights=same)
 
 
-def _full_scores(world: World, suffix: str) -> Seen:
-    scores = world.new(f"full{suffix}")
+def _full_scores(world: World, name: str, suffix: str) -> Seen:
+    scores = world.new(f"{name}{suffix}")
     world.done(*world.score(scores))
     before = scores.read_bytes()
 
@@ -116,20 +114,14 @@ def _full_scores(world: World, suffix: str) -> Seen:
 
     at = _before(owner, "_write_columns", lambda *_: True, LITTLE)
     ended = world.run(*world.score(scores), "--overwrite", hook=at)
-    alone = [one.name for one in scores.parent.glob(f"*full{suffix}*")] == [scores.name]
+    alone = [one.name for one in scores.parent.glob(f"*{name}{suffix}*")] == [scores.name]
     return seen(ended, ("its disk has",), 3, untouched=scores.read_bytes() == before, nothing_beside=alone)
 
 
-@injection("the scores that stood there stay as they were")
-def full_at_parquet(world: World) -> Seen:
-    """The disk is full while `score --overwrite` writes Parquet."""
-    return _full_scores(world, ".parquet")
-
-
-@injection("the scores that stood there stay as they were")
-def full_at_jsonl(world: World) -> Seen:
-    """The disk is full while `score --overwrite` writes JSONL."""
-    return _full_scores(world, ".jsonl")
+add_table("disks", "the scores that stood there stay as they were", _full_scores, {
+    "full-at-parquet": ("The disk is full while `score --overwrite` writes Parquet", ".parquet"),
+    "full-at-jsonl": ("The disk is full while `score --overwrite` writes JSONL", ".jsonl"),
+})  # fmt: skip
 
 
 @injection("the run that stood there stays as it was")

@@ -1,7 +1,8 @@
 """What an injection is, and the list that every family adds its own to."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.faults.programs import Ended
 
@@ -36,11 +37,21 @@ def injection(promise: str) -> "Callable[[Callable[[World], Seen]], Callable[[Wo
 
     def add(function: "Callable[[World], Seen]") -> "Callable[[World], Seen]":
         name, family = function.__name__.replace("_", "-"), function.__module__.rpartition(".")[2]
-        injected = str(function.__doc__).rstrip(".")
-        INJECTIONS[name] = Injection(name, family, injected, promise, function)
+        INJECTIONS[name] = Injection(name, family, str(function.__doc__).rstrip("."), promise, function)
         return function
 
     return add
+
+
+def add_table(family: str, promise: str, run: "Callable[..., Seen]", rows: dict[str, tuple]) -> None:
+    """Add an injection for each row: its fault in words, and what `run` takes after the world and the name."""
+    for name, (words, *arguments) in rows.items():
+        inject = partial(_run_row, run, name, arguments)
+        INJECTIONS[name] = Injection(name, family, words, promise, inject)
+
+
+def _run_row(run: "Callable[..., Seen]", name: str, arguments: list[Any], world: "World") -> Seen:
+    return run(world, name, *arguments)
 
 
 def seen(ended: Ended, words: tuple[str, ...], code: int, **held: bool) -> Seen:

@@ -4,7 +4,7 @@ from typing import Any
 
 from rewardlab.apps.runs.run_folder import partial_folder
 
-from tests.faults.injection import Seen, injection, seen
+from tests.faults.injection import Seen, add_table, injection, seen
 from tests.faults.programs import Hook
 from tests.faults.world import SAVED, World, finite_weights, same_weights
 
@@ -38,16 +38,11 @@ def _ended(world: World, name: str, hook: Hook, word: str) -> Seen:
     return seen(ended, (word,), 5, weights_of_before=finite, no_model=not output.exists())
 
 
-@injection(BEFORE)
-def loss_is_nan(world: World) -> Seen:
-    """The loss of step 6 of `train` is NaN."""
-    return _ended(world, "nan-loss", _spoilt_loss(float("nan"), SPOILT_STEP), "is nan")
-
-
-@injection(BEFORE)
-def loss_is_infinite(world: World) -> Seen:
-    """The loss of step 6 of `train` is infinite."""
-    return _ended(world, "inf-loss", _spoilt_loss(float("inf"), SPOILT_STEP), "is inf")
+add_table("numbers", BEFORE, _ended, {
+    "loss-is-nan": ("The loss of step 6 of `train` is NaN", _spoilt_loss(float("nan"), SPOILT_STEP), "is nan"),
+    "loss-is-infinite": (
+        "The loss of step 6 of `train` is infinite", _spoilt_loss(float("inf"), SPOILT_STEP), "is inf"),
+})  # fmt: skip
 
 
 @injection(BEFORE)

@@ -21,7 +21,7 @@ def words():
 @pytest.fixture(scope="module")
 def model(words):
     policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(200, seed=0), steps=30)
+    models.pretrain(policy, words, garden.supervised(200, seed=0), steps=40, batch_size=16)
     return policy
 
 
