@@ -19,7 +19,8 @@ from tests.faults.injection import INJECTIONS, QUIET, Injection, Seen, seen
 from tests.faults.programs import Ended
 from tests.faults.table import markdown, row
 
-QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn")
+QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn",
+         "killed-within-a-checkpoint", "evaluation-killed", "judge-killed")  # fmt: skip
 GOES_ON = """
 from tests.faults.__main__ import main
 sys.exit(main(sys.argv[1:]))

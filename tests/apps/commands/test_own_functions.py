@@ -110,8 +110,6 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
         assert message in capsys.readouterr().err and not Path("out").exists(), words
 
 
-# ---- losses of reward models ----
-
 LOSSES = """
 import torch
 

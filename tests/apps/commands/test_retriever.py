@@ -7,6 +7,7 @@ from rewardlab.judges.retrieval.encoder import load_encoder
 from rewardlab.judges.retrieval.training import RetrieverTrainer
 from safetensors.numpy import load_file
 
+from tests.apps.conftest import cut_off_within
 from tests.apps.judging import call, write
 
 WORDS = ("roses", "bees", "mulch", "frost", "pond", "herbs", "moss", "birds")
@@ -47,18 +48,10 @@ def test_an_encoder_is_trained_on_every_kind_of_row_and_loads(train):
     assert manifest["arguments"]["case_weight"] == 0.5 and manifest["train_loss"] == facts["train_loss"]
 
 
-def test_a_run_that_was_cut_off_ends_with_the_same_weights(train, monkeypatch):
+def test_a_run_that_was_cut_off_ends_with_the_same_weights(train):
     assert train(output="straight")[0] == 0
-
-    def interrupted(self, *args, **options):
-        if self.state.global_step == 3:
-            raise KeyboardInterrupt
-        return step(self, *args, **options)
-
-    step = RetrieverTrainer.training_step
-    monkeypatch.setattr(RetrieverTrainer, "training_step", interrupted)
-    assert train(output="again")[0] == 130
-    monkeypatch.undo()
+    with cut_off_within(RetrieverTrainer, 3):
+        assert train(output="again")[0] == 130
     code, _, err, folder = train("--resume", output="again")
     assert code == 0 and "resuming" in err, err
     for file in ("model.safetensors", "pooling.safetensors"):

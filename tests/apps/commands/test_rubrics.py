@@ -60,9 +60,6 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# ---- build ----
-
-
 def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, server):
     code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *PRICES)
     assert code == 0, err
@@ -136,9 +133,6 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     assert code == 0 and "cost_without_rubrics" in facts
 
 
-# ---- train, apply ----
-
-
 def test_a_language_model_is_trained_beside_a_weaker_one(rubrics, reader, tmp_path):
     turns = {"prompt": [{"role": "user", "content": "hi"}], "completion": [{"role": "assistant", "content": "a b"}]}
     data = write(tmp_path / "demonstrations.jsonl", [turns] * 4)
@@ -175,9 +169,6 @@ def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_pat
     code, facts, err = call(capsys, "judge", "--data", data, *asked, "--output", tmp_path / "again")
     without = facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0)
     assert code == 0 and without == 5 - len(lines(folder / "rubrics.jsonl")), err
-
-
-# ---- lint, files ----
 
 
 def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp_path):

@@ -35,9 +35,6 @@ def prompts(tmp_path):
     return write(tmp_path / "prompts.jsonl", ({"prompt": list(one), **beside} for one in garden.prompts(40, 0)))
 
 
-# ---- RLVRR ----
-
-
 def test_content_and_style_are_added_up():
     """Of the reference's two keywords one is said, 1/2; the check is worth 0.3."""
     columns = {"reference": "sun and sea", "keywords": [[["sun", "sea"]]], "checks": [{"weight": 0.3, "has": "!"}]}
@@ -57,9 +54,6 @@ def test_a_run_learns_from_references(rl, prompts):
         row["reward/sources/rlvrr"] >= 1 for row, said in zip(rollouts_of(folder), words, strict=True) if len(said) < 9
     } <= {True}
     assert steps_of(folder)[0]["rewards/rlvrr/mean"] > 0
-
-
-# ---- RLPR ----
 
 
 def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
@@ -123,9 +117,6 @@ def test_prompts_on_which_all_answers_do_alike_are_dropped(rl):
     assert code == 0, err
     assert [row["rewards/gold/missing"] for row in steps_of(folder)] == [0, 16]
     assert [row.get("skipped_steps") for row in steps_of(folder)] == [None, 1]
-
-
-# ---- what cannot be run ----
 
 
 def test_a_row_without_what_is_needed_is_told_with_its_prompt():

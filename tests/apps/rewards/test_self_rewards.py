@@ -41,9 +41,6 @@ def by_loop(policy, prompt, answer) -> float:
         )
 
 
-# ---- LaSeR ----
-
-
 def test_a_reward_is_the_logprob_of_one_token_behind_the_answers_end(policy):
     examples = [Example(user_turn(q), a) for q, a in (("describe bees", "honey and wax"), ("describe ponds", "frogs"))]
     found = laser(run=run_of(policy), token=TOKEN, together=2)([*examples, Example(examples[0].prompt, "")])
@@ -90,9 +87,6 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
         )
     last = by_loop(policy, user_turn(rows[-1]["prompt"].removeprefix("user: ")), rows[-1]["completion"])
     assert abs(rows[-1]["reward/sources/said"] - last) > 1e-4  # by the policy that has moved
-
-
-# ---- SAGE-RL ----
 
 
 @pytest.mark.slow

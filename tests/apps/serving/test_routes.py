@@ -31,9 +31,6 @@ def scores(answer) -> list[list[float]]:
     return [[*one["scores"].values()] for one in answer.json()["results"]]
 
 
-# ---- our own ----
-
-
 def test_score_gives_every_objective_its_number(url, http, model):
     answer = http.post(f"{url}/score", json=asks(EXAMPLES))
     assert scores(answer) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
@@ -77,9 +74,6 @@ def test_no_conversation_has_no_result_and_an_empty_answer_a_score(url, http, mo
     assert scores(http.post(f"{url}/score", json=asks([empty]))) == pytest.approx(model.rate([empty]), abs=NEAR)
 
 
-# ---- vLLM's ----
-
-
 def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, model):
     truth = model.rate(EXAMPLES[:3])
     rendered = [model.encoder.render(example) for example in EXAMPLES[:3]]
@@ -111,9 +105,6 @@ def test_classify_refuses_what_would_change_a_number_and_another_models_name(url
         assert answer.status_code == status and sentence in answer.json()["error"]["message"], setting
 
 
-# ---- OpenRLHF's ----
-
-
 def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
     query = [model.encoder.render(example) for example in EXAMPLES[:4]]
     truth = model.rate(EXAMPLES[:4])
@@ -125,9 +116,6 @@ def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
     assert answer.headers["x-scoring-contract"] == model.contract.hash()
     other = serve(model, objective="brief")
     assert http.post(f"{other}/get_reward", json=asked).json()["rewards"] == pytest.approx(truth[:, 1], abs=NEAR)
-
-
-# ---- other kinds of model ----
 
 
 @pytest.fixture(scope="module")
@@ -196,9 +184,6 @@ def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(se
     assert answer.status_code == 422 and "conversation 0 no finite score" in answer.json()["error"]["message"]
 
 
-# ---- what the server says of itself ----
-
-
 def test_texts_that_the_template_leaves_out_are_answered_and_counted(serve, http, words):
     template = copy.deepcopy(words)
     template.chat_template = NO_THOUGHT
@@ -242,9 +227,6 @@ def test_the_server_tells_its_contract_limits_and_schema_on_a_page_that_fetches_
     assert all(f"<code>{field}</code>" in page.text for field in ("conversations", "truncate", "messages", "query"))
     body = re.search(r"-d &#x27;(.*?)&#x27; http://ADDRESS/score", page.text)
     assert body and http.post(f"{url}/score", content=unescape(body[1])).status_code == 200
-
-
-# ---- step scores of process reward models ----
 
 
 @pytest.fixture(scope="module")

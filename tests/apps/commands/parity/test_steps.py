@@ -171,9 +171,6 @@ def test_weights_without_a_head_are_refused(folder, run_parity):
     assert run.code == 3 and "the weights lack score" in run.last_line
 
 
-# ---- process reward models of ours ----
-
-
 @pytest.fixture
 def ours(tmp_path):
     tokenizer = small_tokenizer(["roba kano\n\nmino suba" * 9], 280)
@@ -221,9 +218,6 @@ def test_what_reads_whole_conversations_is_refused(ours, run_parity):
     _, words = ours
     run = run_parity(words[0], "--against", "checkpoint")
     assert run.code == 2
-
-
-# ---- vLLM's own server ----
 
 
 def write_long_conversations(path) -> int:

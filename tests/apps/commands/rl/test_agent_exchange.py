@@ -81,9 +81,6 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
         assert code == 2 and reason in told and not folder.exists(), flags
 
 
-# ---- two processes ----
-
-
 @pytest.fixture
 def start(script, rl_world, other, tmp_path):
     """Starts two processes in one exchange folder; they end with the test."""

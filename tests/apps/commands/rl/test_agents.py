@@ -57,9 +57,6 @@ def estimates(rows) -> torch.Tensor:
     return torch.tensor([row["advantage/estimate"][0] for row in rows], dtype=torch.float64)
 
 
-# ---- CCPO ----
-
-
 @pytest.mark.slow
 def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(policy, rl_world, monkeypatch):
     """Each answer is the solver's to what it was shown, by its seed; the rating sees the plain prompt."""
@@ -153,9 +150,6 @@ def logprobs(policy, before, tokens) -> list[float]:
     with torch.no_grad():
         logp = policy.model(torch.tensor([before + tokens])).logits[0].log_softmax(-1)
     return [logp[len(before) - 1 + t, token].item() for t, token in enumerate(tokens)]
-
-
-# ---- DACR ----
 
 
 def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, policy, monkeypatch):

@@ -1,8 +1,6 @@
 """Latent reasoning reward models as a user trains them in two stages, loads, scores, merges and checks them."""
 
 import json
-import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +10,10 @@ import yaml
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.commands.train.latent_settings import LatentConfig
 from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
 
-from tests.apps.commands.test_train import RUN, STOPS, wait_for
+from tests.apps.conftest import cut_off_within
 
 SETTINGS = {
     "kind": "latent",
@@ -133,18 +132,13 @@ def test_settings_that_do_not_fit_together_are_refused(train):
 
 
 @pytest.mark.slow
-def test_a_killed_and_resumed_run_ends_with_the_same_weights(recipe, script, tmp_path):
+def test_a_run_that_was_cut_off_and_is_resumed_ends_with_the_same_weights(train):
     flags = ("--latent_stage_1", "4", "--latent_depth", "head")
-
-    def command(output, *more, first=""):
-        return script(first + RUN, "train", "--config", recipe, "--output", output, *flags, *more)
-
-    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
-    output, checkpoint = tmp_path / "latent", tmp_path / "latent.partial" / "checkpoints" / "checkpoint-16"
-    with subprocess.Popen(command(output, first=STOPS.replace("STEP", "16")), stderr=subprocess.DEVNULL) as process:
-        wait_for(lambda: (checkpoint / "optimizer.pt").exists(), process)
-        process.send_signal(signal.SIGKILL)
-    subprocess.run(command(output, "--resume"), check=True, capture_output=True)
+    assert train(*flags, output="whole")[0] == 0
+    with cut_off_within(RewardTrainer, 18):
+        assert train(*flags)[0] == 130
+    code, _, told, folder = train(*flags, "--resume")
+    assert code == 0 and "resuming from checkpoint-16" in told
     for file in ("model.safetensors", "latent_heads.safetensors"):
-        first, second = (load_file(folder / file) for folder in (tmp_path / "whole", output))
-        assert all(np.array_equal(first[name], second[name]) for name in first)
+        first, second = (load_file(path / file) for path in (folder.with_name("whole"), folder))
+        assert all(np.array_equal(first[name], second[name]) for name in first), file
