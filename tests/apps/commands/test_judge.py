@@ -411,16 +411,6 @@ def test_requests_without_a_reply_can_be_abstentions_and_a_run_of_nothing_else_l
     assert code == 3 and "16 of 16 requests have no reply" in err and {*tmp_path.iterdir()} == before
 
 
-def test_replies_without_text_that_were_paid_count_towards_the_limit_of_cost(judge):
-    with ChatServer(answer=lambda asked: "") as world:
-        words = ["--prompt_price", 1_000, "--completion_price", 0, "--concurrency", 1, "--max_cost", 3]
-        code, _, err, folder = judge(*words, at=world)
-        asked = world.asked.total()
-        assert code == 3 and 0 < asked < 16 and not folder.exists(), err
-        code, _, err, _ = judge(*words, "--resume", at=world)
-        assert code == 3 and "the limit of cost 3 is reached" in err and world.asked.total() == asked, err
-
-
 def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(judge):
     """Of 16 requests the two about question 1 have an empty reply at first, and are sent again."""
     with ChatServer() as world:

@@ -18,6 +18,7 @@ from rewardlab.tests.stand_ins.verifiable_prompts import items
 from tests.apps.judging import call, write
 
 PRICES = ["--prompt_price", 0, "--completion_price", 5]
+PRICED = ["--prompt_price", 1, "--completion_price", 0]
 PEOPLE = {"teacher": SimulatedTeacher(seed=1), "judge": SimulatedJudge(Biases(failure=0.0), seed=2)}
 
 
@@ -96,10 +97,7 @@ def test_a_build_that_was_cut_off_asks_nothing_twice_and_ends_as_if_it_had_not_b
     start = server.asked.total()
     whole = rubrics("build", "--data", pairs, "--judge", "judge", output="whole")
     all_calls = server.asked.total() - start
-    start, limit = (
-        server.asked.total(),
-        ["--concurrency", 1, "--prompt_price", 1, "--completion_price", 0, "--max_cost"],
-    )
+    start, limit = server.asked.total(), ["--concurrency", 1, *PRICED, "--max_cost"]
     code, _, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *limit, 0.008)
     cut = server.asked.total() - start
     assert code == 3 and "--resume" in err and 0 < cut < all_calls and not folder.exists()

@@ -190,9 +190,8 @@ def test_rows_of_one_prompt_say_the_same_or_are_refused():
         return judge(run=run, kind="rubric", endpoint="http://127.0.0.1:9", model="m", **more), hints_by_prompt(run)
 
     same, other = ({"rubrics": POINTS[:n], "gold": "Bees!"} for n in (2, 1))
-    assert judged([same, dict(same)], rubric="data")[1] == {
-        prompt_text(QUESTION): Hints(("Names bees.",), ("Praises venom.",))
-    }
+    hints = Hints(("Names bees.",), ("Praises venom.",))
+    assert judged([same, dict(same)], rubric="data")[1] == {prompt_text(QUESTION): hints}
     for wrong, more in (
         (other, {"rubric": "data"}),
         (same | {"gold": "Wax!"}, {"rubric": "data", "reference": "gold"}),

@@ -104,9 +104,8 @@ def test_a_wrong_address_is_told_at_once():
     with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
         ScoringClient("http://127.0.0.1:9")
     with pytest.raises(UsageError, match="not what rewardlab serve answers"):
-        ScoringClient(
-            "http://x", http=httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=[])))
-        )
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
+        ScoringClient("http://x", http=httpx.Client(transport=transport))
 
 
 def test_many_or_long_conversations_go_in_several_requests():

@@ -149,9 +149,8 @@ def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_ans
     truth = guide.rate(EXAMPLES[:4])
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))
     assert scores(answer) == pytest.approx(truth, abs=1e-4)
-    assert [one["tokens"] for one in answer.json()["results"]] == [
-        encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])
-    ]
+    lengths = [encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])]
+    assert [one["tokens"] for one in answer.json()["results"]] == lengths
     prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
     query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
     rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
@@ -246,9 +245,8 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(process_model, h
         (alone,) = http.post(f"{url}/pooling", json={"input": rows[0]}).json()["data"]
         (scores_of_steps,) = process_model.step_scores(EXAMPLES[:1])
         assert np.allclose(np.array(alone["data"])[list(encoded[0].ends)], scores_of_steps, atol=1e-6)
-        assert scores(http.post(f"{url}/score", json=asks(EXAMPLES[:6]))) == pytest.approx(
-            process_model.rate(EXAMPLES[:6]), abs=NEAR
-        )
+        answer = http.post(f"{url}/score", json=asks(EXAMPLES[:6]))
+        assert scores(answer) == pytest.approx(process_model.rate(EXAMPLES[:6]), abs=NEAR)
         refused = http.post(f"{url}/score", json={"tokens": rows})
         assert refused.status_code == 422 and "does not score token ids" in refused.text
         assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422

@@ -71,9 +71,8 @@ def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_p
     assert summary["eval_accuracy"] > 0.9 and summary["eval_latent_steps"] == 2
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["rationales"] == {"completions": 180, "stated": 120, "cut": 0}
-    code, summary, told, second = train(
-        "--model", folder, "--latent_depth", "head", "--latent_price", "1", "--max_steps", "60", output="second"
-    )
+    words = ["--model", folder, "--latent_depth", "head", "--latent_price", "1", "--max_steps", "60"]
+    code, summary, told, second = train(*words, output="second")
     assert code == 0 and summary["eval_latent_steps"] < 2, told
     model = load_reward_model(str(second))
     assert (model.contract.kind, model.contract.latent_steps, model.contract.latent_depth) == ("latent", 2, "head")

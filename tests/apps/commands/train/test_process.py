@@ -60,11 +60,8 @@ def test_a_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path, c
     assert summary["eval_accuracy"] > 0.95 and summary["eval_first_error_accuracy"] > 0.9
     assert "correct, " in told and "the first sequence reads: '<|user|>Name plants<|eos|><|assistant|>" in told
     model = load_reward_model(str(folder))
-    assert (model.contract.kind, model.contract.step_separator, model.contract.aggregate) == (
-        "process",
-        "\n",
-        "product",
-    )
+    contract = model.contract
+    assert (contract.kind, contract.step_separator, contract.aggregate) == ("process", "\n", "product")
     example = Example(user_turn("Name plants"), "oak oak\nnewt\nbirch")
     (scores,) = model.step_scores([example])
     assert scores[1, 0] < 0.5 < min(scores[0, 0], scores[2, 0])

@@ -70,9 +70,7 @@ def test_rows_that_are_dropped_after_the_first_block_have_their_reason_and_place
     assert f"data, streamed: 2 of {stream['read']} rows dropped" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "kind", [("--objective", "helpful"), UNIARM[2:5], UNIARM], ids=["one objective", "two objectives", "uniarm"]
-)
+@pytest.mark.parametrize("kind", [UNIARM[2:5], UNIARM], ids=["two objectives", "uniarm"])
 def test_a_block_without_a_usable_pair_is_passed_over(world, tmp_path, kind):
     """Rows 33 to 50 of the first file are its second block."""
     for name in ("first", "second"):
