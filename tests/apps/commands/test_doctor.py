@@ -33,7 +33,8 @@ def test_json_is_all_that_a_program_reads(told):
     assert facts["disk"]["here"] == pytest.approx(shutil.disk_usage(".").free / 1e9, abs=5)
 
 
-def test_people_get_a_line_for_each_check_and_secrets_are_only_told_to_be_set(monkeypatch, told):
+def test_a_secret_is_told_to_be_set_and_no_more(monkeypatch, told):
+    """To people, who get a line for each check, as to programs."""
     monkeypatch.setenv("HF_TOKEN", "hf_thisisnottobeshown000000")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-thisisnottobeshown")
     monkeypatch.setenv("HTTPS_PROXY", "http://me:thisisnottobeshown@proxy:3128")
