@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -13,42 +14,26 @@ from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
 
-from tests.apps.conftest import cut_off_within
+from tests.apps.conftest import cut_off_within, write
 
-SETTINGS = {
-    "small_hidden": 32,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 4,
-    "max_steps": 24,
-    "save_steps": 4,
-    "eval_steps": 4,
-    "logging_steps": 4,
-    "learning_rate": 1e-3,
-    "max_length": 64,
-    "golden": 4,
-    "disable_tqdm": True,
-}
+SETTINGS = {"small_hidden": 32, "small_vocabulary": 300, "per_device_train_batch_size": 4, "max_steps": 24}
+SETTINGS |= {"save_steps": 4, "eval_steps": 4, "logging_steps": 4, "learning_rate": 1e-3, "max_length": 64}
+SETTINGS |= {"golden": 4, "disable_tqdm": True}
 
 
-def write_pairs(path: Path, number: int, seed: int) -> str:
+def pairs(number: int, seed: int) -> Iterator[dict[str, str]]:
     random = np.random.default_rng(seed)
-    words = ["moss", "fern", "oak", "birch", "heron", "newt"]
-    with open(path, "w") as file:
-        for place in range(number):
-            base = " ".join(random.choice(words, int(random.integers(2, 12))))
-            row = {"id": str(place), "prompt": "Name plants", "chosen": f"{base} oak", "rejected": f"{base} newt"}
-            file.write(json.dumps(row) + "\n")
-    return str(path)
+    for place in range(number):
+        base = " ".join(random.choice(["moss", "fern", "oak", "birch", "heron", "newt"], int(random.integers(2, 12))))
+        yield {"id": str(place), "prompt": "Name plants", "chosen": f"{base} oak", "rejected": f"{base} newt"}
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("data")
-    settings = SETTINGS | {
-        "data": [write_pairs(folder / "train.jsonl", 60, 0)],
-        "eval_data": [write_pairs(folder / "eval.jsonl", 20, 1)],
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    files = {"data": [write(folder / "train.jsonl", pairs(60, 0))]}
+    files |= {"eval_data": [write(folder / "eval.jsonl", pairs(20, 1))]}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(SETTINGS | files))
     return folder / "recipe.yaml", folder
 
 

@@ -6,31 +6,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.commands.train.latent_settings import LatentConfig
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
 
+from tests.apps.commands.train.conftest import write_recipe
 from tests.apps.conftest import cut_off_within
-
-SETTINGS = {
-    "kind": "latent",
-    "latent_steps": 2,
-    "small_hidden": 32,
-    "small_layers": 1,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 8,
-    "max_steps": 24,
-    "save_steps": 8,
-    "eval_steps": 8,
-    "learning_rate": 1e-2,
-    "max_length": 64,
-    "golden": 4,
-    "disable_tqdm": True,
-    "use_cpu": True,
-}
 
 
 def rows(number: int, seed: int):
@@ -46,22 +29,7 @@ def rows(number: int, seed: int):
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    for name, number, seed in (("train", 90, 0), ("eval", 30, 1)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(number, seed)))
-    settings = SETTINGS | {"data": [str(folder / "train.jsonl")], "eval_data": [str(folder / "eval.jsonl")]}
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    return folder / "recipe.yaml"
-
-
-@pytest.fixture
-def train(recipe, tmp_path, capsys):
-    def run(*words, output="latent"):
-        code = main(["train", "--config", str(recipe), "--output", str(tmp_path / output), *map(str, words)])
-        out, err = capsys.readouterr()
-        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
-
-    return run
+    return write_recipe(tmp_path_factory.mktemp("rows"), rows(90, 0), rows(30, 1), kind="latent", latent_steps=2)
 
 
 def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_path, capsys):
