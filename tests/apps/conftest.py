@@ -38,6 +38,21 @@ def cut_off_at(step: int, callback: type = WriteSteps, event: str = "on_log") ->
         yield
 
 
+@contextmanager
+def cut_off_within(trainer: type, step: int) -> Iterator[None]:
+    """A training is interrupted within the step that follows this one."""
+
+    def interrupted(self, *given, **named):
+        if self.state.global_step == step:
+            raise KeyboardInterrupt
+        return training_step(self, *given, **named)
+
+    training_step = trainer.training_step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "training_step", interrupted)
+        yield
+
+
 def rollouts_of(folder: Path) -> list[dict]:
     return [row for path in sorted((folder / "rollouts").iterdir()) for row in pq.read_table(path).to_pylist()]
 

@@ -1,6 +1,5 @@
 """What a user sees: one JSON line, one sentence on bad input, the right exit code, nothing half-written."""
 
-import gzip
 import json
 import re
 import warnings
@@ -152,33 +151,6 @@ def test_a_yaml_file_names_settings_of_the_verb_with_values_that_they_take(tmp_p
         config.write_text(content)
         code, text = refused([verb, "--config", str(config)], capsys)
         assert code == 2 and says in text, (verb, text)
-
-
-def test_data_errors_exit_3_and_leave_nothing_behind(pairs, model, tmp_path, capsys):
-    good = gzip.compress((json.dumps(ROW) + "\n").encode() * 50)
-    files = {
-        "no column 'rejected'": ("a.jsonl", json.dumps({"prompt": "x", "chosen": "y"}).encode()),
-        "empty completion: 'chosen'": ("b.jsonl", json.dumps(ROW | {"chosen": ""}).encode()),
-        "not UTF-8": ("c.jsonl", b'{"prompt": "\xff"}'),
-        "damaged or cut off": ("d.jsonl.gz", good[:-9]),
-        "not a whole Parquet file": ("e.parquet", b"PAR1"),
-    }
-    for says, (name, content) in files.items():
-        (tmp_path / name).write_bytes(content)
-        for words in (["train", "--kind", "linear"], ["eval", "--model", model]):
-            output = tmp_path / "new"
-            code, text = refused([*words, "--data", str(tmp_path / name), "--output", str(output)], capsys)
-            assert code == 3 and says in text and name in text, (words, text)
-            assert not output.exists() and not output.with_name("new.partial").exists()
-
-
-def test_a_model_folder_that_cannot_score_exits_3(pairs, tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    output = tmp_path / "new"
-    code, text = refused(["eval", "--model", str(tmp_path / "empty"), "--data", pairs, "--output", str(output)], capsys)
-    assert code == 3 and "give the folder of a trained reward model" in text
-    code, text = refused(["eval", "--model", "no-such/model", "--data", pairs, "--output", str(output)], capsys)
-    assert code == 3 and "no-such/model" in text and not output.exists()
 
 
 def test_changed_weights_fail_the_golden_check_with_5(pairs, model, tmp_path, capsys):

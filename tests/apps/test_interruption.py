@@ -71,9 +71,6 @@ def test_the_handlers_of_before_come_back():
     assert {sign: signal.getsignal(sign) for sign in before} == before
 
 
-# ---- an unexpected error ----
-
-
 def test_an_unforeseen_error_is_one_sentence_and_its_traceback_a_file(tmp_path, monkeypatch, capsys):
     data = write(tmp_path / "pairs.jsonl", map(pair_row, garden.pairs(24, 0)))
 

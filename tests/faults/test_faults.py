@@ -17,7 +17,8 @@ from tests.conftest import PATIENCE
 from tests.faults import __main__ as table_of_faults
 from tests.faults.injection import INJECTIONS, Injection, Seen
 
-QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn")
+QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn",
+         "killed-within-a-checkpoint", "evaluation-killed", "judge-killed")  # fmt: skip
 GOES_ON = """
 from tests.faults.__main__ import main
 sys.exit(main(sys.argv[1:]))

@@ -85,13 +85,6 @@ def test_folders_of_other_verbs_are_passed_over_and_unfinished_runs_are_named(ca
     assert "Left out, because unfinished: study/begun.partial, whole.partial\n" in text and "rubrics" not in text
 
 
-def test_a_damaged_run_is_refused():
-    evaluated("runs/done")
-    Path("runs/done/items.parquet").unlink()
-    Path("runs/done/scores.parquet").unlink()
-    assert main(["board", "runs", "--output", "board"]) == 3
-
-
 def test_a_scorer_without_a_figure_is_listed_last_and_in_no_group():
     evaluated("runs/nothing", "mine.py:nothing")
     assert [(row["scorer"], row["group"], row["overall"]) for row in ranked()] == [("nothing", "", "nan")]
@@ -101,7 +94,7 @@ def test_a_scorer_without_a_figure_is_listed_last_and_in_no_group():
     assert "| – | nothing | model | – | 0 | 4 |" in Path("board/board.md").read_text()
 
 
-def test_a_part_of_a_benchmark_is_named_as_one():
+def test_a_part_of_a_benchmark_is_named_as_one_and_a_damaged_run_refused():
     evaluated("runs/part")
     summary = json.loads(Path("runs/part/summary.json").read_text())
     note = "Not the whole benchmark: chat 4 of 358. Its figures are not official totals."
@@ -110,3 +103,6 @@ def test_a_part_of_a_benchmark_is_named_as_one():
     assert f"## pairs (4 cases)\n\n**{note}**" in Path("board/board.md").read_text()
     assert main(["compare", "runs/part", "runs/part", "--output", "same"]) == 0
     assert f"**{note}**" in Path("same/comparison.md").read_text()
+    for name in ("items.parquet", "scores.parquet"):  # a damaged run
+        Path("runs/part", name).unlink()
+    assert main(["board", "runs", "--output", "damaged"]) == 3

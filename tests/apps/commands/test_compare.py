@@ -5,10 +5,8 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,22 +23,8 @@ from rewardlab.benchmarks.scorers import StoredScores
 
 from tests.apps.commands.conftest import SAVE
 from tests.apps.conftest import write
-from tests.conftest import wait_until
 
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-SLOW = """
-import time
-from rewardlab.judges.kinds.reward_model import RewardScorer
-judge = RewardScorer.__call__
-def slowly(self, cases):
-    time.sleep(0.15)
-    return judge(self, cases)
-RewardScorer.__call__ = slowly
-import rewardlab.apps.runs.evaluation_resume as ledger
-ledger.CHUNK = 20
-"""
-SMALL = "import rewardlab.apps.runs.evaluation_resume as ledger; ledger.CHUNK = 20\n"
-FILES = ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png")
 
 
 def words(seed: int, number: int, good: float) -> list[dict]:
@@ -73,64 +57,32 @@ def last_json(capsys) -> dict:
     return json.loads(capsys.readouterr().out.strip().split("\n")[-1])
 
 
-def command(script, folder: Path, output: Path, *flags: str, first: str = SMALL) -> list[str]:
-    data = [str(folder / "test.jsonl")]
-    return script(first + RUN, "eval", "--model", folder / "good", "--data", *data, "--output", output, *flags)
-
-
-@pytest.fixture(scope="module")
-def whole(folder, script) -> Path:
-    output = folder / "whole"
-    subprocess.run(command(script, folder, output), check=True)
-    return output
-
-
-def same(first: Path, second: Path) -> None:
-    for name in FILES:
-        assert (first / name).read_bytes() == (second / name).read_bytes(), name
-
-
-# ---- resume and processes ----
+def command(script, folder: Path, output: Path, *flags: str) -> list[str]:
+    words = ["eval", "--model", folder / "good", "--data", folder / "test.jsonl", "--output", output]
+    return script("import rewardlab.apps.runs.evaluation_resume as ledger; ledger.CHUNK = 20\n" + RUN, *words, *flags)
 
 
 @pytest.mark.slow
-def test_an_evaluation_killed_at_random_points_ends_with_the_same_bytes(folder, whole, script, tmp_path):
-    output, draw = tmp_path / "run", random.Random(7)
-    progress = tmp_path / "run.partial" / "progress" / "000"
-    for index, chunks in enumerate(sorted(draw.sample(range(1, 14), 3))):
-        words = command(script, folder, output, *(["--resume"] if index else []), first=SLOW)
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(lambda most=chunks: len(list(progress.glob("*.jsonl"))) >= most, process)
-        time.sleep(draw.random() * 0.1)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert not output.exists()
-    subprocess.run(command(script, folder, output, "--resume"), check=True)
-    same(whole, output)
-    assert not (output / "progress").exists()
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_bytes_of_one(folder, whole, script, tmp_path):
-    output = tmp_path / "run"
-    file = tmp_path / "run.py"
-    file.write_text(command(script, folder, output)[2])
-    words = command(script, folder, output, "--processes", "2")[3:]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(file), *words]
-    done = subprocess.run(launch, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+def test_two_processes_give_the_bytes_of_one(folder, script, tmp_path):
+    """Evaluations whose processes are killed are among the injections of tests/faults."""
+    whole, output = tmp_path / "whole", tmp_path / "run"
+    subprocess.run(command(script, folder, whole), check=True)
+    _, _, text, *words = command(script, folder, output, "--processes", "2")
+    (tmp_path / "run.py").write_text(text)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    threads = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launch, str(tmp_path / "run.py"), *words], capture_output=True, text=True, env=threads)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.split("\n") if line.startswith("{")]
     assert {line["processes"] for line in lines} == {2} and any(line.get("rank") == 1 for line in lines)
-    same(whole, output)
+    for name in ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png"):
+        assert (whole / name).read_bytes() == (output / name).read_bytes(), name
 
 
 def test_a_launcher_that_started_another_number_is_found_out(folder, tmp_path, capsys):
     flags = ["--data", str(folder / "test.jsonl"), "--output", str(tmp_path / "run"), "--processes", "2"]
     assert main(["eval", "--model", str(folder / "good"), *flags]) == 2
     assert "the launcher started 1; use torchrun" in capsys.readouterr().err
-
-
-# ---- stored scores ----
 
 
 def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, capsys):
@@ -165,9 +117,6 @@ def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tm
     ):
         code, said = run(rows)
         assert code == 3 and says in said, said
-
-
-# ---- verify ----
 
 
 def test_a_run_verifies_and_a_changed_one_does_not(folder, tmp_path, capsys):
@@ -213,9 +162,6 @@ def test_a_run_of_an_earlier_method_verifies_and_one_of_an_unknown_method_is_dam
         assert main(["verify", str(run)]) == 3 and "summary.json: damaged" in capsys.readouterr().err
 
 
-# ---- compare ----
-
-
 def test_two_runs_are_compared_and_a_gate_stops_a_real_drop(folder, tmp_path, capsys):
     good, bad = str(folder / "runs" / "good"), str(folder / "runs" / "bad")
     assert main(["compare", bad, good, "--output", str(tmp_path / "comparison")]) == 0
@@ -241,9 +187,6 @@ def test_runs_of_other_data_are_not_compared(folder, tmp_path, capsys):
     assert "is not the same in" in capsys.readouterr().err
 
 
-# ---- board ----
-
-
 def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", SAVE)
     assert main(["board", str(folder / "runs"), "--samples", "400", "--output", str(tmp_path / "board")]) == 0
@@ -267,9 +210,6 @@ def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, ca
     capsys.readouterr()
     assert main(["board", str(folder / "runs"), "--samples", "39", "--output", str(tmp_path / "b")]) == 2
     assert "--samples is at least 40" in capsys.readouterr().err
-
-
-# ---- scorers of other names, flips, baselines and subsets ----
 
 
 def write_pairs(path: Path, prompts: str) -> str:

@@ -33,18 +33,15 @@ def test_json_is_all_that_a_program_reads(told):
     assert facts["disk"]["here"] == pytest.approx(shutil.disk_usage(".").free / 1e9, abs=5)
 
 
-def test_people_get_a_line_for_each_check(told):
-    _, facts, _, err = told()
-    lines = [line.split() for line in err.split("\n")]
-    for one in facts["checks"]:
-        assert [one["status"], *f"{one['name']}:".split()] in [line[: 1 + len(one["name"].split())] for line in lines]
-
-
 def test_a_secret_is_told_to_be_set_and_no_more(monkeypatch, told):
+    """To people, who get a line for each check, as to programs."""
     monkeypatch.setenv("HF_TOKEN", "hf_thisisnottobeshown000000")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-thisisnottobeshown")
     monkeypatch.setenv("HTTPS_PROXY", "http://me:thisisnottobeshown@proxy:3128")
     _, facts, out, err = told()
+    lines = [line.split() for line in err.split("\n")]
+    for one in facts["checks"]:
+        assert [one["status"], *f"{one['name']}:".split()] in [line[: 1 + len(one["name"].split())] for line in lines]
     assert "thisisnottobeshown" not in out + err
     assert facts["environment"]["HF_TOKEN"] == "(set, not shown)"
     assert facts["environment"]["HTTPS_PROXY"] == "http://***@proxy:3128"
@@ -83,11 +80,8 @@ def test_a_package_in_a_version_that_does_not_fit_fails_with_the_way_out(monkeyp
     assert "2 of" in table(FACTS, [found["trl"], found["absent-package"]])
 
 
-def test_room_on_a_disk_is_judged_in_gigabytes():
+def test_disks_devices_and_kernels_are_judged():
     assert [disk("here", free).status for free in (0.4, 0.6, 9.9, 10.1)] == ["fail", "warn", "warn", "ok"]
-
-
-def test_a_device_and_kernels_that_do_not_go_together_are_told():
     gpu = {"devices": ["H100"], "environment": {"TRITON_INTERPRET": "1"}}
     assert by_name(gpu)["device"].status == "warn" and by_name({"devices": ["H100"]})["device"].status == "ok"
     assert by_name({"kernels": "none: no Triton"})["kernels"].status == "fail"

@@ -43,16 +43,12 @@ def rewards(model, **settings) -> np.ndarray:
     return scores.to_pandas()["POSITIVE"].to_numpy()
 
 
-def test_merge_writes_the_named_class_as_a_reward_model_for_every_verb(sentiment, merged):
+def test_the_named_class_is_the_reward_of_every_verb_and_of_what_merge_writes(sentiment, merged):
     contract = load_contract(Path(merged))
     assert (contract.objectives, contract.eos) == (("POSITIVE",), "once")
     assert rewards(merged) == pytest.approx(rewards(sentiment, objective="POSITIVE", eos="once"), abs=1e-6)
     assert rl_api.load(merged).objectives == rl_api.load(sentiment, objective="POSITIVE").objectives
-
-
-def test_an_evaluation_by_a_class_compares_the_pairs_by_their_own_label(sentiment):
-    settings = {"samples": 20, "baselines": "none"}
-    evaluation = rl_api.evaluate(sentiment, PAIRS, objective="POSITIVE", **settings)
+    evaluation = rl_api.evaluate(sentiment, PAIRS, objective="POSITIVE", samples=20, baselines="none")
     scores = rewards(sentiment, objective="POSITIVE").reshape(-1, 2)
     assert evaluation.overall["sentiment"].value == (scores[:, 0] > scores[:, 1]).mean()
 

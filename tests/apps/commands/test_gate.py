@@ -77,15 +77,9 @@ def test_a_model_that_abstains_in_a_part_of_the_area_passes_only_where_that_is_a
 def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
     for rules, message in (
         ("area: overall", "rules are a list, got dict; write it as {area: overall, "),
-        (
-            "- {area: overall, max_drop: 0.1}\n- overall",
-            "rule 2: a rule has area, max_drop and perhaps",
-        ),
+        ("- {area: overall, max_drop: 0.1}\n- overall", "rule 2: a rule has area, max_drop and perhaps"),
         ("- {area: overall, max_drop: 0.1, min: 1}", "rule 1: a rule has area, max_drop and perhaps"),
-        (
-            "- {area: overall, max_drop: 1 %}",
-            "max_drop is a number from 0 to 1, where 0.01 is one point, got '1",
-        ),
+        ("- {area: overall, max_drop: 1 %}", "max_drop is a number from 0 to 1, where 0.01 is one point, got '1"),
         ("- {area: overall, max_drop: .nan}", "got nan"),
         ("- {area: overall, max_drop: 2}", "got 2"),
         ("- {area: overall, max_drop: true}", "got True"),

@@ -1,9 +1,6 @@
 """`rewardlab judge`: judges behind a server of rewardlab, with everything that a run folder holds."""
 
-import itertools
 import json
-import subprocess
-import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,10 +17,9 @@ from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.case_rows import parse_case
 from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
-from rewardlab.tests.stand_ins.chat_server import ChatServer, verdict
+from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import call, lengths, longer, shown, write
-from tests.conftest import PATIENCE, wait_until
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
 RULE = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
@@ -401,37 +397,6 @@ def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(
     assert rows[0] == rows[1]  # criteria, replies, tokens and cost survive
 
 
-@pytest.mark.slow
-def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, script):
-    """Every reply costs a coin; while the sixth is asked for, the process is killed, and the next spends the rest."""
-    data = write(tmp_path / "pairs.jsonl", lengths(8))
-    prices = ["--prompt_price", 0, "--completion_price", 250_000]
-    paid = [*prices, "--max_tokens", 4, "--concurrency", 1, "--samples", 20]
-    text = "from rewardlab.apps.cli import main; main(sys.argv[1:])"
-
-    def kept():
-        return sum(len(path.read_text().splitlines()) for path in tmp_path.rglob("replies.jsonl"))
-
-    killed, asked = threading.Event(), itertools.count(1)
-
-    def answer(request):
-        if next(asked) > 5:
-            killed.wait(PATIENCE)
-        return verdict(request)
-
-    with ChatServer(answer=answer) as world:  # whose verdicts are 15 letters, so 4 tokens
-        named = ["--endpoint", world.url, "--model", "qwen", "--retries", 0]
-        words = ["judge", "--data", data, *named, *paid, "--output", tmp_path / "run"]
-        running = subprocess.Popen(script(text, *words))
-        wait_until(lambda: kept() == 5, running)
-        running.kill()
-        running.wait()
-        killed.set()
-        before = kept()
-        code, _, err, _ = judge(*paid, "--max_cost", 8, "--resume", at=world)
-    assert before == 5 and kept() == 8 and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
-
-
 def test_requests_without_a_reply_can_be_abstentions_and_a_run_of_nothing_else_leaves_nothing(judge, tmp_path):
     with ChatServer(faults=0.3, kinds=("failing",), seed=4, answer=longer) as world:
         code, _, err, folder = judge(at=world)
@@ -444,16 +409,6 @@ def test_requests_without_a_reply_can_be_abstentions_and_a_run_of_nothing_else_l
     with ChatServer(key="right", answer=longer) as world:
         code, _, err, _ = judge(at=world, output="nothing")
     assert code == 3 and "16 of 16 requests have no reply" in err and {*tmp_path.iterdir()} == before
-
-
-def test_replies_without_text_that_were_paid_count_towards_the_limit_of_cost(judge):
-    with ChatServer(answer=lambda asked: "") as world:
-        words = ["--prompt_price", 1_000, "--completion_price", 0, "--concurrency", 1, "--max_cost", 3]
-        code, _, err, folder = judge(*words, at=world)
-        asked = world.asked.total()
-        assert code == 3 and 0 < asked < 16 and not folder.exists(), err
-        code, _, err, _ = judge(*words, "--resume", at=world)
-        assert code == 3 and "the limit of cost 3 is reached" in err and world.asked.total() == asked, err
 
 
 def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(judge):

@@ -36,9 +36,6 @@ def refused(words, code: int, sentence: str, capsys) -> None:
     assert re.search(sentence, said), said
 
 
-# ---- merge ----
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("base")
@@ -149,9 +146,6 @@ def test_a_guide_needs_a_preference_and_places_for_its_biases(guide, tmp_path, c
     refused(["merge", folder, *out], 2, "follows helpful, harmless; give one point with --preference", capsys)
     refused(["merge", folder, *out, "--preference", "helpful=1"], 2, "its shift needs biases", capsys)
     assert not (tmp_path / "plain").exists()
-
-
-# ---- card ----
 
 
 def rows(seed: int, good: float) -> list[dict]:

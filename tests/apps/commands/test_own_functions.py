@@ -99,18 +99,12 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
     for words, code, message in (
         (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:one_score"], 2, "returns 1 scores for 2 responses; its"),
         (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:words"], 2, "(prompt, responses) -> scores"),
-        (
-            ["eval", "--model", "m", "--benchmark", "mine.py:no_case", "--data", "rows.jsonl"],
-            3,
-            "returns 'text' for a row",
-        ),
+        (["eval", "--model", "m", "--benchmark", "mine.py:no_case", "--data", "rows.jsonl"], 3, "returns 'text' for"),
         (["eval", "--model", "mine.py:words", "--data", "none.jsonl"], 2, "no file none.jsonl"),
     ):
         assert run(*words, "--output", "out") == code, words
         assert message in capsys.readouterr().err and not Path("out").exists(), words
 
-
-# ---- losses of reward models ----
 
 LOSSES = """
 import torch

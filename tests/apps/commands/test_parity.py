@@ -46,9 +46,6 @@ def rm(tmp_path_factory) -> Path:
     return saved(make(), tmp_path_factory.mktemp("parity") / "rm")
 
 
-# ---- the same number ----
-
-
 @pytest.mark.parametrize("architecture", ["qwen3", "gemma3"])
 def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run_parity, tmp_path):
     """Two of the golden conversations are longer than the limit; bfloat16 promises nothing."""
@@ -111,9 +108,6 @@ def test_more_conversations_may_be_given(rm, run_parity, tmp_path):
     assert run_parity(rm, "--data", tmp_path / "more.jsonl").ways["alone"]["conversations"] == 12 + 1 + 3
 
 
-# ---- planted faults: folders that were changed ----
-
-
 def test_other_template(rm, run_parity, tmp_path):
     saved(make(), tmp_path / "other")
     (tmp_path / "other" / FILE).unlink()  # as somebody else's folder
@@ -144,9 +138,6 @@ def test_a_bias_that_plain_transformers_leaves_out(run_parity, tmp_path):
     (tmp_path / "rm" / "golden.jsonl").unlink()
     told = run_parity(tmp_path / "rm", "--against", "checkpoint")
     assert told.code == 5 and told.ways["plain Transformers"]["culprit"] == "head without its bias"
-
-
-# ---- planted faults: a server that speaks vLLM's protocol ----
 
 
 @contextmanager
@@ -195,9 +186,6 @@ def test_a_sound_server_passes(rm, run_parity):
     assert told.code == 0 and told.ways["vLLM, its template"]["conversations"] == 15
 
 
-# ---- the report ----
-
-
 def test_no_text_of_others_breaks_a_report():
     """A server's sentence may hold anything; XML has no place for most control characters."""
     nasty = "a | b\n<script>\x00\x1b[0m\ufffe"
@@ -207,9 +195,6 @@ def test_no_text_of_others_breaks_a_report():
     (case,) = ElementTree.fromstring(junit(nasty, [one]))
     assert case.find("failure").get("message").startswith("a | b")
     assert json.loads(json.dumps(plain(as_json("m", ScoringContract(kind="scalar"), [one], []))))["passed"] is False
-
-
-# ---- settings ----
 
 
 def test_half_precision_fails_only_where_it_was_asked_for(rm, run_parity):

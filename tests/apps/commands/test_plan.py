@@ -4,8 +4,6 @@ import json
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.rm.capacity.shapes import table_settings
-from transformers import AutoConfig
 
 from tests.apps.commands.conftest import SAVE
 
@@ -36,13 +34,6 @@ def test_a_full_fine_tuning_needs_sixteen_bytes_a_parameter_besides_activations(
     assert "**Does not fit**" in said and "No batch fits." in said
 
 
-def test_shares_of_the_model_make_it_fit_and_the_largest_batch_is_the_last_that_does(plan):
-    words = "--model", "7b", "--gpus", 8, "--strategy", "fsdp", "--gradient_checkpointing", "--batch"
-    most = plan(*words, 1)[1]["largest_batch"]
-    assert most > 1
-    assert [plan(*words, batch)[1]["fits"] for batch in (most, most + 1)] == [True, False]
-
-
 def test_a_rounds_time_is_its_operations_over_the_assumed_share(plan):
     _, found, _ = plan("--model", "0.6b", "--batch", 4, "--length", 128, "--examples", 80, "--epochs", 2, "--mfu", 0.5)
     seconds = found["phases"][0]["teraflops"] / (989 * 0.5)
@@ -59,9 +50,8 @@ def test_an_adapter_has_the_only_gradients_and_states(plan):
 
 
 def test_a_policys_phases_hold_what_stands_around_it(plan):
-    _, found, said = plan(
-        "--model", "0.6b", "--job", "rl", "--reward_model", "8b", "--critic", "--r2m", "--accumulation", 4
-    )
+    words = ["--job", "rl", "--reward_model", "8b", "--critic", "--r2m", "--accumulation", 4]
+    _, found, said = plan("--model", "0.6b", *words)
     names = [phase["name"] for phase in found["phases"]]
     assert names == ["completions", "log-probabilities", "rewards of qwen3-8b", "update"]
     for phase in range(4):
@@ -71,28 +61,6 @@ def test_a_policys_phases_hold_what_stands_around_it(plan):
     assert "reward models" in said and "of host memory" in said
 
 
-def test_adapters_need_no_reference(plan):
-    _, found, _ = plan("--model", "0.6b", "--job", "rl", "--lora_r", 8)
-    assert "reference" not in parts(found, -1)
-
-
-def test_a_shared_backbone_holds_weights_once_and_two_caches_and_a_late_one_fewer(plan):
-    def decode(guide):
-        found = plan("--model", "8b", "--job", "decode", "--guide", guide, "--completion", 2048)[1]
-        return [parts(found)[name] for name in ("weights", "KV cache")]
-
-    none, shared, late, separate = map(decode, ("none", "shared", "late", "separate"))
-    assert separate[0] == pytest.approx(2 * none[0], rel=0.01) and shared[0] == pytest.approx(none[0], rel=0.01)
-    assert [one[1] / none[1] for one in (shared, late, separate)] == pytest.approx([2, 1.25, 2], rel=1e-3)
-
-
-def test_scoring_takes_a_folder_with_a_config_alone(plan, tmp_path):
-    AutoConfig.for_model(**table_settings("qwen2.5-0.5b")).save_pretrained(tmp_path / "model")
-    _, found, _ = plan("--model", tmp_path / "model", "--job", "score", "--gpu", "l4")
-    assert found["parameters"] == 494_032_768 and found["fits"]
-    assert parts(found)["weights"] == pytest.approx(2 * (494_032_768 + 896) * 1e-9, abs=1e-3)
-
-
 def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", SAVE)
     folder = tmp_path / "plan"
@@ -100,11 +68,8 @@ def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path, monk
     written = json.loads((folder / "plan.json").read_text())
     assert found == written | {"output": str(folder)}
     page = (folder / "report.md").read_text()
-    assert (
-        page.startswith("# qwen3-0.6b: train on 1 × NVIDIA H100")
-        and "--mfu" in page
-        and page.split("![")[0].strip() in said
-    )
+    assert page.startswith("# qwen3-0.6b: train on 1 × NVIDIA H100")
+    assert "--mfu" in page and page.split("![")[0].strip() in said
     assert (folder / "memory.png").read_bytes().startswith(b"\x89PNG")
     assert plan("--model", "0.6b", "--output", folder)[0] == 2
 
@@ -120,11 +85,7 @@ def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
         ("--model 7b --job score --dtype mixed", 2, "score trains nothing; say --dtype float32 or bfloat16"),
         ("--model 7b --adapter pblora", 2, "--adapter pblora is an autoregressive model's"),
         ("--model 7b --adapter none --lora_r 8", 2, "--lora_r 8 is an adapter's rank"),
-        (
-            "--model 7b --lora_r 8 --lora_target_modules query",
-            2,
-            "no layer of qwen2.5-7b is called query; its layers are",
-        ),
+        ("--model 7b --lora_r 8 --lora_target_modules query", 2, "no layer of qwen2.5-7b is called query"),
         ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer lies in 0..27 for qwen2.5-7b, got 28"),
         ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions and a sequence 40000 tokens"),
         ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter on the base"),

@@ -4,8 +4,6 @@ import json
 
 import pytest
 from rewardlab.judges.retrieval.encoder import load_encoder
-from rewardlab.judges.retrieval.training import RetrieverTrainer
-from safetensors.numpy import load_file
 
 from tests.apps.judging import call, write
 
@@ -45,32 +43,6 @@ def test_an_encoder_is_trained_on_every_kind_of_row_and_loads(train):
     assert encoder.contract == facts["contract"] and encoder.embed(["Care of bees?"]).shape == (1, 2, 8)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["arguments"]["case_weight"] == 0.5 and manifest["train_loss"] == facts["train_loss"]
-
-
-def test_a_run_that_was_cut_off_ends_with_the_same_weights(train, monkeypatch):
-    assert train(output="straight")[0] == 0
-
-    def interrupted(self, *args, **options):
-        if self.state.global_step == 3:
-            raise KeyboardInterrupt
-        return step(self, *args, **options)
-
-    step = RetrieverTrainer.training_step
-    monkeypatch.setattr(RetrieverTrainer, "training_step", interrupted)
-    assert train(output="again")[0] == 130
-    monkeypatch.undo()
-    code, _, err, folder = train("--resume", output="again")
-    assert code == 0 and "resuming" in err, err
-    for file in ("model.safetensors", "pooling.safetensors"):
-        first, second = load_file(folder / file), load_file(folder.parent / "straight" / file)
-        assert all((first[name] == second[name]).all() for name in first) and first.keys() == second.keys()
-
-
-def test_mean_pooling_and_one_kind_of_pairs(train):
-    words = ["--pooling", "mean", "--case_weight", 0, "--granularities", "text"]
-    code, facts, err, folder = train(*words)
-    assert code == 0 and facts["pairs"] == {"prompt -> rubric": 11, "case -> case": 0}, err
-    assert load_encoder(folder).embed(["x"]).shape == (1, 1, 8)
 
 
 def test_what_cannot_be_trained_is_one_sentence(train):

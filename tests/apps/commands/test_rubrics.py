@@ -18,6 +18,7 @@ from rewardlab.tests.stand_ins.verifiable_prompts import items
 from tests.apps.judging import call, write
 
 PRICES = ["--prompt_price", 0, "--completion_price", 5]
+PRICED = ["--prompt_price", 1, "--completion_price", 0]
 PEOPLE = {"teacher": SimulatedTeacher(seed=1), "judge": SimulatedJudge(Biases(failure=0.0), seed=2)}
 
 
@@ -60,9 +61,6 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# ---- build ----
-
-
 def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, server):
     code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *PRICES)
     assert code == 0, err
@@ -99,10 +97,7 @@ def test_a_build_that_was_cut_off_asks_nothing_twice_and_ends_as_if_it_had_not_b
     start = server.asked.total()
     whole = rubrics("build", "--data", pairs, "--judge", "judge", output="whole")
     all_calls = server.asked.total() - start
-    start, limit = (
-        server.asked.total(),
-        ["--concurrency", 1, "--prompt_price", 1, "--completion_price", 0, "--max_cost"],
-    )
+    start, limit = server.asked.total(), ["--concurrency", 1, *PRICED, "--max_cost"]
     code, _, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *limit, 0.008)
     cut = server.asked.total() - start
     assert code == 3 and "--resume" in err and 0 < cut < all_calls and not folder.exists()
@@ -134,9 +129,6 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     assert code == 0 and told == ["1 of 3 cases have other than two answers and are left out."], err
     code, facts, _, _ = rubrics("apply", "--data", data, "--judge", "judge", "--dry_run", output="dry")
     assert code == 0 and "cost_without_rubrics" in facts
-
-
-# ---- train, apply ----
 
 
 def test_a_language_model_is_trained_beside_a_weaker_one(rubrics, reader, tmp_path):
@@ -175,9 +167,6 @@ def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_pat
     code, facts, err = call(capsys, "judge", "--data", data, *asked, "--output", tmp_path / "again")
     without = facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0)
     assert code == 0 and without == 5 - len(lines(folder / "rubrics.jsonl")), err
-
-
-# ---- lint, files ----
 
 
 def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp_path):

@@ -69,10 +69,8 @@ def test_what_the_template_leaves_out_is_counted_and_rows_that_differ_in_it_alon
     words.chat_template = NO_THOUGHT
     scalar_from_config(small_config(words), words, max_length=64).save(tmp_path / "rm")
     moss, fern = (ROW | {"completion": f"<think>{text}</think>\nthe dog"} for text in ("moss", "fern"))
-    one, both = (
-        write(tmp_path / "one.jsonl", [moss, ROW | {"prompt": "a fox"}]),
-        write(tmp_path / "b.jsonl", [moss, fern]),
-    )
+    one = write(tmp_path / "one.jsonl", [moss, ROW | {"prompt": "a fox"}])
+    both = write(tmp_path / "b.jsonl", [moss, fern])
     code, facts, err, _ = score("--model", str(tmp_path / "rm"), "--data", one)
     assert (code, facts["omitted"]) == (0, 1) and "leaves out text of 1 of 2 rows: 'moss'" in err
     code, _, err, _ = score("--model", str(tmp_path / "rm"), "--data", both)

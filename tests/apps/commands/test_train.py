@@ -1,10 +1,8 @@
-"""`rewardlab train` as a user runs it: kill it, resume it, end with the same weights."""
+"""`rewardlab train` as a user runs it: cut off, resumed, with the same weights in the end."""
 
 import io
 import json
-import signal
-import subprocess
-import time
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -13,64 +11,29 @@ import pytest
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.training.checkpointing import COMPLETE, fault_of_checkpoint
+from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
 
-from tests.conftest import PATIENCE
+from tests.apps.conftest import cut_off_within, write
 
-RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-STOPS = """
-import time
-from rewardlab.rm.training.trainer import RewardTrainer
-write = RewardTrainer._save_optimizer_and_scheduler
-def stop(self, folder):
-    write(self, folder)
-    time.sleep(600 if folder.endswith("-STEP") else 0)
-RewardTrainer._save_optimizer_and_scheduler = stop
-"""
-"""Waits to be killed in the middle of the checkpoint at STEP."""
-SETTINGS = {
-    "small_hidden": 32,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 4,
-    "max_steps": 24,
-    "save_steps": 4,
-    "eval_steps": 4,
-    "logging_steps": 4,
-    "learning_rate": 1e-3,
-    "max_length": 64,
-    "golden": 4,
-    "disable_tqdm": True,
-}
+SETTINGS = {"small_hidden": 32, "small_vocabulary": 300, "per_device_train_batch_size": 4, "max_steps": 24}
+SETTINGS |= {"save_steps": 4, "eval_steps": 4, "logging_steps": 4, "learning_rate": 1e-3, "max_length": 64}
+SETTINGS |= {"golden": 4, "disable_tqdm": True}
 
 
-def write_pairs(path: Path, number: int, seed: int) -> str:
+def pairs(number: int, seed: int) -> Iterator[dict[str, str]]:
     random = np.random.default_rng(seed)
-    words = ["moss", "fern", "oak", "birch", "heron", "newt"]
-    with open(path, "w") as file:
-        for place in range(number):
-            base = " ".join(random.choice(words, int(random.integers(2, 12))))
-            row = {"id": str(place), "prompt": "Name plants", "chosen": f"{base} oak", "rejected": f"{base} newt"}
-            file.write(json.dumps(row) + "\n")
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def command(script, recipe):
-    """The words of a training run in a process of its own."""
-    return lambda output, *flags, first="": script(
-        first + RUN, "train", "--config", recipe[0], "--output", output, *flags
-    )
+    for place in range(number):
+        base = " ".join(random.choice(["moss", "fern", "oak", "birch", "heron", "newt"], int(random.integers(2, 12))))
+        yield {"id": str(place), "prompt": "Name plants", "chosen": f"{base} oak", "rejected": f"{base} newt"}
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("data")
-    settings = SETTINGS | {
-        "data": [write_pairs(folder / "train.jsonl", 60, 0)],
-        "eval_data": [write_pairs(folder / "eval.jsonl", 20, 1)],
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    files = {"data": [write(folder / "train.jsonl", pairs(60, 0))]}
+    files |= {"eval_data": [write(folder / "eval.jsonl", pairs(20, 1))]}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(SETTINGS | files))
     return folder / "recipe.yaml", folder
 
 
@@ -89,31 +52,13 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return load_file(folder / "model.safetensors")
 
 
-def wait_for(found, process: subprocess.Popen, seconds: float = PATIENCE) -> None:
-    """Until something is there, looking as often as the machine allows."""
-    end = time.monotonic() + seconds
-    while not found():
-        assert process.poll() is None and time.monotonic() < end, "the run ended before it could be killed"
-        time.sleep(0.0005)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["during the checkpoint at step 16", "after step 8"])
-def test_a_killed_and_resumed_run_ends_with_the_same_weights(moment, command, uninterrupted, tmp_path):
-    output, checkpoints = tmp_path / "rm", tmp_path / "rm.partial" / "checkpoints"
-    step = int(moment.split()[-1])
-    checkpoint = checkpoints / f"checkpoint-{step}"
-    stop = step if moment.startswith("during") else step + SETTINGS["save_steps"]
-    words = command(output, first=STOPS.replace("STEP", str(stop)))
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for((checkpoint / ("optimizer.pt" if moment.startswith("during") else COMPLETE)).exists, process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not output.exists(), "a killed run leaves no finished folder"
-    assert bool(fault_of_checkpoint(checkpoint)) == moment.startswith("during")
-    resumed = subprocess.run(command(output, "--resume"), capture_output=True, text=True, check=True)
-    assert "resuming from checkpoint-" in resumed.stderr
-    expected, found = weights(uninterrupted), weights(output)
+def test_a_run_that_was_cut_off_and_is_resumed_ends_with_the_same_weights(recipe, uninterrupted, tmp_path, capsys):
+    """Kills of the process, also within a checkpoint, are among the injections of tests/faults."""
+    words = ["train", "--config", str(recipe[0]), "--output", str(tmp_path / "rm")]
+    with cut_off_within(RewardTrainer, 18):
+        assert main(words) == 130 and not (tmp_path / "rm").exists()
+    assert main([*words, "--resume"]) == 0 and "resuming from checkpoint-16" in capsys.readouterr().err
+    expected, found = weights(uninterrupted), weights(tmp_path / "rm")
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 

@@ -115,9 +115,6 @@ def test_equal_requests_of_a_call_are_asked_once():
     assert arrived == [(0, "one"), (1, "two"), (2, "one")]
 
 
-# ---- labels ----
-
-
 def test_a_label_is_a_verdict_that_both_orders_share():
     label = by_judge(open_judge("pairwise(flip=abstain)", scripted(longer), Materials(), name="it"))
     assert [label(QUESTION, pair) for pair in (("aa", "a"), ("a", "aa"), ("a", "a"))] == [1.0, 0.0, 0.5]
@@ -131,9 +128,6 @@ def test_a_label_that_follows_the_order_is_an_abstention():
         label = build("policy", f"{labels.__module__}:labels({asked})")
         assert math.isnan(label(QUESTION, ("a", "b")))
         assert build("policy", f"{labels.__module__}:labels({asked}, flip=tie)")(QUESTION, ("a", "b")) == 0.5
-
-
-# ---- in a run ----
 
 
 def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
@@ -196,9 +190,8 @@ def test_rows_of_one_prompt_say_the_same_or_are_refused():
         return judge(run=run, kind="rubric", endpoint="http://127.0.0.1:9", model="m", **more), hints_by_prompt(run)
 
     same, other = ({"rubrics": POINTS[:n], "gold": "Bees!"} for n in (2, 1))
-    assert judged([same, dict(same)], rubric="data")[1] == {
-        prompt_text(QUESTION): Hints(("Names bees.",), ("Praises venom.",))
-    }
+    hints = Hints(("Names bees.",), ("Praises venom.",))
+    assert judged([same, dict(same)], rubric="data")[1] == {prompt_text(QUESTION): hints}
     for wrong, more in (
         (other, {"rubric": "data"}),
         (same | {"gold": "Wax!"}, {"rubric": "data", "reference": "gold"}),

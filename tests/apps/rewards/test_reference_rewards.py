@@ -27,15 +27,9 @@ def facts(policy=None, **columns) -> RunFacts:
 @pytest.fixture
 def prompts(tmp_path):
     """Every prompt of the garden with a reference, keywords and a check."""
-    beside = {
-        "reference": "bees hive wax",
-        "keywords": [[["bees", "hive", "wax"]]],
-        "checks": [{"weight": 0.5, "most": 8}],
-    }
+    beside = {"reference": "bees hive wax", "keywords": [[["bees", "hive", "wax"]]]}
+    beside |= {"checks": [{"weight": 0.5, "most": 8}]}
     return write(tmp_path / "prompts.jsonl", ({"prompt": list(one), **beside} for one in garden.prompts(40, 0)))
-
-
-# ---- RLVRR ----
 
 
 def test_content_and_style_are_added_up():
@@ -48,9 +42,8 @@ def test_content_and_style_are_added_up():
 
 
 def test_a_run_learns_from_references(rl, prompts):
-    code, found, err, folder = rl(
-        "--reward", "rlvrr(style_weight=2)", "--max_steps", 1, "--rollout_steps", 1, data=prompts
-    )
+    flags = ["--reward", "rlvrr(style_weight=2)", "--max_steps", 1, "--rollout_steps", 1]
+    code, found, err, folder = rl(*flags, data=prompts)
     assert code == 0 and found["rewards"].keys() == {"rlvrr"}, err
     words = [row["completion"].split() for row in rollouts_of(folder)]
     assert {
@@ -59,18 +52,14 @@ def test_a_run_learns_from_references(rl, prompts):
     assert steps_of(folder)[0]["rewards/rlvrr/mean"] > 0
 
 
-# ---- RLPR ----
-
-
 def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
     """Two answers with a form, one without its end, one without anything, and one whose tag stands there twice."""
     words = load_tokenizer(str(rl_world / "start"))
     policy = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
     said = ["bees wax hive for a near b", "ponds for wax near", "bees wax hive for", "bees", "bees for for near"]
     prompts = [QUESTION, OTHER, QUESTION, QUESTION, OTHER]
-    found = rlpr(run=facts(policy, reference="bees hive wax"), tags=TAGS, form=0.25, together=2)(
-        [Example(*one) for one in zip(prompts, said, strict=True)]
-    )
+    reward = rlpr(run=facts(policy, reference="bees hive wax"), tags=TAGS, form=0.25, together=2)
+    found = reward([Example(*one) for one in zip(prompts, said, strict=True)])
 
     def chance(prompt, opening):
         return float(reference_probabilities(policy.model, policy.encoder, [prompt], [opening], ["bees hive wax"]))
@@ -78,9 +67,8 @@ def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
     gains = [chance(*one) - chance(one[0], "for") for one in zip(prompts, map(reasoning_of, said), strict=True)]
     assert gains[0] > 0.01 and gains[0] == pytest.approx(gains[2])
     expected = [max(gain, 0) if reasoning(one, TAGS) else 0 for gain, one in zip(gains, said, strict=True)]
-    assert found == pytest.approx(
-        [0.75 * e + 0.25 * f for e, f in zip(expected, [1, 1, 0, 0, 0], strict=True)], abs=1e-6
-    )
+    forms = [0.75 * gain + 0.25 * form for gain, form in zip(expected, [1, 1, 0, 0, 0], strict=True)]
+    assert found == pytest.approx(forms, abs=1e-6)
 
 
 def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world, capsys):
@@ -123,9 +111,6 @@ def test_prompts_on_which_all_answers_do_alike_are_dropped(rl):
     assert code == 0, err
     assert [row["rewards/gold/missing"] for row in steps_of(folder)] == [0, 16]
     assert [row.get("skipped_steps") for row in steps_of(folder)] == [None, 1]
-
-
-# ---- what cannot be run ----
 
 
 def test_a_row_without_what_is_needed_is_told_with_its_prompt():

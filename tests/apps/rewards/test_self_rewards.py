@@ -32,16 +32,11 @@ def run_of(policy) -> RunFacts:
 def by_loop(policy, prompt, answer) -> float:
     """One forward of prompt, answer and its end; the token that comes next."""
     words = policy.encoder.tokenizer
-    ids = (
-        policy.encoder.encode_prompt(prompt) + words(answer, add_special_tokens=False).input_ids + [words.eos_token_id]
-    )
+    ids = policy.encoder.encode_prompt(prompt) + words(answer, add_special_tokens=False).input_ids
+    ids += [words.eos_token_id]
     with torch.no_grad():
-        return (
-            policy.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)[words.convert_tokens_to_ids(TOKEN)].item()
-        )
-
-
-# ---- LaSeR ----
+        logprobs = policy.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+    return logprobs[words.convert_tokens_to_ids(TOKEN)].item()
 
 
 def test_a_reward_is_the_logprob_of_one_token_behind_the_answers_end(policy):
@@ -85,14 +80,10 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
         r = [one["reward/sources/verdict"] for one in own]
         s = [min(max(0.1 * (one["reward/sources/said"] - c), 0), 1) * one["finished"] for one in own]
         z = [(x[place % 4] - sum(x) / 4) / (torch.tensor(x).double().std().item() + 1e-4) for x in (r, s)]
-        assert row["advantage/estimate"][0] == pytest.approx(
-            0.9 * z[0] + 0.1 * (z[1] if len({*s}) > 1 else z[0]), abs=1e-6
-        )
+        expected = 0.9 * z[0] + 0.1 * (z[1] if len({*s}) > 1 else z[0])
+        assert row["advantage/estimate"][0] == pytest.approx(expected, abs=1e-6)
     last = by_loop(policy, user_turn(rows[-1]["prompt"].removeprefix("user: ")), rows[-1]["completion"])
     assert abs(rows[-1]["reward/sources/said"] - last) > 1e-4  # by the policy that has moved
-
-
-# ---- SAGE-RL ----
 
 
 @pytest.mark.slow

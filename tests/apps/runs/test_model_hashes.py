@@ -37,9 +37,6 @@ def model(name: str, weights: str = "w", **settings: object) -> Path:
     return folder
 
 
-# ---- hashes ----
-
-
 def test_the_hash_of_a_folder_by_hand():
     model("rm", "w", a=1)
     config, weights = sha(b'{"a": 1}'), sha(b"w")
@@ -47,16 +44,12 @@ def test_the_hash_of_a_folder_by_hand():
     assert model_hashes(["rm"]) == {"rm": data_hash("rm")} and data_hash("rm:train") == data_hash("rm")
 
 
-def test_equal_size_and_time_are_no_proof_of_equal_weights():
-    file = model("rm", "0.25") / "model.safetensors"
-    before, time = model_hashes(["rm"]), file.stat().st_mtime_ns
-    file.write_text("0.75")
-    os.utime(file, ns=(time, time))
+def test_weights_of_equal_size_and_time_count_and_what_is_not_loaded_does_not():
+    folder = model("rm", "0.25")
+    before, time = model_hashes(["rm"]), (folder / "model.safetensors").stat().st_mtime_ns
+    (folder / "model.safetensors").write_text("0.75")
+    os.utime(folder / "model.safetensors", ns=(time, time))
     assert model_hashes(["rm"]) != before
-
-
-def test_what_is_not_loaded_does_not_count():
-    folder = model("rm")
     before = model_hashes(["rm"])
     (folder / "README.md").write_text("a card")
     for name, file in ((".cache", "x"), ("checkpoint-5", "optimizer.pt"), ("eval.partial", "config.yaml")):
@@ -76,9 +69,6 @@ def test_a_base_and_the_members_of_ensembles_count_too():
     (Path("both") / "broken.json").write_text("{")
     assert set(model_hashes(["both"])) == {"both", "a", "lora", "base"}
     assert set(model_hashes(["a,b", "served(urls=[http://a:1, http://b:1])", "org/model"])) == {"a", "b"}
-
-
-# ---- resuming ----
 
 
 def begun(*words: str) -> list[str]:
@@ -101,19 +91,6 @@ def test_a_changed_function_is_refused_and_an_unchanged_one_goes_on(capsys):
     assert "was begun with model_sha256 of mine.py:rm = " in said and "resume with the same settings and files" in said
     Path("mine.py").write_text(REWARD.format(sign=1))
     assert main(command) == 0
-
-
-def test_a_model_that_was_trained_anew_is_refused(capsys):
-    words = ["train", "--kind", "linear", "--data", "train.jsonl", "--output", "rm"]
-    rows = [{"prompt": f"q{i}", "chosen": f"kind {i}", "rejected": f"rude {i}"} for i in range(20)]
-    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(words) == 0
-    command = begun("--model", "rm", "--data", "pairs.jsonl")
-    turned = [row | {"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
-    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in turned))
-    assert main([*words, "--overwrite"]) == 0
-    capsys.readouterr()
-    assert main(command) == 2 and "was begun with model_sha256 of rm = " in capsys.readouterr().err
 
 
 def test_another_file_in_a_folder_of_data_is_refused(capsys):

@@ -74,9 +74,6 @@ def busy(status: int, header: str, figure: float | None = None) -> httpx.Respons
     return httpx.Response(status, json=body, headers={"retry-after": header})
 
 
-# ---- the model from afar ----
-
-
 def test_it_rates_as_the_model_does(url, model):
     with ScoringClient(url) as client:
         assert client.contract == model.contract
@@ -107,12 +104,8 @@ def test_a_wrong_address_is_told_at_once():
     with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
         ScoringClient("http://127.0.0.1:9")
     with pytest.raises(UsageError, match="not what rewardlab serve answers"):
-        ScoringClient(
-            "http://x", http=httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=[])))
-        )
-
-
-# ---- large requests ----
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
+        ScoringClient("http://x", http=httpx.Client(transport=transport))
 
 
 def test_many_or_long_conversations_go_in_several_requests():
@@ -124,9 +117,6 @@ def test_many_or_long_conversations_go_in_several_requests():
     client.rate([Example(user_turn("a"), "x" * size) for size in (10, 10, 900, 10, 2000)])
     lengths = [[len(turns[-1]["content"]) for turns in rows] for rows in seen]
     assert lengths == [[10, 10], [900], [10], [2000]], "1,000 tokens are at least 1,000 bytes, some of them of roles"
-
-
-# ---- a busy server ----
 
 
 def test_it_comes_again_when_it_was_told_to(clock):
@@ -165,9 +155,6 @@ def test_another_contract_is_refused():
     client.rate(EXAMPLES[:1])
     with pytest.raises(CheckFailed, match=f"now scores under contract {other.hash()}, and did under {CONTRACT.hash()}"):
         client.rate(EXAMPLES[:1])
-
-
-# ---- a reward function for TRL ----
 
 
 def test_a_reward_function_takes_plain_and_conversational_prompts(url, model):

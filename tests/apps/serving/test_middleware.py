@@ -46,9 +46,8 @@ def test_with_a_token_nothing_but_health_is_answered_without_it(serve, http, mod
     url = serve(model, host="0.0.0.0", token="sésame").replace("0.0.0.0", "127.0.0.1")
     for given_token in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sésame".encode()}):
         for path in ("score", "classify", "get_reward", "metrics", "nowhere", "openapi.json"):
-            answer = http.request(
-                "GET" if path == "metrics" else "POST", f"{url}/{path}", json=ONE, headers=given_token
-            )
+            method = "GET" if path == "metrics" else "POST"
+            answer = http.request(method, f"{url}/{path}", json=ONE, headers=given_token)
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     right = {"authorization": "Bearer sésame".encode()}
     assert http.post(f"{url}/score", json=ONE, headers=right).status_code == 200
@@ -116,11 +115,7 @@ def test_what_cannot_be_scored_is_told_why_and_the_next_is_scored(url, http):
         (b'{"conversations": [[{"role": "assistant", "content": 3}]]}', 422, "is not {role, content} with text"),
         (b'{"conversations": [[{"role": "root", "content": "a"}]]}', 422, "conversations.0.0.role: "),
         (b'{"conversations": "a"}', 422, "conversations: Input should be a valid array"),
-        (
-            b'{"conversations": [], "trucate": true}',
-            422,
-            "trucate: Extra inputs are not permitted; the fields are conversations, tokens, tools, truncate",
-        ),
+        (b'{"conversations": [], "trucate": true}', 422, "trucate: Extra inputs are not permitted; the fields are"),
         (b'{"tokens": [[]]}', 422, "nothing is left of conversation 0"),
         (b'{"tokens": [[1, true]]}', 422, "tokens.0.1: "),
         (b'{"tokens": [[1, 1e999]]}', 422, "tokens.0.1: "),
@@ -320,18 +315,17 @@ def test_500_requests_of_nonsense_get_no_5xx(model):
     @settings(max_examples=500, deadline=None, database=None, suppress_health_check=[*HealthCheck])
     @given(requests())
     def ask(sent) -> None:
-        answer = loop.run_until_complete(
-            client.request(sent.method, sent.path, content=sent.body, headers={"content-type": sent.content_type})
-        )
+        headers = {"content-type": sent.content_type}
+        asked = client.request(sent.method, sent.path, content=sent.body, headers=headers)
+        answer = loop.run_until_complete(asked)
         statuses.add(answer.status_code)
         assert answer.status_code < 500, (sent, answer.text)
         assert answer.headers["x-scoring-contract"] == site.contract
 
     statuses: set[int] = set()
     loop = asyncio.new_event_loop()
-    client = httpx.AsyncClient(
-        transport=httpx.ASGITransport(site.access), base_url="http://127.0.0.1:8000", timeout=PATIENCE
-    )
+    transport = httpx.ASGITransport(site.access)
+    client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=PATIENCE)
     ask()
     answer = loop.run_until_complete(client.post("/score", json=ONE))
     loop.run_until_complete(client.aclose())

@@ -96,15 +96,6 @@ def test_what_one_cannot_answer_goes_to_another_at_once(clock):
         assert fleet.asked == {"a": 1, "b": 2} and clock.slept == [], wrong
 
 
-def test_one_that_asks_to_be_left_alone_is(clock):
-    fleet = Fleet([busy(429, "30")], [])
-    fleet_model = fleet.open(in_flight=1)
-    for now, asked in ((0.0, 1), (29.0, 1), (30.0, 2)):
-        clock.now = now
-        fleet_model.rate(EXAMPLES[:2])
-        assert fleet.asked["a"] == asked
-
-
 def test_where_all_are_full_it_comes_again_when_the_first_allows_it(clock):
     fleet = Fleet([busy(429, "3")], [busy(503, "2")])
     assert fleet.open().rate(EXAMPLES[:1]).tolist() == LENGTHS[:1]
@@ -149,12 +140,8 @@ def test_one_that_is_down_at_first_is_asked_when_it_is_there(clock):
     assert model.rate(EXAMPLES[:4]).tolist() == LENGTHS[:4] and fleet.asked == {"b": 2}
     fleet.contracts["a"], clock.now = CONTRACT, 100.0
     assert model.rate(EXAMPLES[:4]).tolist() == LENGTHS[:4] and fleet.asked == {"a": 1, "b": 3}
-
-
-def test_one_that_comes_later_with_another_contract_is_refused_too(clock):
-    fleet = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
-    model = fleet.open()
-    fleet.contracts["a"] = replace(CONTRACT, objectives=("better",))
+    later = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
+    model, later.contracts["a"] = later.open(), replace(CONTRACT, objectives=("better",))
     with pytest.raises(CheckFailed, match="cannot be compared"):
         model.rate(EXAMPLES)
 
@@ -181,9 +168,6 @@ def test_servers_that_cannot_be_asked_are_told():
     ):
         with pytest.raises(UsageError, match=message):
             served(run=None, urls=urls)
-
-
-# ---- with servers ----
 
 
 def same(found, truth) -> bool:

@@ -30,9 +30,6 @@ def occupied(queue, gated) -> None:
     assert gated.busy.wait(PATIENCE)
 
 
-# ---- which items go together ----
-
-
 def test_a_batch_holds_the_longest_waiting_and_those_nearest_in_length():
     assert alike([100, 4000, 90, 110, 260], 330) == [0, 2, 3]
     assert alike([100, 101, 102, 103], 250) == [0, 1], "two rows of 101 are 202 tokens, three of 102 are 306"
@@ -51,9 +48,6 @@ def test_what_waits_is_scored_together(queue, gated):
     gated.gate.set()
     assert [future.result(PATIENCE)[:, 0].tolist() for future in futures] == [[1, 2], [3, 4, 5]]
     assert gated.batches == [["first"], ["a", "bb", "ccc", "dddd"], ["eeeee"]], "40 tokens are four items of ten"
-
-
-# ---- who is turned away ----
 
 
 def test_a_full_line_says_when_to_come_again(queue, gated):
@@ -96,18 +90,14 @@ def test_a_closed_line_answers_who_still_waits(queue, gated):
         queue.enter([item("b")])
 
 
-# ---- what fails ----
-
-
 def test_a_bad_item_takes_no_other_along(queue, gated):
     gated.gate.set()
     good, bad = queue.enter([item("fine"), item("as well")]), queue.enter([item("ba\nd")])
     assert good.result(PATIENCE)[:, 0].tolist() == [4.0, 7.0]
     with pytest.raises(Refused) as refused:
         bad.result(PATIENCE)
-    assert (
-        refused.value.status == 500 and refused.value.sentence == "conversation 0: the model failed with RuntimeError"
-    )
+    assert refused.value.status == 500
+    assert refused.value.sentence == "conversation 0: the model failed with RuntimeError"
 
 
 def test_an_item_that_the_model_refuses_is_the_senders_fault():

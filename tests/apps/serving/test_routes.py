@@ -31,9 +31,6 @@ def scores(answer) -> list[list[float]]:
     return [[*one["scores"].values()] for one in answer.json()["results"]]
 
 
-# ---- our own ----
-
-
 def test_score_gives_every_objective_its_number(url, http, model):
     answer = http.post(f"{url}/score", json=asks(EXAMPLES))
     assert scores(answer) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
@@ -77,9 +74,6 @@ def test_no_conversation_has_no_result_and_an_empty_answer_a_score(url, http, mo
     assert scores(http.post(f"{url}/score", json=asks([empty]))) == pytest.approx(model.rate([empty]), abs=NEAR)
 
 
-# ---- vLLM's ----
-
-
 def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, model):
     truth = model.rate(EXAMPLES[:3])
     rendered = [model.encoder.render(example) for example in EXAMPLES[:3]]
@@ -111,9 +105,6 @@ def test_classify_refuses_what_would_change_a_number_and_another_models_name(url
         assert answer.status_code == status and sentence in answer.json()["error"]["message"], setting
 
 
-# ---- OpenRLHF's ----
-
-
 def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
     query = [model.encoder.render(example) for example in EXAMPLES[:4]]
     truth = model.rate(EXAMPLES[:4])
@@ -125,9 +116,6 @@ def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
     assert answer.headers["x-scoring-contract"] == model.contract.hash()
     other = serve(model, objective="brief")
     assert http.post(f"{other}/get_reward", json=asked).json()["rewards"] == pytest.approx(truth[:, 1], abs=NEAR)
-
-
-# ---- other kinds of model ----
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +149,8 @@ def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_ans
     truth = guide.rate(EXAMPLES[:4])
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))
     assert scores(answer) == pytest.approx(truth, abs=1e-4)
-    assert [one["tokens"] for one in answer.json()["results"]] == [
-        encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])
-    ]
+    lengths = [encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])]
+    assert [one["tokens"] for one in answer.json()["results"]] == lengths
     prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
     query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
     rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
@@ -194,9 +181,6 @@ def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(se
     assert scores(http.post(f"{url}/score", json=asks(rows))) == [[1.0], [None]]
     answer = http.post(f"{url}/get_reward", json={"query": ["a bad"], "prompts": ["a "]})
     assert answer.status_code == 422 and "conversation 0 no finite score" in answer.json()["error"]["message"]
-
-
-# ---- what the server says of itself ----
 
 
 def test_texts_that_the_template_leaves_out_are_answered_and_counted(serve, http, words):
@@ -244,9 +228,6 @@ def test_the_server_tells_its_contract_limits_and_schema_on_a_page_that_fetches_
     assert body and http.post(f"{url}/score", content=unescape(body[1])).status_code == 200
 
 
-# ---- step scores of process reward models ----
-
-
 @pytest.fixture(scope="module")
 def process_model(words):
     return process_from_config(small_config(words, hidden=32, layers=1), words, step_separator=" dog", max_length=64)
@@ -264,9 +245,8 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(process_model, h
         (alone,) = http.post(f"{url}/pooling", json={"input": rows[0]}).json()["data"]
         (scores_of_steps,) = process_model.step_scores(EXAMPLES[:1])
         assert np.allclose(np.array(alone["data"])[list(encoded[0].ends)], scores_of_steps, atol=1e-6)
-        assert scores(http.post(f"{url}/score", json=asks(EXAMPLES[:6]))) == pytest.approx(
-            process_model.rate(EXAMPLES[:6]), abs=NEAR
-        )
+        answer = http.post(f"{url}/score", json=asks(EXAMPLES[:6]))
+        assert scores(answer) == pytest.approx(process_model.rate(EXAMPLES[:6]), abs=NEAR)
         refused = http.post(f"{url}/score", json={"tokens": rows})
         assert refused.status_code == 422 and "does not score token ids" in refused.text
         assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422

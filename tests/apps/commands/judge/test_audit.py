@@ -48,18 +48,16 @@ def test_self_preference_is_measured_where_the_models_are_named(judge, tmp_path)
     assert code == 0, err
     found = json.loads((folder / "audit.json").read_text())["judge pairwise"]
     assert found["names"] == {"own": "gpt", "other": "llama"} and found["figures"]["self-preference"]["value"] == 1.0
-    assert (
-        "authorship slope" in found["figures"] and dry["models"]["judge"]["calls"] == facts["models"]["judge"]["calls"]
-    )
+    assert "authorship slope" in found["figures"]
+    assert dry["models"]["judge"]["calls"] == facts["models"]["judge"]["calls"]
     assert "Its own name is `gpt`, the other `llama`." in (folder / "audit.md").read_text()
 
 
 def test_a_name_is_for_a_model_in_all_its_judges_or_for_one_judge():
     wrote = [("gpt", "llama"), ("llama", "qwen"), ("gpt", "llama")]
     cases = [Case(str(n), user_turn("q"), ("a", "b"), authors=by) for n, by in enumerate(wrote)]
-    judges = [
-        Judging(name, {}, lambda cases: []) for name in ("big pairwise", "big pointwise", "small pairwise", "panel")
-    ]
+    names = ("big pairwise", "big pointwise", "small pairwise", "panel")
+    judges = [Judging(name, {}, lambda cases: []) for name in names]
 
     def named(*texts, other=""):
         config = JudgeConfig(audit=True, names=list(texts), other_author=other)
@@ -92,10 +90,10 @@ def test_calibration_is_measured_where_scores_claim_a_chance(judge, server):
 
 def test_scores_that_are_no_shares_are_refused_after_the_first_probe_and_another_chance_asks_nothing_twice(judge):
     with ChatServer(answer=longer) as world:
-        words = ["--audit", "--limit", 3, "--kind", "pointwise", "pairwise", "--together", "consistent", "--chance"]
+        words = ["--audit", "--limit", 2, "--kind", "pointwise", "pairwise", "--together", "consistent", "--chance"]
         code, _, err, folder = judge(*words, "shares", at=world)
         assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
-        assert world.asked.total() == 3 * (2 + 2) and not folder.exists(), "the pairs as given, and no attack"
+        assert world.asked.total() == 2 * (2 + 2) and not folder.exists(), "the pairs as given, and no attack"
         code, _, err, folder = judge(*words, "bradley_terry", "--samples", 30, "--resume", at=world)
         total = world.asked.total()
         assert code == 0 and judge(*words, "bradley_terry", at=world, output="whole")[0] == 0, err

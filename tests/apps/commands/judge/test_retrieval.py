@@ -31,15 +31,9 @@ def run(tmp_path, capsys, asked):
         asked.append(body)
         return longer(body)
 
-    rows = [
-        {
-            "id": f"p{n}",
-            "prompt": f"Tell me about {word}",
-            "chosen": f"a long answer on {word}",
-            "rejected": f"no {word}",
-        }
-        for n, word in enumerate(WORDS)
-    ]
+    texts = [(f"a long answer on {word}", f"no {word}") for word in WORDS]
+    rows = [{"id": f"p{n}", "prompt": f"Tell me about {word}", "chosen": texts[n][0], "rejected": texts[n][1]}
+            for n, word in enumerate(WORDS)]  # fmt: skip
     data = write(tmp_path / "pairs.jsonl", rows)
 
     def judge(*words, output="run"):
@@ -54,13 +48,9 @@ def run(tmp_path, capsys, asked):
 
 
 def labelled(tmp_path) -> str:
-    return write(
-        tmp_path / "labelled.jsonl",
-        [
-            {"id": f"e{n}", "prompt": f"What is good for {word} here", "chosen": f"sun for {word}", "rejected": "rain"}
-            for n, word in enumerate(WORDS)
-        ],
-    )
+    rows = ({"id": f"e{n}", "prompt": f"What is good for {word} here", "chosen": f"sun for {word}", "rejected": "rain"}
+            for n, word in enumerate(WORDS))  # fmt: skip
+    return write(tmp_path / "labelled.jsonl", rows)
 
 
 def test_the_nearest_labelled_cases_are_shown_and_their_ids_stored(run, tmp_path, asked):
@@ -92,21 +82,15 @@ def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run
 
 
 def rubrics(tmp_path) -> str:
-    rows = [
-        {
-            "case": f"r{n}",
-            "prompt": f"What is good for {word} here",
-            "rubric": {"principles": [{"id": word, "description": f"Speaks of {word}."}]},
-        }
-        for n, word in enumerate(WORDS)
-    ]
+    kept = [{"principles": [{"id": word, "description": f"Speaks of {word}."}]} for word in WORDS]
+    rows = [{"case": f"r{n}", "prompt": f"What is good for {word} here", "rubric": kept[n]}
+            for n, word in enumerate(WORDS)]  # fmt: skip
     return write(tmp_path / "rubrics.jsonl", rows)
 
 
-@pytest.mark.parametrize("retriever", ["tfidf", "bm25"])
-def test_the_rubric_of_the_nearest_prompt(run, tmp_path, asked, retriever):
+def test_the_rubric_of_the_nearest_prompt(run, tmp_path, asked):
     words = ["--kind", "rubric", "--rubric", "retrieved", "--rubrics_from", rubrics(tmp_path)]
-    code, facts, err, retrieved = run(*words, "--score", "weighted", "--retriever", retriever)
+    code, facts, err, retrieved = run(*words, "--score", "weighted", "--retriever", "bm25")
     assert code == 0, err
     assert retrieved == {f"p{n}": [f"r{n}"] for n in range(8)}
     assert all(word in shown(body, "rubric") for body in asked for word in WORDS if word in shown(body, "instruction"))
@@ -114,27 +98,16 @@ def test_the_rubric_of_the_nearest_prompt(run, tmp_path, asked, retriever):
     assert "Rubrics are retrieved by" in manifest["notes"][-1] and facts["judges"]["qwen rubric"]["coverage"] == 1.0
 
 
-def test_a_case_without_an_own_rubric_is_an_abstention_under_the_oracle(run, tmp_path):
-    words = ["--kind", "rubric", "--rubric", "oracle", "--rubrics_from", rubrics(tmp_path)]
-    code, facts, err, retrieved = run(*words, "--on_fault", "abstain")
-    assert code == 0 and facts["judges"]["qwen rubric"]["reasons"] == {"no rubric": 8}, err
-    assert retrieved == {f"p{n}": [] for n in range(8)}
-
-
 def test_an_encoder_retrieves_and_its_vectors_are_stored(run, tmp_path):
-    encoder = new_encoder(
-        EncoderSettings(facets=2, width=8, max_length=32), None, WORDS * 9, hidden=16, layers=1, vocabulary=300
-    )
+    settings = EncoderSettings(facets=2, width=8, max_length=32)
+    encoder = new_encoder(settings, None, WORDS * 9, hidden=16, layers=1, vocabulary=300)
     encoder.save(tmp_path / "encoder")
     words = ["--examples", "retrieved", "--examples_from", labelled(tmp_path), "--retriever", tmp_path / "encoder"]
     words += ["--retriever_index", tmp_path / "index"]
     code, _, err, first = run(*words)
     assert code == 0 and all(len(ids) == 3 for ids in first.values()), err
-    assert {path.name for path in (tmp_path / "index").iterdir()} == {
-        "vectors.safetensors",
-        "texts.jsonl",
-        "index.json",
-    }
+    names = {path.name for path in (tmp_path / "index").iterdir()}
+    assert names == {"vectors.safetensors", "texts.jsonl", "index.json"}
     assert run(*words, output="again")[3] == first
     assert open_index(str(tmp_path / "encoder"), ["a"], ["x"]).ids == ["a"]
 

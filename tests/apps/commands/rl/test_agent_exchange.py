@@ -70,18 +70,12 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
         (["--exchange", "shared", "--agents", 3], "--num_generations is 4 and is shared by 3 agents"),
         (["--exchange", "shared", "--agents", 2, "--rollouts", "sage(r=1)"], "leave --rollouts out"),
         (["--exchange", "shared", "--agents", 2, "--scaffold", "ruscarl"], "leave --scaffold out"),
-        (
-            ["--exchange", "shared", "--agents", 2, "--rollout_server", "http://127.0.0.1:1"],
-            "leave --rollout_server out",
-        ),
+        (["--exchange", "shared", "--agents", 2, "--rollout_server", "http://127.0.0.1:1"], "leave --rollout_server"),
         (["--exchange", "shared", "--agents", 2, "--use_vllm", "True"], "leave --use_vllm out"),
         (["--exchange", "shared", "--agents", 2, "--curriculum", "sec"], "leave --curriculum out"),
     ):
         code, _, told, folder = rl(*METHOD, *flags)
         assert code == 2 and reason in told and not folder.exists(), flags
-
-
-# ---- two processes ----
 
 
 @pytest.fixture

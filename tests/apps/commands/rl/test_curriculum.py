@@ -74,14 +74,9 @@ def test_what_cannot_be_drawn_from_is_told(rl, tmp_path):
         (["--curriculum", "dump", "--category", "kind"], 2, "the argument 'window' is missing"),
         (["--curriculum", "dump(window=4)", "--category", "topic"], 3, "no column 'topic'"),
         (["--curriculum", "dump(window=4)", "--category", "same"], 3, "says 'a' of all prompts"),
-        (
-            ["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"],
-            2,
-            "is called both a reward and the curriculum",
-        ),
+        (["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"], 2, "is called both"),
     ):
-        rows = [
-            {"prompt": list(one), "kind": str(place % 2), "same": "a"} for place, one in enumerate(garden.prompts(8, 0))
-        ]
+        prompts = enumerate(garden.prompts(8, 0))
+        rows = [{"prompt": list(one), "kind": str(place % 2), "same": "a"} for place, one in prompts]
         code, _, err, folder = rl("--reward", REWARD, *flags, data=write(tmp_path / "some.jsonl", rows))
         assert code == expected and message in err and not folder.exists(), flags

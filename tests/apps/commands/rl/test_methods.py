@@ -36,7 +36,7 @@ METHODS = {
 }
 
 QUICK = ("noise backward", "transforms", "pipo", "kimi", "rpo")
-"""Tried in every run; the others where REWARDLAB_LONG=1."""
+"""Tried in `make test`; the others in `make test-all`."""
 
 
 def verdict():
@@ -50,7 +50,7 @@ def said():
 
 
 @pytest.mark.parametrize(
-    "name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.long) for one in METHODS]
+    "name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in METHODS]
 )
 @pytest.mark.filterwarnings("ignore:are")
 def test_a_method_trains_a_policy(name, rl):

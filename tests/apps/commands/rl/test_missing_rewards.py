@@ -8,6 +8,7 @@ from rewardlab.rm.types import prompt_text
 from tests.apps.conftest import steps_of
 
 HERE = "tests.apps.commands.rl.test_missing_rewards"
+LENGTHS = ["--reward", f"a={HERE}:length", f"b={HERE}:length(first=False)"]
 
 
 def nothing():
@@ -45,10 +46,7 @@ def length(*, first=True):
             ["--reward", f"{HERE}:constant", "--kl", 0.1],
             "every advantage was 0: 8 of 8 groups had equal rewards, and of 32 completions 0 had no reward",
         ),
-        (
-            ["--reward", f"a={HERE}:length", f"b={HERE}:length(first=False)", "--on_missing", "strict"],
-            "each lacks some only, see --on_missing",
-        ),
+        ([*LENGTHS, "--on_missing", "strict"], "each lacks some only, see --on_missing"),
     ],
 )
 def test_a_run_that_learned_nothing_from_its_rewards_fails_and_is_kept(flags, reason, rl):
@@ -60,7 +58,7 @@ def test_a_run_that_learned_nothing_from_its_rewards_fails_and_is_kept(flags, re
 
 
 def test_rewards_that_share_the_prompts_between_them_all_train(rl):
-    code, facts, err, folder = rl("--reward", f"a={HERE}:length", f"b={HERE}:length(first=False)")
+    code, facts, err, folder = rl(*LENGTHS)
     assert code == 0, err
     signal = facts["learning_signal"]
     assert signal["partial"] == signal["summed"] == signal["completions"] == 32

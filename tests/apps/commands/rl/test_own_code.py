@@ -126,10 +126,7 @@ def test_a_wrong_function_is_refused_before_a_model_is_loaded(rl, working_folder
         (["--reward", "mine.py:absent"], "no 'absent' in mine.py; name one of its functions"),
         (["--reward", "mine:matchs"], "no 'matchs' in mine; did you mean 'matches'?"),
         (["--reward", "nowhere.py:f"], "no file"),
-        (
-            ["--reward", "mine.py:no_completions"],
-            "a reward function has the signature (prompts, completions, **columns)",
-        ),
+        (["--reward", "mine.py:no_completions"], "the signature (prompts, completions, **columns)"),
         (["--reward", "mine.py:fails"], "returns 1 values for 2 completions"),
         (["--reward", "mine.py:as_messages"], "fails on made-up completions"),
         (["--advantage", "mine.py:flat"], "the advantage estimator 'mine.py:flat' returns the shape []"),

@@ -17,9 +17,8 @@ def rows(number=8):
 
 def test_both_orders_are_in_one_group_and_no_verdict_is_missing_or_a_penalty(rl, tmp_path):
     data = write(tmp_path / "verdicts.jsonl", rows())
-    code, _, told, folder = rl(
-        "--data", data, "--reward", "verdict(no_verdict=nan)", "--rollout_steps", 1, "--max_steps", 1
-    )
+    flags = ["--data", data, "--max_steps", 1, "--reward"]
+    code, _, told, folder = rl(*flags, "verdict(no_verdict=nan)", "--rollout_steps", 1)
     assert code == 5 and "(missing: verdict 16)" in told
     step = steps_of(folder)[0]
     assert step["verdict/no_verdict"] == 1.0 and step["rewards/verdict/missing"] == 16
@@ -28,9 +27,7 @@ def test_both_orders_are_in_one_group_and_no_verdict_is_missing_or_a_penalty(rl,
         groups.setdefault(row["group"], []).append(row["prompt"])
     assert all(["tell" in prompt for prompt in group] == [True, True, False, False] for group in groups.values())
     assert all(len({prompt.count("please") for prompt in group}) == 1 for group in groups.values())
-    code, _, told, folder = rl(
-        "--data", data, "--reward", "v=verdict(no_verdict=-1)", "--max_steps", "1", output="penalty"
-    )
+    code, _, told, folder = rl(*flags, "v=verdict(no_verdict=-1)", output="penalty")
     assert code == 5 and steps_of(folder)[0]["rewards/v/mean"] == -1.0, told
 
 

@@ -109,9 +109,8 @@ def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, 
     assert "## Guide diagnostics" in card and "**The guide has collapsed at helpful, harmless**" in card
 
 
-@pytest.mark.parametrize("stream", [(), ("--stream",)], ids=["in memory", "streamed"])
 def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_data_from_the_start(
-    world, tmp_path, capsys, monkeypatch, stream
+    world, tmp_path, capsys, monkeypatch
 ):
     """A resumed run would take the latest step's checkpoint, whichever attempt it is from."""
     monkeypatch.setattr("rewardlab.rm.training.guide_diagnostics.COLLAPSED", 100.0)
@@ -123,13 +122,12 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
 
     monkeypatch.setattr(train_run, "train_until_asked", watched)
     words = ("--embedding", "one_hot", "--monitor_steps", "2", "--restarts", "1", "--save_steps", "1")
-    assert train(world, tmp_path / "arm", *BOTH, *words, *stream) == 0
+    assert train(world, tmp_path / "arm", *BOTH, *words, "--stream") == 0
     assert "starting again with half the learning rate of A" in capsys.readouterr().err
     assert kept == [[], []]
     manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
     assert manifest["guide"]["restarts"] == 1
-    if stream:
-        assert manifest["stream"]["read"] == 40
+    assert manifest["stream"]["read"] == 40
 
 
 def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys):

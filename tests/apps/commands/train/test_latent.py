@@ -1,37 +1,19 @@
 """Latent reasoning reward models as a user trains them in two stages, loads, scores, merges and checks them."""
 
 import json
-import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.commands.train.latent_settings import LatentConfig
 from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
 
-from tests.apps.commands.test_train import RUN, STOPS, wait_for
-
-SETTINGS = {
-    "kind": "latent",
-    "latent_steps": 2,
-    "small_hidden": 32,
-    "small_layers": 1,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 8,
-    "max_steps": 24,
-    "save_steps": 8,
-    "eval_steps": 8,
-    "learning_rate": 1e-2,
-    "max_length": 64,
-    "golden": 4,
-    "disable_tqdm": True,
-    "use_cpu": True,
-}
+from tests.apps.commands.train.conftest import write_recipe
+from tests.apps.conftest import cut_off_within
 
 
 def rows(number: int, seed: int):
@@ -47,22 +29,7 @@ def rows(number: int, seed: int):
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    for name, number, seed in (("train", 90, 0), ("eval", 30, 1)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(number, seed)))
-    settings = SETTINGS | {"data": [str(folder / "train.jsonl")], "eval_data": [str(folder / "eval.jsonl")]}
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    return folder / "recipe.yaml"
-
-
-@pytest.fixture
-def train(recipe, tmp_path, capsys):
-    def run(*words, output="latent"):
-        code = main(["train", "--config", str(recipe), "--output", str(tmp_path / output), *map(str, words)])
-        out, err = capsys.readouterr()
-        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
-
-    return run
+    return write_recipe(tmp_path_factory.mktemp("rows"), rows(90, 0), rows(30, 1), kind="latent", latent_steps=2)
 
 
 def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_path, capsys):
@@ -72,9 +39,8 @@ def test_both_stages_and_then_the_depth_head_are_trained_and_scored(train, tmp_p
     assert summary["eval_accuracy"] > 0.9 and summary["eval_latent_steps"] == 2
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["rationales"] == {"completions": 180, "stated": 120, "cut": 0}
-    code, summary, told, second = train(
-        "--model", folder, "--latent_depth", "head", "--latent_price", "1", "--max_steps", "60", output="second"
-    )
+    words = ["--model", folder, "--latent_depth", "head", "--latent_price", "1", "--max_steps", "60"]
+    code, summary, told, second = train(*words, output="second")
     assert code == 0 and summary["eval_latent_steps"] < 2, told
     model = load_reward_model(str(second))
     assert (model.contract.kind, model.contract.latent_steps, model.contract.latent_depth) == ("latent", 2, "head")
@@ -133,18 +99,13 @@ def test_settings_that_do_not_fit_together_are_refused(train):
 
 
 @pytest.mark.slow
-def test_a_killed_and_resumed_run_ends_with_the_same_weights(recipe, script, tmp_path):
+def test_a_run_that_was_cut_off_and_is_resumed_ends_with_the_same_weights(train):
     flags = ("--latent_stage_1", "4", "--latent_depth", "head")
-
-    def command(output, *more, first=""):
-        return script(first + RUN, "train", "--config", recipe, "--output", output, *flags, *more)
-
-    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
-    output, checkpoint = tmp_path / "latent", tmp_path / "latent.partial" / "checkpoints" / "checkpoint-16"
-    with subprocess.Popen(command(output, first=STOPS.replace("STEP", "16")), stderr=subprocess.DEVNULL) as process:
-        wait_for(lambda: (checkpoint / "optimizer.pt").exists(), process)
-        process.send_signal(signal.SIGKILL)
-    subprocess.run(command(output, "--resume"), check=True, capture_output=True)
+    assert train(*flags, output="whole")[0] == 0
+    with cut_off_within(RewardTrainer, 18):
+        assert train(*flags)[0] == 130
+    code, _, told, folder = train(*flags, "--resume")
+    assert code == 0 and "resuming from checkpoint-16" in told
     for file in ("model.safetensors", "latent_heads.safetensors"):
-        first, second = (load_file(folder / file) for folder in (tmp_path / "whole", output))
-        assert all(np.array_equal(first[name], second[name]) for name in first)
+        first, second = (load_file(path / file) for path in (folder.with_name("whole"), folder))
+        assert all(np.array_equal(first[name], second[name]) for name in first), file

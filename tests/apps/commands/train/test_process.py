@@ -5,26 +5,11 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
-SETTINGS = {
-    "kind": "process",
-    "small_hidden": 32,
-    "small_layers": 1,
-    "small_vocabulary": 300,
-    "per_device_train_batch_size": 8,
-    "max_steps": 24,
-    "save_steps": 8,
-    "eval_steps": 8,
-    "learning_rate": 1e-2,
-    "max_length": 64,
-    "golden": 4,
-    "disable_tqdm": True,
-    "use_cpu": True,
-}
+from tests.apps.commands.train.conftest import write_recipe
 
 
 def rows(number: int, seed: int):
@@ -36,22 +21,7 @@ def rows(number: int, seed: int):
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("steps")
-    for name, number, seed in (("train", 120, 0), ("eval", 40, 1)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(number, seed)))
-    settings = SETTINGS | {"data": [str(folder / "train.jsonl")], "eval_data": [str(folder / "eval.jsonl")]}
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    return folder / "recipe.yaml"
-
-
-@pytest.fixture
-def train(recipe, tmp_path, capsys):
-    def run(*words):
-        code = main(["train", "--config", str(recipe), "--output", str(tmp_path / "prm"), *map(str, words)])
-        out, err = capsys.readouterr()
-        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / "prm"
-
-    return run
+    return write_recipe(tmp_path_factory.mktemp("rows"), rows(120, 0), rows(40, 1), kind="process")
 
 
 def test_a_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path, capsys):
@@ -60,11 +30,8 @@ def test_a_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path, c
     assert summary["eval_accuracy"] > 0.95 and summary["eval_first_error_accuracy"] > 0.9
     assert "correct, " in told and "the first sequence reads: '<|user|>Name plants<|eos|><|assistant|>" in told
     model = load_reward_model(str(folder))
-    assert (model.contract.kind, model.contract.step_separator, model.contract.aggregate) == (
-        "process",
-        "\n",
-        "product",
-    )
+    contract = model.contract
+    assert (contract.kind, contract.step_separator, contract.aggregate) == ("process", "\n", "product")
     example = Example(user_turn("Name plants"), "oak oak\nnewt\nbirch")
     (scores,) = model.step_scores([example])
     assert scores[1, 0] < 0.5 < min(scores[0, 0], scores[2, 0])

@@ -23,9 +23,6 @@ def rated(model, prompt, text):
     return pytest.approx(model.rate([Example(prompt, text)])[0, 0], abs=1e-5)
 
 
-# ---- SkyRL ----
-
-
 def test_skyrls_environment_gives_the_models_reward_and_ends(adapter, served):
     model, url = served
     adapter("skyrl_env", "skyrl_gym")
@@ -37,9 +34,6 @@ def test_skyrls_environment_gives_the_models_reward_and_ends(adapter, served):
     step = environment.step("roba mino")
     assert step["reward"] == rated(model, user_turn("kano"), "roba mino")
     assert step["done"] is True and step["observations"] == []
-
-
-# ---- inspect_ai ----
 
 
 def sample(completion: str):
@@ -91,9 +85,6 @@ def test_an_evaluation_of_inspect_leaves_abstentions_out(adapter, judge_settings
     assert log.status == "success" and log.results is not None, log.error
     (scored,) = log.results.scores
     assert scored.metrics["mean"].value == pytest.approx(4.5) and scored.unscored_samples == 1
-
-
-# ---- verifiers ----
 
 
 def task_and_trace(reply: str):

@@ -37,9 +37,6 @@ def rated(model, *texts):
     return [row[0] for row in model.rate([Example(user_turn("kano"), text) for text in texts])]
 
 
-# ---- one reward for many coroutines ----
-
-
 def test_calls_that_arrive_together_share_requests_and_keep_their_order():
     sizes = []
 
@@ -89,8 +86,6 @@ def test_the_server_is_named_by_an_environment_variable(server, model, monkeypat
     assert served_rewards()(examples) == pytest.approx(rated(model, *TEXTS), abs=1e-5)
 
 
-# ---- verl ----
-
 REWARD = {  # verl/trainer/config/reward/reward.yaml
     "num_workers": None,
     "custom_reward_function": {"path", "name", "reward_kwargs"},  # reward_kwargs: verl/trainer/ppo/reward.py
@@ -135,8 +130,6 @@ def test_a_completion_that_is_too_long_is_cut_or_missing(server, model):
     with pytest.raises(KeyError, match="extra_info has no 'prompt'"):
         asyncio.run(called_by_verl("roba", {}, url=server))
 
-
-# ---- OpenRLHF and SkyRL ----
 
 OPENRLHF = """
 --reward.remote_url --actor.model_name_or_path --data.prompt_dataset --data.input_key --data.apply_chat_template
