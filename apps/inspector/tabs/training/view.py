@@ -107,28 +107,16 @@ def _components() -> TrainingComponents:
             figure = gr.Plot(show_label=False, visible=False, elem_id="own")
     reward = filled_list("Metrics logged by a reward", visible=False)
     reward_figures = tuple(_plots([f"reward-{index}" for index in range(REWARD_FIGURES)]))
-    status_html = gr.HTML(elem_id="reward-metrics", apply_default_css=False)
-    return TrainingComponents(
-        note,
-        progress,
-        panels,
-        over_kl,
-        column,
-        figure,
-        reward,
-        reward_figures,
-        status_html,
-        gr.Timer(SECONDS, active=False),
-    )
+    status, timer = gr.HTML(elem_id="reward-metrics", apply_default_css=False), gr.Timer(SECONDS, active=False)
+    return TrainingComponents(note, progress, panels, over_kl, column, figure, reward, reward_figures, status, timer)
 
 
 def _plots(names: Sequence[str]) -> list[gr.Plot]:
     with gr.Row():
-        return [gr.Plot(show_label=False, visible=False, elem_id=f"rl-{_id(name)}", min_width=300) for name in names]
-
-
-def _id(name: str) -> str:
-    return name.replace(" ", "-").lower()
+        return [
+            gr.Plot(show_label=False, visible=False, elem_id=f"rl-{name.replace(' ', '-').lower()}", min_width=300)
+            for name in names
+        ]
 
 
 def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:

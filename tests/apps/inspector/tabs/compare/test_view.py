@@ -2,7 +2,6 @@
 
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from rewardlab.apps.inspector.tabs.compare import view as compare
 
 from tests.apps.inspector.acts import again, clicked_link
@@ -66,10 +65,3 @@ def test_a_run_is_not_compared_with_itself(site):
         assert compare._choices(site, asked)[1] == expected
     note, *_ = compare.noted(compare._present, compare._empty)(site, expected)
     assert "is on both sides" in note.value
-
-
-@pytest.mark.slow
-def test_it_can_be_read_on_a_telephone(address, visit):
-    page = visit(address, "?tab=compare&run=before&with=after", width=390, ready="#agreement")
-    page.locator("#statistics").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390

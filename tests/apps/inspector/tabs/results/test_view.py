@@ -77,18 +77,6 @@ def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_
 
 
 @pytest.mark.slow
-def test_a_run_without_intervals_is_a_sentence_and_the_page_goes_on(address, visit):
-    page = visit(address, "?tab=benchmarks&run=ponds", width=390, ready="#benchmarks-note p")
-    assert "summary.json is damaged" in page.locator("#benchmarks-note").inner_text()
-    assert page.locator("#facts table").count() == 0
-    page.get_by_label("Run").last.click()
-    page.get_by_role("option", name="alone").click()
-    page.locator("#facts table").wait_for()
-    page.locator("#areas .range").first.wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.slow
 def test_a_study_has_its_tables_and_figures(desk, desk_address, visit):
     for name, text in (
         ("drawn", "# Drawn\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n![all](a.png)\n"),
