@@ -64,7 +64,6 @@ def test_a_run_appears_as_it_is_written_and_is_followed_to_its_name_when_it_is_f
     assert opened.followed("later.partial", JUDGED) == "later"
     assert opened.followed("study.partial/evaluations/one", JUDGED) == "study/evaluations/one"
     assert opened.followed("gone.partial", JUDGED) == "gone.partial" and opened.followed(None, JUDGED) is None
-    opened = open_root(root)
     assert "new" not in [entry.id for entry in opened.entries(JUDGED)]
     write_run(root / "new")
     assert opened.find("new", JUDGED) == root / "new"

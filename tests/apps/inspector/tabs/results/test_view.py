@@ -59,6 +59,7 @@ CONTRAST = """() => {
 """JavaScript: every text of the figures with its font, and its contrast as WCAG 2.2 defines it."""
 
 
+@pytest.mark.slow
 def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_inert(address, visit):
     page = visit(address, "?tab=benchmarks&run=alone&__theme=light", ready="#calibration .point")
     page.locator("#lengths .point").first.wait_for()
