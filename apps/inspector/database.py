@@ -1,7 +1,7 @@
 """Queries over the Parquet files of a run: fixed texts, every value a bound parameter, a bounded memory."""
 
 import glob
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,6 @@ def outcome(margin: str) -> str:
         f"CASE WHEN {margin} IS NULL THEN 'abstained' WHEN {margin} > 0 THEN 'right' WHEN {margin} < 0 THEN 'wrong' "
         "ELSE 'tie' END"
     )
-
-
-def lengths(ask: Callable[[str], list[tuple]]) -> str:
-    """Return SQL for the lengths of a case's responses, which older runs do not store; `ask` queries the items."""
-    stored = ask("SELECT name FROM parquet_schema($items) WHERE name = 'lengths'")
-    return "lengths::BIGINT[]" if stored else "[len(answer) for answer in answers]"
 
 
 def query(

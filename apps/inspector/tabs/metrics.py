@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from html import escape
 from urllib.parse import urlencode
 
+from ....benchmarks.evaluate import OVERALL
+
 METRICS = {
     "overall": "Accuracy over the benchmark as its authors aggregate it: the share of cases in which the model scores "
     "the right response highest.",
@@ -70,6 +72,11 @@ def cases_query(run: str, scorer: str, **filters: str) -> str:
     '?tab=judgments&run=a%2Fb&scorer=rm&subset=x+%26+y'
     """
     return "?" + urlencode({"tab": "judgments", "run": run, "scorer": scorer, **filters})
+
+
+def section_filter(area: str) -> dict[str, str]:
+    """Return the filter of the tab of judgments that passes the cases of a section, or all of them for `overall`."""
+    return {} if area == OVERALL else {"subset": f"{SECTION}{area}"}
 
 
 def results_query(run: str, scorer: str = "") -> str:

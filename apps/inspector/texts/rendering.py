@@ -30,31 +30,20 @@ MARK = re.compile(r"⟦(U\+[0-9A-F]{4})⟧")
 MARKED = r'<span class="mark">\1</span>'
 BLOCKS = ("paragraph", "bullet_list", "ordered_list", "list_item", "blockquote", "table", "td", "th")
 MATHML = (
-    *(
-        "math",
-        "menclose",
-        "merror",
-        "mfenced",
-        "mfrac",
-        "mi",
-        "mmultiscripts",
-        "mn",
-        "mo",
-        "mover",
-        "mpadded",
-        "mphantom",
-    ),
-    *("mprescripts", "mroot", "mrow", "ms", "mspace", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd"),
-    *("mtext", "mtr", "munder", "munderover", "none"),
+    "math menclose merror mfenced mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow ms mspace "
+    "msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover none"
 )
 TAGS = {
     *("blockquote", "br", "code", "em", "hr", "li", "ol", "p", "pre", "s", "span", "strong", "ul"),
     *("table", "thead", "tbody", "tr", "td", "th"),
-    *MATHML,
+    *MATHML.split(),
 }
 ATTRIBUTES = {
     **{tag: {"dir"} for tag in ("ul", "li", "blockquote", "table", "td", "th")},
-    **{tag: {"mathvariant", "stretchy", "fence", "form", "accent", "linethickness", "separator"} for tag in MATHML},
+    **{
+        tag: {"mathvariant", "stretchy", "fence", "form", "accent", "linethickness", "separator"}
+        for tag in MATHML.split()
+    },
     **{tag: {"class"} for tag in ("pre", "span")},
     "math": {"display"},
     "ol": {"dir", "start"},

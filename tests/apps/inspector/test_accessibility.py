@@ -44,6 +44,15 @@ def test_axe_finds_no_serious_violation(visit, address, tab, theme):
     assert serious == {}
 
 
+@pytest.mark.slow
+def test_no_tab_is_wider_than_a_telephone(visit, address):
+    for tab in TABS:
+        page = visit(address, f"?tab={tab}&run={RUNS.get(tab, '')}", width=390, ready=READY.get(tab, "#tabs"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+    page = visit(address, "?tab=benchmarks&run=ponds", width=390, ready="#benchmarks-note p")
+    assert "summary.json is damaged" in page.locator("#benchmarks-note").inner_text()
+
+
 def test_the_focus_can_be_seen_and_a_list_closes_when_it_moves_on(visit, address):
     """Defect 8: every list stayed open behind the focus."""
     page = visit(address, "?tab=judgments&run=ponds", ready="#case .answer")

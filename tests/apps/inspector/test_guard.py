@@ -46,7 +46,7 @@ def test_functions_of_a_script_are_called_with_json_and_take_no_file():
         assert asked(path, **{"content-type": kind}) == "files are not accepted here"
 
 
-def test_files_come_from_the_cache_alone(monkeypatch, tmp_path):
+def test_files_come_from_the_cache_alone_which_is_for_this_user(monkeypatch, tmp_path):
     monkeypatch.setenv(guard.CACHE, str(tmp_path / "cache"))
     inside, outside = tmp_path / "cache" / "x.csv", tmp_path / "secret"
     inside.parent.mkdir()
@@ -59,9 +59,6 @@ def test_files_come_from_the_cache_alone(monkeypatch, tmp_path):
         assert asked(f"/gradio_api/file={path}") == "there is no such file here", path
     monkeypatch.delenv(guard.CACHE)
     assert asked(f"/gradio_api/file={inside}") == "there is no such file here"
-
-
-def test_the_cache_is_for_this_user_alone(monkeypatch):
     monkeypatch.delenv(guard.CACHE, raising=False)
     private_cache()
     folder = Path(os.environ[guard.CACHE])

@@ -57,17 +57,13 @@ def test_an_evaluation_is_finished_when_its_study_is(root):
     assert open_root(root).growing("study.partial/evaluations/one")
 
 
-def test_a_run_is_followed_to_its_name_when_it_is_finished(root):
+def test_a_run_appears_as_it_is_written_and_is_followed_to_its_name_when_it_is_finished(root):
     opened = open_root(root)
     assert opened.followed("later.partial", JUDGED) == "later.partial" and opened.growing("later.partial")
     (root / "later.partial").rename(root / "later")
     assert opened.followed("later.partial", JUDGED) == "later"
     assert opened.followed("study.partial/evaluations/one", JUDGED) == "study/evaluations/one"
     assert opened.followed("gone.partial", JUDGED) == "gone.partial" and opened.followed(None, JUDGED) is None
-
-
-def test_a_run_appears_as_it_is_written(root):
-    opened = open_root(root)
     assert "new" not in [entry.id for entry in opened.entries(JUDGED)]
     write_run(root / "new")
     assert opened.find("new", JUDGED) == root / "new"
@@ -108,15 +104,12 @@ def test_a_link_in_a_run_closes_it_but_a_root_may_be_reached_through_one(root, t
             open_root(root).find(f"holds-{Path(name).stem}")
 
 
-def test_a_run_is_whole_with_a_summary_and_both_tables(tmp_path):
+def test_a_run_is_whole_with_a_summary_and_both_tables_and_its_stamp_changes_with_a_file(tmp_path):
     assert is_whole(write_run(tmp_path / "whole"))
     for name, cut in (("summary.json", 3), ("items.parquet", 100), ("scores.parquet", 2), ("scores.parquet", None)):
         path = write_run(tmp_path / f"{name}-{cut}") / name
         path.unlink() if cut is None else path.write_bytes(path.read_bytes()[:cut])
         assert not is_whole(path.parent)
-
-
-def test_a_stamp_changes_with_a_file(tmp_path):
     before = stamp(tmp_path, ["a"])
     (tmp_path / "a").write_text("1")
     assert before == ((0, 0),) and stamp(tmp_path, ["a"]) != before

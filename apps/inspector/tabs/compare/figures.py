@@ -11,7 +11,7 @@ from .....benchmarks.compare import Change, Comparison, cases_text, change_texts
 from .....benchmarks.evaluate import OVERALL
 from ...figures import PALETTE, layout, opens, plain, titled
 from ...html import STYLE, decimals_of, number, pill, shown, with_csv
-from ..metrics import METRICS, SECTION, about, cases_query, header_row, linked
+from ..metrics import METRICS, about, cases_query, header_row, linked, section_filter
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
@@ -118,11 +118,12 @@ def drawn_note(shown_points: int, total: int) -> str:
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
     """Return verdict, counts of items, and second minus first by section and subset with intervals and p."""
     subsets = comparison.subsets
+    scorers = [f"{shown(name)}, %" for name in (comparison.first, comparison.second)]
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
     table = (
-        f'<table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
-        f"{''.join(row(name, change, **_filter(name)) for name, change in comparison.areas.items())}"
+        f'<table id="statistics"><thead>{header_row(["", *scorers, about("difference"), about("p")])}</thead><tbody>'
+        f"{''.join(row(name, change, **section_filter(name)) for name, change in comparison.areas.items())}"
         f'</tbody><tbody><tr><th scope="rowgroup" colspan="5" class="why faint">{adjusted}</th></tr>'
         f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}</tbody></table>"
     )
@@ -131,20 +132,6 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
         f'{shown(cases_text(comparison))}</p><p class="faint">{shown(items_text(comparison), 1000)}</p>'
         f"{with_csv(table)}</div>"
     )
-
-
-def _filter(area: str) -> dict[str, str]:
-    return {} if area == OVERALL else {"subset": f"{SECTION}{area}"}
-
-
-def no_statistics_html(why: str) -> str:
-    """Return the reason why there are no statistics."""
-    return f'{STYLE}<div class="rl"><p class="faint">No statistics: {shown(why)}</p></div>'
-
-
-def _heads(comparison: Comparison) -> str:
-    scorers = [f"{shown(name)}, %" for name in (comparison.first, comparison.second)]
-    return header_row(["", *scorers, about("difference"), about("p")])
 
 
 def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:

@@ -24,7 +24,7 @@ from ...components import (
     run_list,
     scorers,
 )
-from ...html import skeleton_html
+from ...html import note_html, skeleton_html
 from ...run_list import JUDGED
 from . import figures
 from . import queries as views
@@ -181,4 +181,4 @@ def _statistics(site: Site, asked: Any) -> str:
     try:
         return figures.statistics_html(views.statistics(first, second), first, second)
     except ValueError as error:
-        return figures.no_statistics_html(str(error))
+        return note_html(f"No statistics: {error}")

@@ -12,7 +12,7 @@ import duckdb
 from .....rm.errors import DataError, UsageError
 from ....runs.summaries import SUMMARY, Heading, read_heading
 from ....runs.tables import ITEMS, SCORES
-from ...database import SETTINGS, WAY_OUT, bound, lengths, outcome, reading, table
+from ...database import SETTINGS, WAY_OUT, bound, outcome, reading, table
 from ...run_list import stamp
 
 ITEM_TABLE, SCORE_TABLE = table("items"), table("scores")
@@ -33,16 +33,17 @@ _LINES = f"""
     FROM (SELECT "case", margin, file_row_number::INTEGER AS line FROM {SCORE_TABLE} WHERE scorer = $scorer)
     JOIN cases USING ("case")
 """
-_GAPS = """
+_GAPS = f"""
     SELECT file_row_number::INTEGER AS place,
            list_avg(list_select(lengths, [k + 1 for k in best]))
            - list_avg([lengths[k + 1] for k in range(len(lengths)) if NOT list_contains(best, k)]) AS gap
-    FROM (SELECT file_row_number, best::BIGINT[] AS best, {lengths} AS lengths FROM {table})
+    FROM (SELECT file_row_number, best::BIGINT[] AS best, lengths::BIGINT[] AS lengths FROM {ITEM_TABLE})
 """
-_WITHIN_LENGTH = """
-    SELECT file_row_number::INTEGER AS place FROM (SELECT file_row_number, {lengths} AS lengths FROM {table})
-    WHERE len([length for length in lengths if length BETWEEN $shortest AND $longest]) > 0
+WITHIN_LENGTH = f"""
+    SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
+    WHERE len([length for length in lengths::BIGINT[] if length BETWEEN $shortest AND $longest]) > 0
 """
+"""The places with a response of `$shortest` to `$longest` characters."""
 _SEARCH_SQL = f"""
     SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
     WHERE contains(lower("case" || chr(10) || prompt), lower($search))
@@ -87,11 +88,7 @@ class Index:
 
     def gaps(self) -> str:
         """Name of a table: place, and how much longer the right answers are than the others, in characters."""
-        return self._make("gaps", _GAPS.format(lengths=lengths(self.query), table=ITEM_TABLE))
-
-    def within_length(self) -> str:
-        """A query for the places with a response of `$shortest` to `$longest` characters."""
-        return _WITHIN_LENGTH.format(lengths=lengths(self.query), table=ITEM_TABLE)
+        return self._make("gaps", _GAPS)
 
     def beaten(self) -> str:
         """Name of a table: the places where a baseline is right too."""

@@ -14,7 +14,7 @@ from ....runs.tables import ITEMS, SCORES
 from ...database import WAY_OUT
 from ...run_list import REPORT, stamp
 from ..studies.queries import read_text, safe_markdown
-from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, Index, index
+from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, WITHIN_LENGTH, Index, index
 
 OUTCOMES = ("all", "wrong", "right", "tie", "abstained")
 ORDERS = {
@@ -137,8 +137,10 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 # ---- queries: fixed texts, every value is a bound parameter ----
 
 
-def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
-    """Return a query for the matching cases: place, margin, outcome, line, and the gap on request."""
+def _matching(tables: Index, filter: Filter, order: str = "items") -> str:
+    """Return a query for the matching cases: place, margin, outcome, line, and the gap where the order is by it."""
+    if order not in ORDERS:
+        raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
     if filter.subset is not None:
         conditions.append("place IN (SELECT place FROM cases WHERE list_contains($subset::VARCHAR[], subset))")
@@ -149,22 +151,15 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
     if filter.gap is not None:
         conditions.append("gap >= $gap" if filter.gap >= 0 else "gap <= $gap")
     if filter.length is not None:
-        conditions.append(f"place IN ({tables.within_length()})")
+        conditions.append(f"place IN ({WITHIN_LENGTH})")
     if filter.baseline_right:
         conditions.append(f"place IN (SELECT place FROM {tables.beaten()})")
     if filter.among is not None:
         conditions.append('place IN (SELECT place FROM cases WHERE list_contains($among::VARCHAR[], "case"))')
     if filter.without:
         conditions.append('place IN (SELECT place FROM cases WHERE NOT list_contains($without::VARCHAR[], "case"))')
-    joined = f"LEFT JOIN {tables.gaps()} USING (place)" if gaps or filter.gap is not None else ""
+    joined = f"LEFT JOIN {tables.gaps()} USING (place)" if order == "gap" or filter.gap is not None else ""
     return f"SELECT * FROM {tables.lines(filter.scorer)} {joined} WHERE {' AND '.join(conditions)}"
-
-
-def _ordered(tables: Index, filter: Filter, order: str) -> tuple[str, str]:
-    """Return the query of the matching cases with the columns of the order, and the order."""
-    if order not in ORDERS:
-        raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
-    return _matching(tables, filter, gaps=order == "gap"), ORDERS[order]
 
 
 def _values(filter: Filter) -> dict[str, Any]:
@@ -202,20 +197,15 @@ def lines(run: Run, filter: Filter, start: int, size: int, *, order: str = "item
     the difference in length from the largest.
     """
     tables = index(run.folder)
-    matching, by = _ordered(tables, filter, order)
-    matching_rows = tables.query(
+    matching, by = _matching(tables, filter, order), ORDERS[order]
+    found = tables.query(
         f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
         {**_values(filter), "size": size, "skip": start},
     )
-    texts = tables.rows(
-        ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [row_number for row_number, *_ in matching_rows]
-    )
-    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in matching_rows])
+    texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [row for row, *_ in found])
+    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
     try:
-        return [
-            _line(outcome, margin, *scores[line], *texts[row_number])
-            for row_number, line, outcome, margin in matching_rows
-        ]
+        return [_line(outcome, margin, *scores[line], *texts[row]) for row, line, outcome, margin in found]
     except UNREADABLE as error:
         raise DataError(f"{run.folder}: {ITEMS} or {SCORES} is damaged ({error}); {WAY_OUT}") from error
 
@@ -235,7 +225,7 @@ def _beginning(prompt: str) -> str:
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
     """Return the position of a case among the matching ones, from 0; None if it does not match."""
     tables = index(run.folder)
-    matching, by = _ordered(tables, filter, order)
+    matching, by = _matching(tables, filter, order), ORDERS[order]
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
     rows = tables.query(
         f'SELECT position FROM ({numbered}) JOIN cases USING (place) WHERE "case" = $case',
@@ -254,9 +244,5 @@ def margin_scale(run: Run, scorer: str) -> float:
 def indices(run: Run, filter: Filter) -> list[int]:
     """Return the matching rows of the table of items, in order."""
     tables = index(run.folder)
-    return [
-        row_number
-        for (row_number,) in tables.query(
-            f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter)
-        )
-    ]
+    text = f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place"
+    return [row for (row,) in tables.query(text, _values(filter))]

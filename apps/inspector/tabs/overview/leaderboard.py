@@ -6,8 +6,8 @@ from html import escape
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Interval
 from ...html import CSV, STYLE, shown
-from ..metrics import SECTION, about, cases_query, linked, results_query
-from ..results.areas import AXIS, interval_mark, share_html, tick_mark
+from ..metrics import about, cases_query, linked, results_query, section_filter
+from ..results.areas import AXIS, ends, interval_mark, share_html, tick_mark
 from .queries import Board, Standing
 
 CSS = """<style>
@@ -160,10 +160,10 @@ def _standing_html(standing: Standing, board: Board) -> str:
     cells = f'<td class="choice"><input type="checkbox" value="{escape(value)}" {label}></td>'
     cells += f'<th scope="row" class="name">{name}{role}</th><td class="axis"{_value(overall.value)}>'
     cells += f'<span class="track">{_marks(standing)}</span></td>'
-    cells += _share(overall, cases_query(run, scorer, outcome="all"), ends=True)
+    cells += _share(overall, cases_query(run, scorer, outcome="all"), ends(overall))
     for section in board.sections:
         interval = standing.areas.get(section)
-        address = cases_query(run, scorer, subset=f"{SECTION}{section}")
+        address = cases_query(run, scorer, **section_filter(section))
         cells += "<td data-value></td>" if interval is None else _share(interval, address)
     cells += _gain_html(standing) + f'<td data-value="{standing.abstained}">{standing.abstained:,}</td>'
     state = ' <span class="pill">running</span>' if standing.growing else ""
@@ -177,8 +177,7 @@ def _value(value: float) -> str:
     return f' data-value="{"" if value != value else value}"'
 
 
-def _share(interval: Interval, address: str, *, ends: bool = False) -> str:
-    small = f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]" if ends and interval.low == interval.low else ""
+def _share(interval: Interval, address: str, small: str = "") -> str:
     return share_html(interval.value, address, small).replace("<td", f"<td{_value(interval.value)}", 1)
 
 

@@ -163,7 +163,7 @@ def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Sta
             row.role,
             areas(row),
             baselines,
-            _gain(row, best),
+            row.minus_baseline.get(best, {}).get(OVERALL),
             row.unscored,
             date,
             entry.growing,
@@ -172,10 +172,6 @@ def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Sta
         for row in report.rows
         if row.role != "baseline"
     ]
-
-
-def _gain(row: Row, baseline: str) -> Difference | None:
-    return row.minus_baseline.get(baseline, {}).get(OVERALL)
 
 
 def _board(suite: str, version: str, cases: int, standings: Sequence[Standing]) -> Board:
@@ -220,16 +216,8 @@ def _max_steps(folder: Path) -> int | None:
 
 def _job(entry: Entry) -> Job:
     done, share = _judged(entry.path) if entry.kind == JUDGED else _trained(entry.path)
-    names = [name for name in (PROGRESS, CHECKPOINTS, *_files(entry.path)) if (entry.path / name).exists()]
-    changed = max((_changed(entry.path, name) for name in names), default=0.0)
+    changed = max((_changed(entry.path, path.name) for path in entry.path.glob("*")), default=0.0)
     return Job(entry.id, "evaluation" if entry.kind == JUDGED else "run", done, share, changed)
-
-
-def _files(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except OSError:
-        return []
 
 
 def _judged(folder: Path) -> tuple[str, float | None]:

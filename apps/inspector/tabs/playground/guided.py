@@ -58,18 +58,9 @@ class ShownCompletion:
 
 def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
     """Return a completion of `policy.decoding.guided` for the page."""
-    return ShownCompletion(
-        title,
-        answer.text,
-        answer.finished,
-        tuple(pieces(tokenizer, answer.tokens)),
-        answer.base,
-        answer.mixed,
-        answer.kl,
-        answer.entropy,
-        answer.guides,
-        weights,
-    )
+    curves = answer.base, answer.mixed, answer.kl, answer.entropy, answer.guides
+    texts = tuple(pieces(tokenizer, answer.tokens))
+    return ShownCompletion(title, answer.text, answer.finished, texts, *curves, weights)
 
 
 # ---- what is shown ----
@@ -113,11 +104,8 @@ def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
     for guided_answer, part in zip(answers, parts, strict=True):
         best = part.argmax(0) if len(names) else np.zeros(len(guided_answer.base), int)
         strength = np.clip(np.take_along_axis(part, best[None], 0)[0] / scale.limit, 0, 1)
-        boxes.append(
-            _box(
-                guided_answer, [Shade(PALETTE[k % len(PALETTE)], float(s)) for k, s in zip(best, strength, strict=True)]
-            )
-        )
+        colours = [Shade(PALETTE[k % len(PALETTE)], float(s)) for k, s in zip(best, strength, strict=True)]
+        boxes.append(_box(guided_answer, colours))
     limit = f"full colour from {number(scale.limit)} nats on"
     return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'
 

@@ -43,18 +43,6 @@ class Decoded(NamedTuple):
     measured: dict[str, list[float]]
 
 
-class Shown(NamedTuple):
-    """The components that a decoding fills."""
-
-    decoded: gr.State
-    status: gr.HTML
-    answers: gr.HTML
-    colour: gr.Radio
-    figure: gr.Plot
-    across: gr.Dropdown
-    up: gr.Dropdown
-
-
 def tab(site: Site) -> None:
     """Build the tab: decoding, and files of decoded completions."""
     with gr.Tabs(elem_id="playgrounds") as tabs:
@@ -91,7 +79,7 @@ def _decode(site: Site) -> None:
                 add, clear = button("Add setting"), button("Clear settings")
             over, steps, low, high, sweep = _sweep(names)
         with gr.Column(scale=3, min_width=320):
-            result = _results()
+            result = decoded, status, html, colour, figure, *axes = _results()
     controls, asks = [*sliders, *numbers], Asks()
 
     def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
@@ -107,13 +95,13 @@ def _decode(site: Site) -> None:
 
     add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **EACH)
     clear.click(lambda: ([], ""), None, [kept_state, listed], **EACH)
-    decode.click(streamed(decode_all), [prompt, kept_state, *controls], list(result), **DECODING)
-    sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], list(result), **DECODING)
-    cancel.click(asks.end, result.decoded, result.status, **EACH)
+    decode.click(streamed(decode_all), [prompt, kept_state, *controls], result, **DECODING)
+    sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], result, **DECODING)
+    cancel.click(asks.end, decoded, status, **EACH)
     site.page.unload(asks.forget)
-    result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
-    for axis in (result.across, result.up):
-        axis.input(sentences(_redrawn), [result.decoded, result.across, result.up], result.figure, **QUIET)
+    colour.input(sentences(_recoloured), [decoded, colour], html, **QUIET)
+    for axis in axes:
+        axis.input(sentences(_redrawn), [decoded, *axes], figure, **QUIET)
 
 
 # ---- components ----
@@ -143,14 +131,14 @@ def _sweep(names: Sequence[str]) -> list[Any]:
         ]
 
 
-def _results() -> Shown:
+def _results() -> list[Any]:
     status = gr.HTML(note_html(WAITING), elem_id="status", apply_default_css=False)
     colour = gr.Radio([], label="Colour", visible=False, elem_id="colour")
     html = gr.HTML(elem_id="decoded", apply_default_css=False)
     with gr.Row():
         across, up = (gr.Dropdown([], label=label, visible=False) for label in ("Across", "Up"))
     figure = gr.Plot(visible=False, show_label=False, elem_id="sweep")
-    return Shown(gr.State(), status, html, colour, figure, across, up)
+    return [gr.State(), status, html, colour, figure, across, up]
 
 
 # ---- settings ----

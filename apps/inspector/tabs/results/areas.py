@@ -10,7 +10,7 @@ from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...figures import PALETTE
 from ...html import HIDDEN, STYLE, shown, with_csv
-from ..metrics import SECTION, about, cases_query, header_row, linked
+from ..metrics import about, cases_query, header_row, linked, section_filter
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
@@ -59,7 +59,7 @@ class Area(NamedTuple):
 
     def filters(self) -> dict[str, str]:
         """Return the filter of the tab of judgments that passes the area's cases."""
-        return {"overall": {}, "section": {"subset": f"{SECTION}{self.name}"}}.get(self.kind, {"subset": self.name})
+        return {"subset": self.name} if self.kind == "subset" else section_filter(self.name)
 
     def interval(self, row: Row) -> Interval:
         """Return a scorer's accuracy in this area."""
@@ -118,9 +118,8 @@ def scores_html(report: Report, run: str) -> str:
 
 
 def _scorer_html(row: Row, run: str) -> str:
-    filters = {name: Area("overall" if name == OVERALL else "section", name, 0).filters() for name in areas(row)}
     shares = "".join(
-        share_html(interval.value, cases_query(run, row.scorer, **filters[name]), _ends(interval))
+        share_html(interval.value, cases_query(run, row.scorer, **section_filter(name)), ends(interval))
         for name, interval in areas(row).items()
     )
     counts = {"all": row.scored, "tie": row.ties, "abstained": row.unscored}
@@ -142,7 +141,8 @@ def share_html(share: float, address: str = "", small: str = "") -> str:
     return f'<td style="{style}">{linked(address, content) if address else content}</td>'
 
 
-def _ends(interval: Interval) -> str:
+def ends(interval: Interval) -> str:
+    """Return the ends of an interval in per cent; empty for NaN."""
     return "" if interval.low != interval.low else f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
@@ -178,7 +178,7 @@ def _key(lanes: Mapping[str, str]) -> str:
 
 def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
     interval = area.interval(chosen)
-    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} <small>{_ends(interval)}</small>"
+    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} <small>{ends(interval)}</small>"
     address = cases_query(run, chosen.scorer, **area.filters())
     name = linked(address, shown(area.name or "(none)", 60))
     rows = {
@@ -208,13 +208,11 @@ def interval_mark(interval: Interval, name: str, address: str, colour: str = COL
 
 def tick_mark(interval: Interval, name: str, address: str) -> str:
     """Return a thin tick on the same axis, for a baseline."""
-    value = interval.value
-    return (
-        "" if value != value else _mark("tick", interval, name, address, f"left:{100 * value:.2f}%", ' tabindex="-1"')
-    )
+    style = f"left:{100 * interval.value:.2f}%"
+    return "" if interval.value != interval.value else _mark("tick", interval, name, address, style, ' tabindex="-1"')
 
 
 def _mark(kind: str, interval: Interval, name: str, address: str, style: str, more: str = "") -> str:
-    label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {_ends(interval)}".strip())
+    label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {ends(interval)}".strip())
     link = f'href="{escape(address)}" title="{label}" aria-label="{label}"'
     return f'<a class="{kind}" {link} style="{style}"{more}><b></b></a>'

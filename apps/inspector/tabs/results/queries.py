@@ -9,12 +9,9 @@ from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Report, Row
 from .....rm.errors import UsageError
 from ....runs.tables import ITEMS, SCORES
-from ...database import lengths, query, table
+from ...database import query, table
 
 STYLED = "rm_bench"
-
-
-# ---- the style matrix ----
 
 
 def style_matrix(folder: Path, suite: str, scorer: str) -> np.ndarray | None:
@@ -35,9 +32,6 @@ def style_matrix(folder: Path, suite: str, scorer: str) -> np.ndarray | None:
             won[name].append(rm_bench.style_matrix(scores))
     means = [np.mean(matrices, axis=0) for matrices in won.values() if matrices]
     return np.mean(means, axis=0) if means else None
-
-
-# ---- calibration ----
 
 
 def margins_of(folder: Path, scorer: str) -> np.ndarray:
@@ -74,10 +68,9 @@ def lengths_of(folder: Path, scorer: str) -> Lengths:
     `length_slope` tells it.
     """
     files, values = _files(folder), {"scorer": scorer}
-    stored = lengths(lambda text: query(text, files))
     answers = f"""
         SELECT log2(greatest(unnest(lengths), 1)) AS l, unnest(scores) AS score
-        FROM ({_SCORED.format(column=f"{stored} AS lengths")})
+        FROM ({_SCORED.format(column="lengths::BIGINT[] AS lengths")})
         WHERE scores IS NOT NULL AND len(scores) = len(lengths)
     """
     binned = query(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -22,6 +23,7 @@ from ..metrics import METRICS, header_row
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
+MEAN = re.compile(r"rewards/.+/mean")
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
 Steps = Sequence[Mapping[str, float]]
 
@@ -135,11 +137,7 @@ class Panel(NamedTuple):
 def components(steps: Steps) -> list[str]:
     """Return the reward components in the order of the log."""
     names = dict.fromkeys(name for row in steps for name in row)
-    return [name[len("rewards/") : -len("/mean")] for name in names if _is_mean(name)]
-
-
-def _is_mean(name: str) -> bool:
-    return name.startswith("rewards/") and name.endswith("/mean") and len(name) > len("rewards//mean")
+    return [name[len("rewards/") : -len("/mean")] for name in names if MEAN.fullmatch(name)]
 
 
 def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:

@@ -23,7 +23,6 @@ from .queries import Sources
 ROLLOUTS = "rollouts"
 FILE = re.compile(r"step-(\d+)\.parquet")
 WAY_OUT = "the other steps can still be looked at"
-TEXTS = ("prompt", "completion")
 MOST_TOKENS = 4_000
 SHOWN = 160  # characters of a text in the table
 
@@ -120,8 +119,7 @@ def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
             if name.startswith("reward/"):
                 _, stage, component = name.split("/", 2)
                 rewards.setdefault(stage, {})[component] = None if value is None else float(value)
-        policy = "policy_logprobs" if "policy_logprobs" in row else "logprobs"  # earlier files have the policy's alone
-        of_tokens = {"log π": policy, "log base": "base", "value": "values"}
+        of_tokens = {"log π": "policy_logprobs", "log base": "base", "value": "values"}
         return Rollout(
             step=step,
             position=index,
@@ -208,7 +206,10 @@ def _missing(value: float | None, decimals: int | None = None) -> str:
 def answer_html(rollout: Rollout, sources: Sources) -> str:
     """Return prompt and completion in full, and the rewards after every stage."""
     finished = "finished" if rollout.finished else "cut off at the longest length"
-    versions = ", ".join(f"{name} {_version(value)}" for name, value in rollout.versions.items())
+    versions = ", ".join(
+        f"{name} {number(value) if isinstance(value, int | float) else value}"
+        for name, value in rollout.versions.items()
+    )
     return (
         f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
         f'{rollout.position + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
@@ -217,10 +218,6 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
         f"{shown(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
         f"{f'<p class=faint>Rated by {shown(versions)}.</p>' if versions else ''}</div>"
     )
-
-
-def _version(value: Any) -> str:
-    return number(value) if isinstance(value, int | float) else str(value)
 
 
 def _rewards_html(rollout: Rollout, sources: Sources) -> str:
@@ -252,17 +249,16 @@ def _weight(sources: Sources, name: str) -> str:
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
     """Return the values by which tokens can be coloured, the last advantage first; a single value is repeated."""
     T = len(rollout.tokens)
-    series = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
+    series = {
+        f"advantage: {name}": np.repeat(values, T) if len(values) == 1 else values
+        for name, values in reversed(rollout.advantages.items())
+    }
     known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
     if {"log π", "log base"} <= known.keys():
         series["log π - log base"] = known["log π"] - known["log base"]
     if "value" in known:
         series["value"] = known["value"]
     return {name: values for name, values in series.items() if len(values) == T}
-
-
-def _spread(values: np.ndarray, number: int) -> np.ndarray:
-    return np.repeat(values, number) if len(values) == 1 else values
 
 
 def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
@@ -278,11 +274,6 @@ def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
         f"{heat_html(texts[: len(values)], shades(values.tolist(), scale), titles)}"
         f"{f'<p class=faint>{cut:,} more tokens</p>' if cut else ''}</div>"
     )
-
-
-def no_tokens_html() -> str:
-    """Return a note for a completion without stored tokens."""
-    return f'{STYLE}<div class="rl"><p class="faint">The tokens of this completion were not stored.</p></div>'
 
 
 def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str:

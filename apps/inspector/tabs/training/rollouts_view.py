@@ -8,14 +8,16 @@ import gradio as gr
 
 from .....rm.errors import UsageError
 from ...components import QUIET, Site, button, filled_list, noted
+from ...html import note_html
 from ...run_list import TRAINED
 from . import rollouts as views
 from .queries import read_sources
-from .waterfall import no_waterfall_html, waterfall, waterfall_figure, waterfall_html
+from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
 SIZE = 10
 TEXT_COLUMNS, NUMBER_WIDTH = 2, 9  # prompt and completion; per cent of the table
 NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
+NO_TOKENS = "The tokens of this completion were not stored."
 Values = list[Any]
 
 
@@ -79,18 +81,8 @@ def _components() -> tuple[Section, list[gr.Button]]:
         with gr.Column(min_width=320):
             colour = filled_list("Colour of the tokens", visible=False)
             strip = gr.HTML(elem_id="strip", apply_default_css=False)
-    return Section(
-        note,
-        step,
-        gr.Number(0, precision=0, visible=False),
-        table,
-        where,
-        answer,
-        waterfall,
-        numbers_html,
-        colour,
-        strip,
-    ), turns
+    position = gr.Number(0, precision=0, visible=False)
+    return Section(note, step, position, table, where, answer, waterfall, numbers_html, colour, strip), turns
 
 
 def slider(steps: Sequence[int], step: float) -> gr.Slider:
@@ -112,17 +104,8 @@ def present(site: Site, run: str | None, step: float, index: int, colour: str | 
 
 def _nothing() -> Values:
     """Return the outputs that follow a note."""
-    return [
-        gr.Slider(visible=False),
-        0,
-        gr.Dataframe([], visible=False),
-        "",
-        "",
-        gr.Plot(visible=False),
-        "",
-        gr.Dropdown(visible=False),
-        "",
-    ]
+    table, figure = gr.Dataframe([], visible=False), gr.Plot(visible=False)
+    return [gr.Slider(visible=False), 0, table, "", "", figure, "", gr.Dropdown(visible=False), ""]
 
 
 def _present(site: Site, run: str, step: float, index: int, colour: str | None) -> Values:
@@ -145,7 +128,7 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
         f"completion {index + 1:,} of {total:,}",
         mark + views.answer_html(chosen, sources),
         gr.Plot(waterfall_figure(bars), visible=True) if bars else gr.Plot(visible=False),
-        waterfall_html() if bars else no_waterfall_html(),
+        note_html(MEANING if bars else NO_WATERFALL),
         *_tokens(folder, chosen, colour),
     ]
 
@@ -162,7 +145,7 @@ def _tokens(folder: Any, chosen: views.Rollout, colour: str | None) -> Values:
     """Return the choices for the colour of tokens, and the coloured tokens."""
     names = [*views.token_series(chosen)]
     if not names:
-        return [gr.Dropdown(visible=False), views.no_tokens_html()]
+        return [gr.Dropdown(visible=False), note_html(NO_TOKENS)]
     colour = colour if colour in names else names[0]
     texts = views.token_texts(folder, chosen.tokens)
     return [gr.Dropdown(names, value=colour, visible=True), views.strip_html(chosen, texts, colour)]

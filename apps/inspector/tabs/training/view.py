@@ -1,7 +1,7 @@
 """A policy's training: figures over its steps, metrics of its rewards, and below them the answers of a step."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
@@ -33,36 +33,15 @@ SECONDS = 5.0
 Values = list[Any]
 
 
-class TrainingComponents(NamedTuple):
-    """The components for the metrics of the log."""
-
-    note: gr.HTML
-    progress: gr.HTML
-    panels: tuple[gr.Plot, ...]
-    over_kl: gr.Plot
-    column: gr.Dropdown
-    figure: gr.Plot
-    reward: gr.Dropdown
-    reward_figures: tuple[gr.Plot, ...]
-    status: gr.HTML
-    timer: gr.Timer
-
-    @property
-    def outputs(self) -> Values:
-        """The components in the order of the values of `_refresh`."""
-        first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.figure]
-        return [*first, self.reward, *self.reward_figures, self.status, self.timer]
-
-
 def tab(site: Site) -> None:
     """Build the tab; an unfinished run is read again every few seconds, and step and completion stay."""
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
-    overview, seen = _components(), gr.State()
+    (metrics, column, reward), seen = _components(), gr.State()
     below = rollouts.section(site, run)
-    asked = [run, window, overview.column, overview.reward]
-    outputs = [seen, *overview.outputs, *below.outputs]
+    asked = [run, window, column, reward]
+    outputs = [seen, *metrics, *below.outputs]
 
     def show(run: str | None, window: float, column: str | None, reward: str | None, step: float, index: int) -> Values:
         answers = rollouts.present(site, run, step, index, None)
@@ -79,26 +58,26 @@ def tab(site: Site) -> None:
         now = site.root.followed(run, TRAINED)
         log = _log_of(site, now)
         if log == seen:
-            return [gr.skip() for _ in range(3 + len(overview.outputs))]
+            return [gr.skip() for _ in range(3 + len(metrics))]
         updates = _refresh(site, now, *rest)
         return [run_list(site, now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
 
     opened = opening(site, "training", arrive, asked, [run, *outputs])
     changed = run.input(chosen, asked, outputs, **DIMMED)
-    for event in (window.input, overview.column.input, overview.reward.input):
+    for event in (window.input, column.input, reward.input):
         options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
-        event(lambda *values: _refresh(site, *values), asked, overview.outputs, **options)
-    overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
+        event(lambda *values: _refresh(site, *values), asked, metrics, **options)
+    metrics[-1].tick(tick, [seen, below.step, *asked], [run, below.step, seen, *metrics], **QUIET)
+    names = address("training", "run", "step", "answer")
     for event in (opened, changed, *below.events):
-        event.then(
-            None, [run, below.step, below.position], None, js=address("training", "run", "step", "answer"), **QUIET
-        )
+        event.then(None, [run, below.step, below.position], None, js=names, **QUIET)
 
 
-def _components() -> TrainingComponents:
+def _components() -> tuple[Values, gr.Dropdown, gr.Dropdown]:
+    """Return the components for the metrics of the log, the clock last; and of these the two lists."""
     note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
     progress = gr.HTML(skeleton_html(), elem_id="progress", apply_default_css=False)
-    panels = tuple(plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names))
+    panels = [plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names)]
     with gr.Row():
         with gr.Column(min_width=300):
             over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
@@ -106,29 +85,18 @@ def _components() -> TrainingComponents:
             column = filled_list("Another metric", elem_id="any-column")
             figure = gr.Plot(show_label=False, visible=False, elem_id="own")
     reward = filled_list("Metrics logged by a reward", visible=False)
-    reward_figures = tuple(_plots([f"reward-{index}" for index in range(REWARD_FIGURES)]))
-    status_html = gr.HTML(elem_id="reward-metrics", apply_default_css=False)
-    return TrainingComponents(
-        note,
-        progress,
-        panels,
-        over_kl,
-        column,
-        figure,
-        reward,
-        reward_figures,
-        status_html,
-        gr.Timer(SECONDS, active=False),
-    )
+    reward_figures = _plots([f"reward-{index}" for index in range(REWARD_FIGURES)])
+    status, timer = gr.HTML(elem_id="reward-metrics", apply_default_css=False), gr.Timer(SECONDS, active=False)
+    log = [note, progress, *panels, over_kl, column, figure, reward, *reward_figures, status, timer]
+    return log, column, reward
 
 
 def _plots(names: Sequence[str]) -> list[gr.Plot]:
     with gr.Row():
-        return [gr.Plot(show_label=False, visible=False, elem_id=f"rl-{_id(name)}", min_width=300) for name in names]
-
-
-def _id(name: str) -> str:
-    return name.replace(" ", "-").lower()
+        return [
+            gr.Plot(show_label=False, visible=False, elem_id=f"rl-{name.replace(' ', '-').lower()}", min_width=300)
+            for name in names
+        ]
 
 
 def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:

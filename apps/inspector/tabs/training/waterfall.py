@@ -6,11 +6,17 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from ...figures import PALETTE, layout, plain, titled
-from ...html import STYLE, number
+from ...html import number
 from .queries import Sources
 from .rollouts import Rollout, total
 
 RELATIVE, TOTAL = "relative", "total"
+MEANING = (
+    "Each component with its weight, what each transform changes, and the reward that they add up to. The estimator "
+    "brings it to the advantage: its baseline, its scale, and the KL where that is in the reward. Advantages are means "
+    "over the completion's tokens."
+)
+NO_WATERFALL = "A reward of this completion is missing, so its advantage is 0 and the policy does not learn from it."
 
 
 class Bar(NamedTuple):
@@ -39,7 +45,8 @@ def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
     (_, first), *transforms = rollout.rewards.items()
     for name, value in first.items():
         if weight := sources.weight(name):
-            yield Bar(_weighted(name, weight), weight * (value or 0.0), RELATIVE)
+            label = name if weight == 1 else f"{number(weight)} × {name}"
+            yield Bar(label, weight * (value or 0.0), RELATIVE)
     before = first
     for stage, after in transforms:
         changes = [
@@ -49,10 +56,6 @@ def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
         ]
         yield from [bar for bar in changes if bar.value] or [Bar(stage, 0.0, RELATIVE)]
         before = after
-
-
-def _weighted(name: str, weight: float) -> str:
-    return name if weight == 1 else f"{number(weight)} × {name}"
 
 
 def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
@@ -103,20 +106,3 @@ def _range(bars: list[Bar]) -> list[float]:
 
 def _signed(bar: Bar) -> str:
     return number(bar.value) if bar.kind == TOTAL or bar.value < 0 else f"+{number(bar.value)}"
-
-
-def waterfall_html() -> str:
-    """Return a text on the meaning of the bars."""
-    return (
-        f'{STYLE}<div class="rl"><p class="faint">Each component with its weight, what each transform changes, and '
-        "the reward that they add up to. The estimator brings it to the advantage: its baseline, its scale, and the KL "
-        "where that is in the reward. Advantages are means over the completion's tokens.</p></div>"
-    )
-
-
-def no_waterfall_html() -> str:
-    """Return a note for a completion without a reward."""
-    return (
-        f'{STYLE}<div class="rl"><p class="faint">A reward of this completion is missing, so its advantage is 0 and '
-        "the policy does not learn from it.</p></div>"
-    )

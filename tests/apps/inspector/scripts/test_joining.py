@@ -1,6 +1,7 @@
 """Events that are asked for while the stream of the events before ends, or just after another one."""
 
 from functools import partial
+from pathlib import Path
 
 import gradio as gr
 import pytest
@@ -9,54 +10,7 @@ from rewardlab.apps.inspector.server import launch
 
 from tests.conftest import PATIENCE
 
-LATE = """{
-    const ask = window.fetch;
-    const transform = async (chunk, out) => {
-        const end = new TextDecoder().decode(chunk).includes("close_stream");
-        if (end) window.ending?.();
-        if (end) await new Promise(go => setTimeout(go, 300));
-        out.enqueue(chunk);
-    };
-    window.fetch = async (...call) => {
-        const response = await ask(...call);
-        if (!String(call[0].url ?? call[0]).includes("/queue/data")) return response;
-        return new Response(response.body.pipeThrough(new TransformStream({transform})), response);
-    };
-}"""
-"""The end of a stream arrives late, and `ending` is called meanwhile."""
-SLOW = """{
-    const ask = window.fetch;
-    let first = true;
-    window.fetch = async (...call) => {
-        const late = first && String(call[0].url ?? call[0]).includes("/queue/join");
-        if (late) first = false;
-        if (late) await new Promise(go => setTimeout(go, 300));
-        return ask(...call);
-    };
-}"""
-"""The first event is on its way for longer than the next one."""
-TOGETHER = """{
-    const ask = window.fetch, decoder = new TextDecoder();
-    let kept = "";
-    const transform = (chunk, out) => {
-        kept += decoder.decode(chunk, {stream: true});
-        const first = kept.indexOf("process_completed"), second = kept.indexOf("process_completed", first + 1);
-        const passed = first < 0 || second >= 0 ? kept.length : kept.lastIndexOf("data:", first);
-        out.enqueue(new TextEncoder().encode(kept.slice(0, passed)));
-        kept = kept.slice(passed);
-    };
-    window.fetch = async (...call) => {
-        const name = String(call[0].url ?? call[0]), response = await ask(...call);
-        if (!name.includes("/queue/data")) return response;
-        return new Response(response.body.pipeThrough(new TransformStream({transform})), response);
-    };
-    window.shown = [];
-    new MutationObserver(() => "ab".split("").forEach(name => {
-        const there = document.getElementById(`said-${name}`)?.textContent.includes("is done");
-        if (there && !window.shown.includes(name)) window.shown.push(name);
-    })).observe(document, {childList: true, characterData: true, subtree: true});
-}"""
-"""The page learns of the second event when both answers arrive."""
+SCRIPTS = Path(__file__).parent
 ASK = "() => {window.ending = () => {window.ending = null; document.querySelector('#b').click()}}"
 
 
@@ -87,13 +41,13 @@ def buttons(done):
 
 @pytest.fixture
 def opened(browser, buttons, done):
-    """The page under a script that delays something."""
+    """The page under a script of this folder that delays something."""
     pages = []
 
     def start(script: str):
         pages.append(browser.new_page())
         pages[-1].set_default_timeout(PATIENCE * 1000)
-        pages[-1].add_init_script(script)
+        pages[-1].add_init_script(path=SCRIPTS / f"{script}.js")
         pages[-1].goto(buttons)
         pages[-1].locator("#b").wait_for()
         done.clear()
@@ -110,7 +64,7 @@ def expect_both(page) -> None:
 
 
 def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answered(opened, done):
-    page = opened(LATE)
+    page = opened("late")
     page.evaluate(ASK)
     page.locator("#a").click()
     expect_both(page)
@@ -118,14 +72,14 @@ def test_an_event_that_is_accepted_before_the_end_of_the_stream_is_read_is_answe
 
 
 def test_events_are_handled_in_the_order_in_which_they_were_asked_for(opened, done):
-    page = opened(SLOW)
+    page = opened("slow")
     page.evaluate(BOTH)
     expect_both(page)
     assert done == ["a", "b"]
 
 
 def test_answers_are_shown_in_the_order_in_which_they_arrive(opened):
-    page = opened(TOGETHER)
+    page = opened("together")
     page.evaluate(BOTH)
     page.wait_for_function("window.shown.length === 2")
     assert page.evaluate("window.shown") == ["a", "b"]

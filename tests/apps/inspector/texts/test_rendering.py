@@ -73,13 +73,10 @@ def test_markdown_as_html():
     assert {markdown: rendered_html(markdown) for markdown in RENDERED} == RENDERED
 
 
-def test_links_and_pictures_are_text():
+def test_links_and_pictures_are_text_and_code_is_highlighted():
     assert read("[here](https://x.example/?a=1&b=2)").text.strip() == "here (https://x.example/?a=1&b=2)"
     assert read("![a cat](https://x.example/cat.png)").text.strip() == "image: a cat (https://x.example/cat.png)"
     assert read("[outer ![in](b) text](c)").text.strip() == "outer image: in (b) text (c)"
-
-
-def test_code_is_highlighted_by_its_language():
     html = rendered_html("```python\ndef f(): return '<b>'\n```")
     assert '<span class="k">def</span>' in html and "&lt;b&gt;" in html
 
@@ -113,14 +110,11 @@ def test_any_text_is_inert(markdown):
     expect_inert(rendered_html(f"$${markdown}$$"))
 
 
-def test_a_megabyte_of_a_sign_is_cut_and_shown():
+def test_a_megabyte_of_a_sign_is_cut_and_a_text_full_of_brackets_is_shown_as_it_is():
     for piece in (">", "[", "![[", "*", "`", "$", r"\(", "- ", "<a ", "w", "a ", "|a", r"$\frac{"):
         html = rendered_html(piece * (1_000_000 // len(piece)))
         assert "more characters" in html, piece
         expect_inert(html)
-
-
-def test_a_text_full_of_brackets_is_shown_as_it_is():
     text = "[" * (MOST_BRACKETS + 1)
     assert read(text).text == text
 

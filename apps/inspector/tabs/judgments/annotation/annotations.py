@@ -17,11 +17,8 @@ from ..index import index
 from ..queries import Run
 
 FOLDER = "annotations"
-VERDICTS = {
-    "agree": "the answer marked right is the better one",
-    "disagree": "another answer is the better one",
-    "tie": "neither is better",
-}
+VERDICTS = ("agree", "disagree", "tie")
+"""The answer that is marked right is the better one, another is, or neither."""
 LONGEST = {"note": 10_000, "who": 100}
 
 

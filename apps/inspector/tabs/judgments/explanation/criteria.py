@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,7 +138,8 @@ def _colour(value: float) -> str:
 
 def grounds_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return criteria, responses with marked evidence, reasoning, replies and their cost as HTML."""
-    parts = [_replies_html(grounds, answers), _reasoning_html(grounds), _cost_html(grounds)]
+    reasoning = _box("Reasoning", shown(grounds.reasoning)) if grounds.reasoning else ""
+    parts = [_replies_html(grounds, answers), reasoning, _cost_html(grounds)]
     if grounds.criteria:
         parts = [_criteria_html(grounds, len(answers)), _answers_html(grounds, answers), *parts]
     return f'{html.STYLE}{STYLE}<div class="rl">{"".join(parts)}</div>'
@@ -173,13 +174,8 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
 
 
 def _answers_html(grounds: Grounds, answers: Sequence[str]) -> str:
-    boxes = "".join(
-        _box(
-            f"Response {index + 1}",
-            marked(text, [criterion for criterion in grounds.criteria if criterion.answer == index]),
-        )
-        for index, text in enumerate(answers)
-    )
+    said = [[criterion for criterion in grounds.criteria if criterion.answer == k] for k in range(len(answers))]
+    boxes = "".join(_box(f"Response {k + 1}", marked(text, said[k])) for k, text in enumerate(answers))
     return f'<div class="answers evidence">{boxes}</div>'
 
 
@@ -190,22 +186,12 @@ def _box(head: str, text: str, kind: str = "") -> str:
     )
 
 
-def _reasoning_html(grounds: Grounds) -> str:
-    return _box("Reasoning", shown(grounds.reasoning)) if grounds.reasoning else ""
-
-
 def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return the replies side by side, such as those to the two orders of a comparison."""
-    boxes = "".join(
-        _box(_request(index, _at(grounds.orders, index), raw, answers), shown(raw), "reply")
-        for index, raw in enumerate(grounds.raw)
-    )
+    requests = enumerate(zip_longest(grounds.raw, grounds.orders[: len(grounds.raw)], fillvalue=()))
+    boxes = "".join(_box(_request(index, order, raw, answers), shown(raw), "reply") for index, (raw, order) in requests)
     turned = _flips(grounds, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
-
-
-def _at(orders: Sequence[tuple[int, ...]], index: int) -> tuple[int, ...]:
-    return orders[index] if index < len(orders) else ()
 
 
 def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:

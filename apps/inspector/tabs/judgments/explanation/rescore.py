@@ -130,15 +130,11 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
     known = {name for marks in values for name in marks}
     before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
-    for rubric_item in (*edited.rules, *edited.principles):
-        if rubric_item.id not in known:
-            changes.append(
-                f"'{rubric_item.id}' has no verdict here and does not count; a judge would have to be asked."
-            )
-        elif rubric_item.id in before and before[rubric_item.id] != _meaning(rubric_item):
-            changes.append(
-                f"'{rubric_item.id}' says something else than what was judged; its verdict is on the old words."
-            )
+    for item in (*edited.rules, *edited.principles):
+        if item.id not in known:
+            changes.append(f"'{item.id}' has no verdict here and does not count; a judge would have to be asked.")
+        elif item.id in before and before[item.id] != _meaning(item):
+            changes.append(f"'{item.id}' says something else than what was judged; its verdict is on the old words.")
     return changes
 
 

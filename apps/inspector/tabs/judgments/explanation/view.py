@@ -192,9 +192,8 @@ def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]
     folder, shown = _run_and_item(site, chosen)
     settings = read_settings(folder)
     with site.models.reward_model(name) as model:
-        explanation = views.explain(
-            str(name), _read_at(model, settings.get("preference")), shown.messages, shown.answers
-        )
+        read = _read_at(model, settings.get("preference"))
+        explanation = views.explain(str(name), read, shown.messages, shown.answers)
     scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
     sentence = views.recorded(explanation, views.contracts_of(folder), scores, settings.get("objective"))
     several = len(explanation.objectives) > 1
@@ -224,7 +223,6 @@ def _redrawn(
         raise UsageError("nothing is explained yet; press Explain")
     explanation, sentence = explained
     index = objective or 0
-    sums = gr.Plot(
-        views.sums_figure(explanation, index) if explanation.by_token else None, visible=explanation.by_token
-    )
+    by_token = explanation.by_token
+    sums = gr.Plot(views.sums_figure(explanation, index) if by_token else None, visible=by_token)
     return [views.explanation_html(explanation, index, centred=bool(centre), recorded=sentence), sums]

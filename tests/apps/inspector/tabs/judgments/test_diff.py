@@ -43,13 +43,10 @@ def test_a_megabyte_is_compared_in_its_first_words_only():
     assert len(html) < 300_000 and "440,000 more characters" in html
 
 
-def test_marked_words_are_escaped_and_of_two_kinds():
+def test_marked_words_are_escaped_of_two_kinds_and_cut_at_the_same_place():
     html = case_html(item("<b>oak</b> moss", "<i>oak</i> moss"), diff=True)
     assert "<ins>&lt;b&gt;oak&lt;/b&gt; </ins>moss" in html and "<del>&lt;i&gt;oak&lt;/i&gt; </del>moss" in html
     assert "<ins>" not in case_html(item("oak", "newt"))
-
-
-def test_a_text_is_cut_at_the_same_place_with_and_without_marks():
     html = pieces_html([Piece("abc", True), Piece("defgh", False), Piece("ij", True)], "ins", longest=5)
     assert html == (
         'abc<ins>de<span class="mark">… 3 more characters</span></ins><span class="mark">… 2 more characters</span>'

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import annotate
 from rewardlab.apps.inspector.tabs.judgments.cases import item
-from rewardlab.apps.inspector.tabs.judgments.export import export, harmless
+from rewardlab.apps.inspector.tabs.judgments.export import export
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.errors import UsageError
@@ -38,7 +38,6 @@ def test_pairs_of_what_passes_are_read_by_training(run, tmp_path):
     assert found[6] == ("a7", "elm", "newt", 1.0), "the right answer with the lowest score"
     read, _ = load_pairs(str(tmp_path / "pairs.jsonl"))
     assert read[0].prompt == ({"role": "user", "content": HOSTILE},) and read[0].subset == "chat"
-
     assert [pair[0] for pair in pairs(run, tmp_path / "p.jsonl", Filter(MODEL, "wrong"))] == ["a1", "a2", "a7"]
     marked = Filter(MODEL, among=["a6", "a3", "gone"])
     assert [pair[0] for pair in pairs(run, tmp_path / "p.jsonl", marked)] == ["a3", "a6"]
@@ -66,13 +65,6 @@ def test_the_csv_has_every_column_and_no_formula(tmp_path):
     assert second["note"] == f"'{note}" and second["who"] == "'@Ada" and second["verdict"] == "tie"
     assert (third["chosen"], third["rejected"]) == ("elm", "newt") and third["note"] == ""
     assert (float(third["chosen_score"]), float(third["rejected_score"])) == (1.0, 4.0)
-
-
-def test_a_cell_that_begins_like_a_formula_is_a_text():
-    for text in ("=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =cmd|' /C calc'!A0"):
-        assert harmless(text) == f"'{text}"
-    for value in ("moss", "", "1 = 1", "a-b", -1.5, 0, None):
-        assert harmless(value) == value
 
 
 def test_the_parquet_file_has_typed_columns(run, tmp_path):

@@ -84,7 +84,7 @@ def test_a_step_that_is_no_number_costs_only_its_line_and_a_curve_fills_its_rect
     assert [unescape(label) for label in labels] == [f"{name} from 1 to 1"], "a long name is text in attributes"
 
 
-def test_many_runs_are_all_listed(tmp_path):
+def test_many_runs_are_all_listed_names_are_escaped_and_a_folder_without_runs_has_commands(tmp_path):
     run = write_evaluation(tmp_path / "run000", pairs(2), {"rm": margins([1.0, 1.0])})
     for number in range(1, 150):
         folder = tmp_path / f"run{number:03d}"
@@ -93,9 +93,6 @@ def test_many_runs_are_all_listed(tmp_path):
             (folder / name).write_bytes((run / name).read_bytes())
     (board,) = overview(open_root(tmp_path)).boards
     assert len(board.standings) == 150 and boards_html((board,)).count("<tr data-text=") == 150
-
-
-def test_names_are_escaped_and_a_folder_without_runs_has_commands(tmp_path):
     hostile = "<img src=x onerror=window.hacked=1>"
     write_evaluation(tmp_path / "runs" / "one", pairs(2), {hostile: margins([1.0, 1.0])})
     html = boards_html(overview(open_root(tmp_path / "runs")).boards)

@@ -1,5 +1,10 @@
 """The overview in a browser: the first tab, sorted, filtered, and leading to a comparison."""
 
+from rewardlab.apps.inspector.components import pick
+from rewardlab.apps.inspector.run_list import JUDGED, STUDY
+from rewardlab.apps.inspector.tabs.compare import view as compare
+from rewardlab.apps.inspector.tabs.results import view as results
+
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 
 
@@ -12,6 +17,12 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
     board = page.locator("#leaderboard .board", has_text="16 cases")
     assert models(board) == ["good", "fair", "weak"]
     assert board.locator(".range").count() == 3 == board.locator(".tick").count()
+    good = board.locator("tbody tr").first.inner_text()
+    assert "93.8" in good and "+93.8" in good, "how much better it is than the best baseline"
+    subsets = board.get_by_role("link", name="weak", exact=True).get_attribute("href")
+    assert subsets == "?tab=benchmarks&run=old&scorer=weak"
+    names = page.locator("#runs svg[role=img]").evaluate_all("all => all.map(e => e.ariaLabel)")
+    assert "reward from 0.10 to 0.90" in names and "gold (watched) from 0.90 to 0.10" in names
     page.locator("#runs", has_text="is damaged").wait_for()
     page.locator("#runs", has_text="256 judgments").wait_for()
     assert page.locator("#runs progress").get_attribute("value") == "12"
@@ -35,22 +46,13 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
     assert compare.get_attribute("aria-disabled") == "true" and compare.get_attribute("href") is None
 
 
-def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(visit, address):
+def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(site):
     """Defect 12: the first run of the list was opened, also where it is damaged. Defect 14: a job was a study."""
-    page = visit(address, "?tab=benchmarks", ready="#facts table")
-    for tab, ready in (("Judgments", "#case .answer"), ("Compare", "#agreement")):
-        page.get_by_role("tab", name=tab, exact=True).click()
-        page.locator(ready).first.wait_for()
-        page.wait_for_url("**run=after*")
-        assert "is damaged" not in page.locator("#tabs [role=tabpanel]:visible").first.inner_text()
-    page.get_by_role("tab", name="Judgments").click()
-    page.locator("#judgments-toolbar").get_by_label("Run", exact=True).first.click()
-    page.get_by_role("option", name="running.partial (running or cut off)").wait_for()
-    page.keyboard.press("Escape")
-    page.get_by_role("tab", name="Studies").click()
-    page.locator("#study h1", has_text="Study").wait_for()
-    page.get_by_label("Study", exact=True).click()
-    assert [text.split()[-1] for text in page.get_by_role("option").all_inner_texts()] == ["study"]
+    entries = site.root.entries(JUDGED)
+    assert entries[0].id == "aaa" and pick(site, None, JUDGED) == pick(site, "gone", JUDGED) == "after"
+    assert "running.partial (running or cut off)" in [entry.label for entry in entries]
+    assert [entry.id for entry in site.root.entries(STUDY)] == ["study"]
+    assert results._open(site, None, None)[0].value == "after" == compare._choices(site, [None] * 4)[1][0]
 
 
 def test_what_a_reader_chose_stays_when_a_run_is_added(visit, desk_address, desk):

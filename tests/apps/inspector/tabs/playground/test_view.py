@@ -84,7 +84,9 @@ def test_two_settings_are_decoded_together_and_stay_where_input_is_missing(visit
     assert answers(page) == before and page.get_by_text("Error", exact=True).count() == 0
 
 
-def test_a_sweep_has_the_completions_of_the_command_line_and_a_figure_with_axes(visit, address, swept):
+def test_a_sweep_and_a_file_have_the_completions_of_the_command_line_and_a_figure_with_axes(
+    visit, address, swept, runs
+):
     page = prompted(visit(address, "?tab=playground"), 5)
     set_number(page, "Guidance weight", 3)
     set_number(page, "Steps", 3)
@@ -100,22 +102,18 @@ def test_a_sweep_has_the_completions_of_the_command_line_and_a_figure_with_axes(
     press(page, "Decode")
     page.get_by_text("shorten it to 255 at most").first.wait_for()
     assert answers(page) == []
-
-
-def test_a_decoded_file_is_shown_by_its_address(visit, address, swept, runs):
     (runs / "broken.jsonl").write_text('{"completion": 1, "tokens": 2, "base": 3}\n')
-    page = visit(address, "?tab=playground&run=swept.jsonl&prompt=1")
+    page.get_by_role("tab", name="Decoded files").click()
+    page.locator("#file-note", has_text="broken.jsonl:1: no line of").wait_for()
+    page.get_by_role("combobox", name="File", exact=True).click()
+    page.get_by_role("option", name="swept.jsonl").click()
     page.locator("#file-answers .heat").nth(2).wait_for()
     assert [words_of(text) for text in answers(page, "#file-answers")] == [words_of(row["completion"]) for row in swept]
     assert PROMPT in page.locator(".prompt").last.inner_text()
     title = page.locator("#file-answers .heat").nth(1).locator("i").first.get_attribute("title")
     assert "helpful " in title and "harmless " in title
-    page.locator(".js-plotly-plot").first.wait_for()
-    page.get_by_role("combobox", name="File", exact=True).click()
-    page.get_by_role("option", name="broken.jsonl").click()
-    page.locator("#file-note", has_text="broken.jsonl:1: no line of").wait_for()
-    page.locator("#file-answers .heat").first.wait_for(state="detached")
-    page.wait_for_function("location.search == '?tab=playground&run=broken.jsonl'")
+    page.wait_for_function("location.search == '?tab=playground&run=swept.jsonl'")
+    assert playground._asked({"run": "swept.jsonl"})[0].selected == "files"
 
 
 @pytest.mark.slow

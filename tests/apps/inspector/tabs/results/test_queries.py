@@ -230,7 +230,7 @@ def test_calibration_is_accuracy_against_the_claimed_confidence(run):
     assert "judged no case" in calibration_html(np.array([]))
 
 
-def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
+def test_the_score_by_length_has_means_counts_a_slope_and_an_axis_of_whole_numbers(tmp_path):
     folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": SCORES})
     found = lengths_of(folder, "rm")
     assert found.bins == [(4.0, 2.0, 1.0, 2), (8.0, 6.0, 1.0, 2)]
@@ -243,10 +243,6 @@ def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
     folder = write_evaluation(tmp_path / "alike", pairs(2, (4, 4)), {"rm": SCORES})  # of one length: no slope
     found = lengths_of(folder, "rm")
     assert len(found.bins) == 1 and "changes by – " in length_html(row_of(read_report(folder), "rm"), found)
-
-
-def test_the_axis_of_lengths_has_whole_numbers_around_the_data():
-    """The labels once were 2, 5, 100: the digits of 20 and 50 alone."""
     for low in (1, 2.5, 30, 4000):
         for high in (low, 1.5 * low, 40 * low, 3000 * low):
             lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(high, 0.0, 0.0, 1)], 0.0, 2)

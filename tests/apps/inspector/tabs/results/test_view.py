@@ -59,6 +59,7 @@ CONTRAST = """() => {
 """JavaScript: every text of the figures with its font, and its contrast as WCAG 2.2 defines it."""
 
 
+@pytest.mark.slow
 def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_inert(address, visit):
     page = visit(address, "?tab=benchmarks&run=alone&__theme=light", ready="#calibration .point")
     page.locator("#lengths .point").first.wait_for()
@@ -74,18 +75,6 @@ def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_
     report = page.locator("#run-report")
     report.get_by_text("<img src=x").wait_for()
     assert report.locator("img, script, a[href^=javascript]").count() == 0
-
-
-@pytest.mark.slow
-def test_a_run_without_intervals_is_a_sentence_and_the_page_goes_on(address, visit):
-    page = visit(address, "?tab=benchmarks&run=ponds", width=390, ready="#benchmarks-note p")
-    assert "summary.json is damaged" in page.locator("#benchmarks-note").inner_text()
-    assert page.locator("#facts table").count() == 0
-    page.get_by_label("Run").last.click()
-    page.get_by_role("option", name="alone").click()
-    page.locator("#facts table").wait_for()
-    page.locator("#areas .range").first.wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.slow

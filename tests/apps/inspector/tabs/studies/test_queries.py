@@ -68,7 +68,7 @@ def test_code_stays_as_it_is():
     assert safe_markdown(text) == text.replace("c < d", "c &lt; d")
 
 
-def test_large_figures_links_and_other_files_are_left_out(tmp_path, monkeypatch):
+def test_large_figures_links_and_other_files_are_left_out_and_all_together_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(studies, "LARGEST", 200)
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "large.png").write_bytes(PNG + bytes(200))
@@ -78,9 +78,6 @@ def test_large_figures_links_and_other_files_are_left_out(tmp_path, monkeypatch)
     assert [*figures.addresses] == ["a.png"]
     assert [note.split(" ")[0] for note in figures.left_out] == ["large.png", "text.png"]
     assert "text.png is no PNG file" in figures_html("", figures)
-
-
-def test_figures_together_are_bounded(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.png").write_bytes(PNG)
     monkeypatch.setattr(studies, "LARGEST_TOTAL", 2 * len(PNG))

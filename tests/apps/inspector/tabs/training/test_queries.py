@@ -114,15 +114,12 @@ def test_the_kl_has_its_standard_error_unless_it_is_smoothed_and_gaps_interrupt_
     assert [*band.x] == [1, 5, 5, 1] and [*kl.x] == [1, 5]
 
 
-def test_names_in_figures_are_text_and_long_logs_are_thinned(monkeypatch):
+def test_names_in_figures_are_text_long_logs_are_thinned_and_progress_has_weights(monkeypatch):
     figure = over_steps([{"step": 1.0, "a": 1.0, "b": 2.0}], Panel("R", "", (Line("a", HOSTILE), Line("b", "<b>"))))
     assert [trace.name for trace in figure.data] == ["&lt;img src=x onerror=window.hacked=1&gt;", "&lt;b&gt;"]
     monkeypatch.setattr(training, "MOST_POINTS", 2)
     (trace,) = over_steps(LOG, Panel("Reward", "mean", (Line("reward", "reward"),))).data
     assert [*trace.x] == [1, 3] and trace.name == "reward, 1 step of 2"
-
-
-def test_progress_tells_the_last_step_and_the_weights():
     html = training.progress_html(LOG, SOURCES, growing=False)
     assert "step 4</b>, finished" in html and "1 × rm, 0.5 × style, gold (watched)" in html
     assert "running or cut off" in training.progress_html(LOG, SOURCES, growing=True)

@@ -37,31 +37,6 @@ def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
 
 
 @pytest.mark.slow
-def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
-    page = visit(address, "?tab=training&run=rl", width=390, ready="#laststep")
-    for figure in ("rl-reward", "rl-components", "rl-proxy-and-gold", "rl-kl", "rl-length", "rl-entropy", "over-kl"):
-        page.locator(f"#{figure} .scatterlayer .trace").first.wait_for()
-    assert page.locator("#rl-reward-0 .trace").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.slow
-def test_a_damaged_line_costs_one_step_and_the_answers_can_still_be_read(tmp_path, served, visit):
-    """Defect 13: one bad line of the log hid the run."""
-    write_training(tmp_path / "rl", [brief(step) for step in range(1, 6)])
-    torn = write_training(tmp_path / "torn", [brief(1)]) / "steps.jsonl"
-    torn.write_text(torn.read_text() + '{"step": 2, "reward"\n' + json.dumps(brief(3)) + "\n")
-    page = visit(served(tmp_path), "?tab=training&run=torn", ready="#progress p")
-    page.locator("#progress", has_text="1 damaged line of steps.jsonl left out: 2.").wait_for()
-    assert page.locator("#laststep").inner_text() == "step 3"
-    page.locator("#rl-reward .scatterlayer .trace").wait_for()
-    page.locator("#rollout .text").first.wait_for()
-    page.get_by_label("Run").last.click()
-    page.get_by_role("option", name="rl").click()
-    page.locator("#laststep", has_text="step 5").wait_for()
-
-
-@pytest.mark.slow
 def test_a_growing_run_is_followed_until_it_is_finished(tmp_path, served, visit):
     """The reader's answer stays where it is."""
     growing = write_training(tmp_path / "rl.partial", [brief(1), brief(2)], kept=(0, 2), finished=False)

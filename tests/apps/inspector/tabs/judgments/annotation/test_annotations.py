@@ -42,21 +42,18 @@ def test_a_verdict_is_a_line_beside_the_run_and_the_run_stays_as_it_is(run):
     assert hashes(run) == before
 
 
-def test_the_newest_stands_first_and_only_at_its_case(run):
+def test_the_newest_stands_first_notes_are_escaped_and_verdicts_on_other_texts_are_counted(run):
     for who, case in (("Ada", "a2"), ("Bob", "a2"), ("Cy", "a3")):
         add(run, annotate(shown(run, case), "agree", who))
     assert [one.who for one in of(shown(run), read(run))] == ["Bob", "Ada"]
     html = annotations_html(shown(run), read(run))
     assert html.index("Bob") < html.index("Ada") and "Cy" not in html
-
-
-def test_notes_are_escaped_and_verdicts_about_other_texts_are_only_counted(run):
-    add(run, annotate(shown(run), "tie", "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"))
-    html = annotations_html(shown(run), read(run))
+    add(run, annotate(shown(run, "a4"), "tie", "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"))
+    html = annotations_html(shown(run, "a4"), read(run))
     assert "<script" not in html and "<img" not in html and "&lt;script&gt;" in html
-    add(run, replace(annotate(shown(run), "agree", "Ada"), texts="0" * 16))
-    assert [one.verdict for one in of(shown(run), read(run))] == ["tie"]
-    assert "1 of an earlier run with other texts" in annotations_html(shown(run), read(run))
+    add(run, replace(annotate(shown(run, "a4"), "agree", "Ada"), texts="0" * 16))
+    assert [one.verdict for one in of(shown(run, "a4"), read(run))] == ["tie"]
+    assert "1 of an earlier run with other texts" in annotations_html(shown(run, "a4"), read(run))
 
 
 def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(run):

@@ -71,7 +71,6 @@ def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
         ("wrong", "short: not met", " is"),
         ("right", "names: met", "An oak"),
     ]
-
     bad = Criterion(0, '"><script>', 0.3, "<img src=x>", True)
     page = views.marked("see <img src=x>", [bad])
     assert "<img" not in page and "<script>" not in page and 'title="&quot;&gt;&lt;script&gt;: 0.3"' in page
@@ -94,10 +93,7 @@ def test_one_verdict_in_both_orders_is_no_flip():
     found = views.Grounds((), "", ("Winner: A", "Winner: B"), ((0, 1), (1, 0)), 1, 1, 0.0, 0.0)
     page = views.grounds_html(found, ("x", "y"))
     assert page.count("response 1 is better") == 2 and "follows the order" not in page
-    assert (
-        views.reply_verdict("Winner: A", (0,), ["x"]) == ""
-        and views.reply_verdict("Winner: A", (0, 9), ["x", "y"]) == ""
-    )
+    assert views.reply_verdict("Winner: A", (0,), ["x"]) == views.reply_verdict("Winner: A", (0, 9), ["x", "y"]) == ""
     assert views.reply_verdict("tie", (0, 1), ["x", "y"]) == "a tie"
     assert views.reply_verdict("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
 
@@ -105,7 +101,7 @@ def test_one_verdict_in_both_orders_is_no_flip():
 # ---- another rubric ----
 
 
-def test_scores_follow_edited_weights(values):
+def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
     """Answer 2 keeps only `lies`: (1 of 4) / 2 behind the gate; with `lies` at 3 it is (3 of 6) / 2."""
     edited = rescore.parse_rubric(TEXT.replace("weight = 1.0", "weight = 3.0"))
     assert rescore.rescore(edited, from_toml(TEXT), values, (1.0, 0.125), "gated") == [
@@ -113,9 +109,6 @@ def test_scores_follow_edited_weights(values):
         (0.125, 0.125, 0.25),
     ]
     assert rescore.needs_judge(edited, from_toml(TEXT), values) == []
-
-
-def test_a_veto_and_a_removed_rule_change_the_scores(values):
     rows = rescore.rescore(rescore.parse_rubric(f"{TEXT.strip()}\nweight = 2.0"), None, values, (), "weighted")
     assert [row.edited for row in rows] == [1.0, pytest.approx(1 / 6)] and rows[0].recorded is rows[0].judged is None
     veto = rescore.parse_rubric(TEXT.replace("weight = 3.0", "veto = true"))
@@ -124,7 +117,7 @@ def test_a_veto_and_a_removed_rule_change_the_scores(values):
     assert [row.edited for row in rescore.rescore(only, None, values, (), "gated")] == [1.0, 1.0]
 
 
-def test_what_only_a_judge_can_say_is_told(values):
+def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(values):
     edited = rescore.parse_rubric(
         TEXT.replace("Names a tree.", "Names a shrub.") + '[[principles]]\nid = "new"\ndescription = "Is kind."\n'
     )
@@ -137,17 +130,13 @@ def test_what_only_a_judge_can_say_is_told(values):
     rows = rescore.rescore(alone, None, values, (1.0, 0.1), "gated")
     page = rescore.rescored_html(rows, told, ["<b>doubt</b>"])
     assert "Not every response has a score now." in page and "<b>doubt" not in page and "Is kind" not in page
-
-
-def test_the_best_answer_before_and_now_is_told():
     rows = [rescore.Rescored(0.5, None, 0.25), rescore.Rescored(0.25, None, 1.0)]
     assert "Best before: response 1; best now: response 2." in rescore.rescored_html(rows, [], [])
-    assert "Best before and now: response 1." in rescore.rescored_html(
-        [rows[0], rows[0]._replace(recorded=0, edited=0)], [], []
-    )
+    rows = [rows[0], rows[0]._replace(recorded=0, edited=0)]
+    assert "Best before and now: response 1." in rescore.rescored_html(rows, [], [])
 
 
-def test_a_rubric_that_cannot_be_read_is_a_sentence():
+def test_a_rubric_that_cannot_be_read_and_a_score_that_does_not_fit_are_sentences(values):
     for text, sentence in (
         ("", "at least one rule"),
         ("rules = 3", "'rules' is a list"),
@@ -156,9 +145,6 @@ def test_a_rubric_that_cannot_be_read_is_a_sentence():
     ):
         with pytest.raises(UsageError, match=sentence):
             rescore.parse_rubric(text)
-
-
-def test_a_score_that_does_not_fit_is_a_sentence(values):
     with pytest.raises(UsageError, match="'signed_points' does not fit"):
         rules = rescore.parse_rubric('[[rules]]\nid = "lies"\ntype = "forbid"\ncriterion = "c"\ntest = "t"')
         rescore.rescore(rules, None, values, (), "signed_points")

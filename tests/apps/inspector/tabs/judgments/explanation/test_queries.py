@@ -7,12 +7,13 @@ import pytest
 from rewardlab.apps.inspector.html import LONGEST
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.texts import tokens
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.implicit import implicit
 from rewardlab.rm.types import Example, user_turn
+
+from tests.apps.inspector.gallery import save_base
 
 ASKED = user_turn("tell me about bees")
 TWO = ("bees about herbs", "friend describe ponds")
@@ -29,11 +30,7 @@ class CountsWords:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("why") / "base"
-    words = tokenizer()
-    causal_lm(words, seed=0).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return str(folder)
+    return save_base(tmp_path_factory.mktemp("why") / "base")
 
 
 # ---- tokens ----
@@ -57,23 +54,17 @@ def test_a_model_that_follows_a_preference_is_read_at_each_objective(base):
 
 
 def test_the_tokens_of_an_implicit_reward_are_log_ratios(base, tmp_path):
-    words = tokenizer()
-    causal_lm(words, seed=7).save_pretrained(tmp_path / "policy")
-    words.save_pretrained(tmp_path / "policy")
-    found = why.explain("dpo", implicit(str(tmp_path / "policy"), reference=base, beta=0.3), ASKED, TWO)
+    found = why.explain("dpo", implicit(save_base(tmp_path / "policy", seed=7), reference=base, beta=0.3), ASKED, TWO)
     assert why.sum_error(found) < 1e-4 and "log π - log π_ref in nats, β = 0.3" in why.explanation_html(found, 0)
     assert {*np.sign(np.concatenate([part.values[0] for part in found.parts]))} == {-1.0, 1.0}
 
 
-def test_a_sum_that_is_not_the_reward_is_told():
+def test_a_sum_that_is_not_the_reward_is_told_and_four_thousand_tokens_are_half_a_megabyte():
     part = why.TokenRewards(("a", "b"), np.array([[1.0, 2.0]]), 3)
     found = why.Explanation("m", "k", "c", ("reward",), np.array([[3.5]]), (part,), 1.0)
     page = why.explanation_html(found, 0)
     assert why.sum_error(found) == 0.5 and "do NOT add up to the reward: they are off by 0.5" in page
     assert "3 tokens at the beginning did not fit" in page and 'title="+2.0000, sum +3.0000"' in page
-
-
-def test_four_thousand_tokens_are_a_page_of_half_a_megabyte():
     part = why.TokenRewards(("word ",) * 4000, np.linspace(-1, 1, 4000)[None], 0)
     found = why.Explanation("m", "k", "c", ("reward",), np.array([[0.0]]), (part,), 1.0)
     page = why.explanation_html(found, 0)
@@ -102,15 +93,12 @@ TEXTS = (
     "  . ",
     "好。是吗？好",
     "No end",
-    "3.5 is not two. It is",
+    "3.5 is not. It is",
 )
 
 
-def test_sentences_add_up_to_the_text():
+def test_sentences_add_up_to_the_text_and_count_by_what_the_reward_becomes_without_them():
     assert ["".join(why.sentences(text)) for text in TEXTS] == [*TEXTS]
-
-
-def test_a_sentence_counts_by_what_the_reward_becomes_without_it():
     found = why.explain("words", CountsWords(), ASKED, ("One two three. Four x.", "Alone"))
     assert not found.by_token
     np.testing.assert_array_equal(found.parts[0].values, [[-3.0, -2.0], [0.0, 1.0]])
@@ -153,14 +141,11 @@ def test_the_scores_of_the_run_are_compared_under_the_same_contract():
 # ---- colours ----
 
 
-def test_colours_are_full_where_most_values_lie_within():
+def test_colours_are_full_where_most_values_lie_within_and_a_hostile_token_is_text():
     scale = tokens.scale_of([np.linspace(-1, 1, 201)], quantile=0.95)
     assert scale == tokens.Scale(0.0, pytest.approx(0.95))
     assert [scale.share(value) for value in (-9.0, 0.0, 0.475)] == pytest.approx([-1, 0, 0.5])
     assert tokens.scale_of([]) == tokens.scale_of([np.zeros(3)]) == tokens.Scale(0.0, 1.0)
     assert tokens.shades([1.0, -1.0], tokens.Scale(0.0, 2.0)) == [(tokens.UP, 0.5), (tokens.DOWN, 0.5)]
-
-
-def test_a_hostile_token_is_text():
     page = tokens.heat_html(["<script>", '"><img src=x onerror=1>', "\n"], [tokens.Shade("#000", 0.1)] * 3, ['a"b'] * 3)
     assert "<script>" not in page and "<img" not in page and "↵\n" in page and 'title="a&quot;b"' in page

@@ -16,6 +16,7 @@ from tests.apps.inspector.court import RUBRIC, TEXT, write_court
 from tests.apps.inspector.gallery import save_base
 
 
+@pytest.mark.slow
 def test_a_judges_grounds_are_shown_and_its_rubric_scores_the_item_again(address, visit):
     page = visit(address, f"?run=judge&scorer={RUBRIC}&item=c1", ready="#grounds mark")
     page.locator("#grounds mark", has_text="An oak").first.wait_for()
