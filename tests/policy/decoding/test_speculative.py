@@ -171,7 +171,7 @@ def test_sequences_come_as_often_as_they_should(words, case):
     settings = dict(CASES[case])
     big, small, arm = tables(4, settings.pop("disagree", False), settings.pop("dtype", torch.float32))
     draft = settings.pop("draft")
-    found, acceptance = count(words, big, small, arm, number=1000, draft=draft, **settings)
+    found, acceptance = count(words, big, small, arm, number=500, draft=draft, **settings)
     assert p_value(found, expected(big, arm, **settings)) > 1e-3
     assert 0 < acceptance < 1
 
@@ -179,7 +179,7 @@ def test_sequences_come_as_often_as_they_should(words, case):
 def test_the_count_would_notice_a_wrong_rule(words, monkeypatch):
     big, small, arm = tables(4, disagree=False)
     monkeypatch.setattr("rewardlab.policy.decoding.speculative.residual", lambda p, q: p)
-    found, _ = count(words, big, small, arm, number=1000, draft=4)
+    found, _ = count(words, big, small, arm, number=500, draft=4)
     assert p_value(found, expected(big, arm)) < 1e-6
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "research/results"
+RESULTS = Path(__file__).parents[4] / "research/results"
 SIZES = """
 import json
 import torch
