@@ -30,7 +30,7 @@ def small(words):
     torch.manual_seed(11)
     config = small_config(words, hidden=32, layers=1, heads=2, positions=256)
     model = AutoModelForCausalLM.from_config(config).float()
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=80, batch_size=32)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=60, batch_size=32)
     return model
 
 
@@ -233,11 +233,11 @@ def test_forwards_and_drafts_are_counted(big, make_guide):
 
 
 def test_an_answer_depends_on_its_request_alone(big, guide):
-    asked = requests(5)
+    asked = requests(3)
     together = speculate(big, guide, asked)
     alone = [speculate(big, guide, [request])[0] for request in reversed(asked)][::-1]
     assert [one.completion.tokens for one in together] == [one.completion.tokens for one in alone]
-    assert len({one.completion.tokens for one in together}) == 5
+    assert len({one.completion.tokens for one in together}) == 3
 
 
 def test_answers_end_where_they_should(big, guide):

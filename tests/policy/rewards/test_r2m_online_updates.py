@@ -43,12 +43,6 @@ def untaught(policy, words, seed=0):
     return model
 
 
-def sample(policy, words, prompts, seed):
-    asked = [Request(prompt, seed=1000 * seed + row, max_new_tokens=32) for row, prompt in enumerate(prompts)]
-    answers = decode(SeparateModels(decoding_model(policy, words)), asked, batch_size=512)
-    return [Example(prompt, answer.text) for prompt, answer in zip(prompts, answers, strict=True)]
-
-
 @pytest.fixture(scope="module")
 def scalar(base, words):
     return untaught(base, words)
@@ -63,7 +57,10 @@ def states_of(base, scalar):
 @pytest.fixture(scope="module")
 def said(base, words):
     """Its answers, R to each of 8 questions a cycle."""
-    return sample(base, words, [one for one in garden.prompts(8 * 5, 5) for _ in range(R)], 1)
+    prompts = [prompt for prompt in garden.prompts(8 * 5, 5) for _ in range(R)]
+    asked = [Request(prompt, seed=row, max_new_tokens=32) for row, prompt in enumerate(prompts)]
+    answers = decode(SeparateModels(decoding_model(base, words)), asked, batch_size=512)
+    return [Example(prompt, answer.text) for prompt, answer in zip(prompts, answers, strict=True)]
 
 
 @pytest.fixture

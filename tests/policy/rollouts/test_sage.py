@@ -15,6 +15,7 @@ from rewardlab.rm.registry import names
 from rewardlab.rm.types import user_turn
 
 from tests.policy.rollouts.stand_in_trainer import stand_in_trainer
+from tests.policy.toy_training import logged
 from tests.policy.toy_training import prompts as toy_prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
@@ -93,16 +94,13 @@ def test_what_makes_no_sense_is_refused(base, words):
 
 def test_in_a_training_they_are_read_as_the_policy_finds_them(base, make_trainer, tmp_path):
     """Log-probabilities are those of one forward, ratios begin at 1, and the searched have the higher Φ."""
-    changes = {"max_steps": 2, "rollout_steps": 1, "max_completion_length": 32}
+    changes = {"max_steps": 1, "rollout_steps": 1, "max_completion_length": 32}
     trainer = make_trainer(data=toy_prompts(16), rollout_func=sage(r=2, step_end="the"), **changes)
     trainer.train()
-    log = [row for row in trainer.state.log_history if "ratio" in row]
-    assert [row["ratio"] for row in log] == pytest.approx([1, 1], abs=1e-4) and trainer.model.training
-    assert [row["sage/searched"] for row in log] == [0.5, 0.5] and all(row["grad_norm"] > 0 for row in log)
-    rows, means = (
-        pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist(),
-        {True: [], False: []},
-    )
+    assert logged(trainer, "ratio") == pytest.approx([1], abs=1e-4) and trainer.model.training
+    assert logged(trainer, "sage/searched") == [0.5] and logged(trainer, "grad_norm")[0] > 0
+    rows = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
+    means: dict[bool, list[float]] = {True: [], False: []}
     for place, row in enumerate(rows):
         before = trainer.encoder.encode_prompt(user_turn(row["prompt"].removeprefix("user: ")))
         means[place % 4 < 2].append(phi(base, before, row["tokens"]))

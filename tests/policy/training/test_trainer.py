@@ -299,7 +299,7 @@ def of_rollouts(folder, column, last=4):
 
 CONSTANT = {
     "penalty": Penalty(),
-    "critic": CriticArguments(learning_rate=1e-2, passes=4),
+    "critic": CriticArguments(learning_rate=1e-2, passes=8),
     "measure_kl": False,
     "rollout_steps": 1,
 }
@@ -308,10 +308,10 @@ CONSTANT = {
 def test_a_critic_of_a_constant_reward_expects_it_where_most_completions_are_truncated(train, base, tmp_path):
     """With a learning rate of 0 the policy stays; the critic learns and never moves it."""
     sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
-    trainer = train("gae", sources, steps=20, learning_rate=0.0, max_completion_length=4, **CONSTANT)
+    trainer = train("gae", sources, steps=11, learning_rate=0.0, max_completion_length=4, **CONSTANT)
     assert all(torch.equal(one, other) for one, other in zip(weights(trainer).values(), base.parameters(), strict=True))
     losses, folder = logged(trainer, "critic/loss"), tmp_path / "run"
-    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:2])
+    assert np.mean(losses[-3:]) < 0.5 * losses[0]
     assert np.mean(of_rollouts(folder, "finished")) < 0.5
     values = of_rollouts(folder, "values")
     assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
