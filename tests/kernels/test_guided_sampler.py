@@ -220,15 +220,6 @@ def test_draws_follow_the_distribution(setting, by):
     assert chance(out.token.bincount(minlength=12), p) > 1e-3
 
 
-def test_draws_follow_the_distribution_across_cells_and_inside_them():
-    row = logits(2500, seed=4)
-    out = draw(row.float().expand(3000, -1))
-    p = row.softmax(0)
-    groups = torch.arange(2500) // 125
-    counts = torch.zeros(20).index_add(0, groups[out.token], torch.ones(3000))
-    assert chance(counts, torch.zeros(20, dtype=torch.float64).index_add(0, groups, p)) > 1e-3
-
-
 # ---- the random numbers belong to the row ----
 
 

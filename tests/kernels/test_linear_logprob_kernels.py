@@ -8,10 +8,8 @@ from rewardlab.kernels.linear_logprob import reference
 from rewardlab.kernels.linear_logprob.eager import Head
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
-import triton.language as tl  # noqa: E402
 from rewardlab.kernels.linear_logprob import triton as kernels  # noqa: E402
-from rewardlab.kernels.linear_logprob.triton_tiles import GROUP, grouped  # noqa: E402
-from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
+from rewardlab.kernels.triton_common.launch import recorded  # noqa: E402
 
 from tests.stand_ins.kernel_cases.linear_logprob import example  # noqa: E402
 
@@ -72,23 +70,6 @@ def test_shares_fill_the_processors_to_the_end_group_by_group():
     assert kernels.shares(1, 2, 132) == 2
     assert kernels.shares(64, 594, 132) == 8  # 4 rounds of 75 tiles; 2 shares take one of 297, all rows at once
     assert kernels.shares(100, 500, 132) == 13  # 10 rounds of 39 tiles, against 7 of 63
-
-
-@triton.jit
-def write_order(rows, shares, row_tiles, number):
-    row, share = grouped(tl.program_id(0), row_tiles, number)
-    tl.store(rows + tl.program_id(0), row)
-    tl.store(shares + tl.program_id(0), share)
-
-
-@pytest.mark.parametrize(("row_tiles", "number"), [(1, 1), (16, 3), (35, 2)])
-def test_programs_take_every_tile_once_and_a_group_of_rows_at_a_time(row_tiles, number):
-    programs = torch.arange(row_tiles * number)
-    rows, shares = (torch.empty(len(programs), dtype=torch.int32) for _ in range(2))
-    launch(write_order, (len(programs),), rows=rows, shares=shares, row_tiles=row_tiles, number=number)
-    assert (rows * number + shares).sort().values.tolist() == programs.tolist()
-    for first, group in enumerate(rows.split(GROUP * number)):
-        assert group.unique().tolist() == list(range(GROUP * first, min(GROUP * (first + 1), row_tiles)))
 
 
 def test_more_row_tiles_than_a_group_score_as_the_definition_does():

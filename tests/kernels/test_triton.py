@@ -9,7 +9,6 @@ import torch
 from rewardlab.kernels import guided_sampler as sampling
 from rewardlab.kernels import philox
 from rewardlab.kernels.guided_sampler import Sampled, reference
-from scipy import stats
 from torch import Tensor
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
@@ -94,7 +93,7 @@ def assert_same_bits(sampled: Sampled, rows: list[int], other: Sampled, others: 
 
 def test_a_row_has_the_same_bits_in_any_batch_beside_cut_and_uncut_rows():
     """Rows 3 and 6 are not cut, 3 is greedy."""
-    arguments = example({"N": 7, "G": 1, "V": 1100, "truncated": True}, torch.bfloat16)
+    arguments = example({"N": 7, "G": 1, "V": 300, "truncated": True}, torch.bfloat16)
     together = sampler(**arguments)
     for rows in ([6, 2, 3], [1]):
         assert_same_bits(sampler(**of_rows(arguments, rows)), [*range(len(rows))], together, rows)
@@ -117,7 +116,7 @@ def test_cut_rows_change_neither_the_kernels_of_other_rows_nor_their_warps():
     assert settings[0] == settings[1]
 
 
-@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("truncated", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_number_of_splits_changes_no_token(truncated):
     arguments = example({"N": 3, "G": 1, "V": 2100, **({"truncated": True} if truncated else {})}, torch.bfloat16)
     expected = sampler(**arguments)
@@ -125,30 +124,6 @@ def test_the_number_of_splits_changes_no_token(truncated):
     assert torch.equal(split.token, expected.token)
     for one, other in zip(split[1:], expected[1:], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-
-
-@pytest.mark.slow
-def test_tokens_come_as_often_as_they_should():
-    base, guide = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1])), torch.log(torch.tensor([1.0, 2.0, 2.0, 1.0]))
-    rows = 600
-    out = sampler(
-        *(base.repeat(rows, 1), guide.repeat(rows, 1, 1), torch.ones(rows, 1)),
-        **{"temperature": torch.ones(rows), "seed": torch.full((rows,), 5), "position": torch.arange(rows)},
-    )
-    p = np.array([0.4, 0.6, 0.4, 0.1]) / 1.5
-    assert stats.chisquare(out.token.bincount(minlength=4).numpy(), rows * p).pvalue > 1e-3
-
-
-@pytest.mark.long
-def test_truncated_tokens_come_as_often_as_they_should():
-    base, rows = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04])), 1500
-    out = sampler(
-        *(base.repeat(rows, 1), base.new_zeros(rows, 0, 5), base.new_zeros(rows, 0)),
-        **{"temperature": torch.full((rows,), 2.0), "seed": torch.arange(rows), "position": torch.full((rows,), 7)},
-        **{"top_k": torch.full((rows,), 4), "top_p": torch.full((rows,), 0.8)},
-    )
-    p = np.sqrt([0.4, 0.3, 0.2])  # the fourth is not needed to reach 0.8 of the first four
-    assert stats.chisquare(out.token.bincount(minlength=3).numpy(), rows * p / p.sum()).pvalue > 1e-3
 
 
 @pytest.mark.long
@@ -182,7 +157,7 @@ def test_cut_rows_of_a_real_vocabulary_are_drawn_from_few_tokens(monkeypatch):
 LIMITS = {"top_k": [5, 0, 0, 9, 0, 40], "top_p": [1, 0.8, 1, 0.7, 0.95, 0.999], "min_p": [0, 0, 0.02, 0.01, 0.9, 0]}
 
 
-@pytest.mark.parametrize("spread", [3.0, 0.05])
+@pytest.mark.parametrize("spread", [3.0, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_peaked_and_flat_rows_are_drawn_as_the_definition_does(spread, monkeypatch):
     arguments = example({"N": 6, "G": 1, "V": 1100}, torch.float32)
     arguments |= {"base": arguments["base"] * spread / 3, "guides": arguments["guides"] * spread / 3}
@@ -225,10 +200,10 @@ def test_the_order_in_which_tokens_are_collected_changes_no_bit(monkeypatch):
 
 
 def test_fewer_tokens_than_top_k_are_all_within_it():
-    base = torch.full((6, 40), -torch.inf)
+    base = torch.full((4, 40), -torch.inf)
     base[:, 3:8] = torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04]).log()
-    arguments = {"temperature": torch.ones(6), "seed": torch.arange(6), "position": torch.arange(6)}
-    arguments |= {"top_k": torch.full((6,), 10), "top_p": torch.full((6,), 0.85)}
+    arguments = {"temperature": torch.ones(4), "seed": torch.arange(4), "position": torch.arange(4)}
+    arguments |= {"top_k": torch.full((4,), 10), "top_p": torch.full((4,), 0.85)}
     out, truth = (one(base, base[:, None, :][:, :0], base[:, :0], **arguments) for one in (sampler, reference))
     assert torch.equal(out.token, truth.token) and out.token.unique().numel() > 1
     torch.testing.assert_close(out.logprob, truth.logprob, atol=2e-5, rtol=0)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.advantages.gigpo import gigpo, states
+from rewardlab.policy.advantages.gigpo import gigpo
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.types import Rollout
 
@@ -64,11 +64,3 @@ def test_a_missing_reward_is_in_nobodys_state():
     two = gigpo()(torch.tensor([1.0, 0.0], dtype=torch.float64), rollout(texts[:2], [0] * 2))
     assert not found[2].any()
     torch.testing.assert_close(found[:2], two)
-
-
-def test_states_are_what_was_written_before():
-    batch = rollout(["ab", "ac", "b", "ab"], [0, 0, 0, 1])
-    found = states(batch.tokens, batch.response, batch.group)[:, 1:]
-    assert found[0, 0] == found[1, 0] == found[2, 0] != found[3, 0]
-    assert found[0, 1] == found[1, 1] and found[2, 1] not in found[[0, 1, 3], 1] and found[3, 1] != found[0, 1]
-    assert not {*found[:, 0].tolist()} & {*found[:, 1].tolist()}

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.composition.groups import as_float, masked_advantages
 from rewardlab.policy.types import Rewards, Rollout, Transform
 from rewardlab.rm.registry import load
 from trl.trainer.utils import nanstd
@@ -245,3 +246,14 @@ def test_a_scheduler_weighs_answers():
     three = rollout(group=torch.tensor([0, 0, 0, 1]))
     often = made(scheduler=load("policy.schedulers", "pf_ppo")("best_worst"))(rewards([1, 3, 2, 4]), three).weights
     assert (often * 7)[:, 0].tolist() == pytest.approx([1.5, 1.5, 0, 1])
+
+
+def test_advantages_of_integer_rewards_are_not_truncated():
+    verdicts = torch.tensor([1, 0, 1])
+    found = masked_advantages(torch.tensor([0.25, -0.5, 9.0]), torch.tensor([True, True, False]), verdicts)
+    assert found.tolist() == [0.25, -0.5, 0] and as_float(verdicts).dtype == torch.float64
+    assert masked_advantages(found, torch.tensor([True, True, False]), verdicts.bfloat16()).dtype == torch.bfloat16
+    batch, integers = rollout(group=torch.tensor([0, 0, 0, 9])), Rewards(torch.tensor([[1], [0], [0], [5]]), ("right",))
+    scored = made(shares={"right": 1.0})(integers, batch)
+    torch.testing.assert_close(scored.advantages["estimate"], torch.tensor([2.0, -1, -1, 0], dtype=torch.float64) / 3)
+    assert made("gdpo", apart=True)(integers, batch).advantages["estimate"][0] > 1

@@ -161,27 +161,6 @@ def test_a_base_row_out_of_step_with_its_guide_stops_the_engine_and_a_guide_alon
     assert torch.equal(begun((1, params("a", "guide"), [7], [])).apply(torch.eye(2)), torch.eye(2))
 
 
-def test_a_pair_draws_what_two_models_draw_wherever_its_rows_are():
-    """An engine in small: answers grow in lists, and rows change places at every step."""
-    tables = torch.randn(2, 11, 11, generator=torch.Generator().manual_seed(1))  # base's and guide's next logits
-    expected = {}
-    for prompt in range(4):
-        last, expected[prompt] = prompt, []
-        for _ in range(6):
-            last = int((tables[0, last] + W * tables[1, last]).argmax())
-            expected[prompt].append(last)
-    rows = [(prompt, role, []) for prompt in range(4) for role in ("base", "guide")]
-    processor = begun(*((row, params(f"{p}", role, W), [p], out) for row, (p, role, out) in enumerate(rows)))
-    for step in range(6):
-        first, second = step, 7 - (step + 2) % 8
-        rows[first], rows[second] = rows[second], rows[first]
-        processor.update_state(update(moved=[(first, second, SWAP)]))
-        logits = torch.stack([tables[int(role == "guide"), (out or [p])[-1]] for p, role, out in rows])
-        for (_, _, out), token in zip(rows, processor.apply(logits).argmax(1).tolist(), strict=True):
-            out.append(token)
-    assert all(out == expected[prompt] for prompt, _, out in rows)
-
-
 # ---- slots under runner V2 ----
 
 
@@ -389,21 +368,6 @@ def test_sampled_pairs_stay_in_step_and_a_seed_repeats_itself(world):
         tokens_of(vllm_guided(world.llm, world.prompts, world.guide, W, seed=seed, **sampling)) for seed in (3, 3, 4)
     ]
     assert found[0] == found[1] != found[2]
-
-
-def test_sampled_tokens_have_the_guided_distribution(world):
-    prompt = world.prompts[0]
-    ids = torch.tensor([prompt])
-    with torch.inference_mode():
-        u = world.model(ids).logits[0, -1] + W * world.adapter.model(ids).logits[0, -1]
-    p = (u / 2).softmax(0).numpy()
-    draws = 1024
-    answers = vllm_guided(world.llm, [prompt] * draws, world.guide, W, max_new_tokens=1, temperature=2.0)
-    found = np.bincount([answer.token_ids[0] for answer in answers], minlength=len(p)) / draws
-    likely = p > 0.01
-    assert likely.sum() > 3
-    error = np.abs(found - p)[likely] / np.sqrt(p * (1 - p) / draws)[likely]
-    assert error.max() < 4.5
 
 
 def test_texts_and_stop_strings_end_both_rows_at_once(world, words):

@@ -43,12 +43,6 @@ def untaught(policy, words, seed=0):
     return model
 
 
-def sample(policy, words, prompts, seed):
-    asked = [Request(prompt, seed=1000 * seed + row, max_new_tokens=32) for row, prompt in enumerate(prompts)]
-    answers = decode(SeparateModels(decoding_model(policy, words)), asked, batch_size=512)
-    return [Example(prompt, answer.text) for prompt, answer in zip(prompts, answers, strict=True)]
-
-
 @pytest.fixture(scope="module")
 def scalar(base, words):
     return untaught(base, words)
@@ -63,7 +57,10 @@ def states_of(base, scalar):
 @pytest.fixture(scope="module")
 def said(base, words):
     """Its answers, R to each of 8 questions a cycle."""
-    return sample(base, words, [one for one in garden.prompts(8 * 5, 5) for _ in range(R)], 1)
+    prompts = [prompt for prompt in garden.prompts(8 * 5, 5) for _ in range(R)]
+    asked = [Request(prompt, seed=row, max_new_tokens=32) for row, prompt in enumerate(prompts)]
+    answers = decode(SeparateModels(decoding_model(base, words)), asked, batch_size=512)
+    return [Example(prompt, answer.text) for prompt, answer in zip(prompts, answers, strict=True)]
 
 
 @pytest.fixture
@@ -189,16 +186,13 @@ def test_every_objective_has_its_own_pairs(base, source, cycles, words):
 # ---- versions ----
 
 
-def test_an_update_without_rewards_of_the_same_version_is_refused(source, cycles):
+def test_an_update_is_of_the_version_that_was_rated_whatever_was_rated_in_between(source, cycles, said, states_of):
     one = source()
     ((before, cycle),) = cycles()
     play(one, [(before, cycle)])
     with pytest.raises(UsageError, match="at version 1, has not rated these 32 completions"):
         one.learn(cycle)
-
-
-def test_rating_other_answers_in_between_changes_nothing(source, cycles, said, states_of):
-    """An evaluation may come between rewards and update."""
+    # An evaluation may come between rewards and update
     quiet, asked = source(reads=noise, floor=0.0), source(reads=noise, floor=0.0)
     for one in (quiet, asked):
         for before, cycle in cycles(3):
@@ -267,7 +261,7 @@ def test_one_vector_for_all_orders_answers_as_the_scalar_model_does(source, scal
     np.testing.assert_allclose(gaps, gaps[:1].repeat(len(gaps), 0), atol=1e-6)
 
 
-def test_what_the_controls_read_instead(base, scalar, states_of, said):
+def test_what_the_controls_read_instead_and_states_do_not_depend_on_their_company(base, scalar, states_of, said):
     answers, random = said[:40], torch.Generator().manual_seed(0)
     states = states_of(answers)
     before = shuffled(states, answers, random)
@@ -281,9 +275,6 @@ def test_what_the_controls_read_instead(base, scalar, states_of, said):
     moved = [2 * one for one in states]
     for one, other in zip(stale(base, scalar.encoder)(moved, answers, random), states, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_states_of_text_do_not_depend_on_their_company(states_of, said):
     together = states_of(said[:6])
     for one, alone in zip(together, (states_of([example])[0] for example in said[:6]), strict=True):
         torch.testing.assert_close(one, alone, atol=2**-6, rtol=0)  # one unit of bfloat16

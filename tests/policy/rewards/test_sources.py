@@ -128,17 +128,14 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize(("fails", "reason"), FAILS.items())
-def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing(fails, reason):
-    rewards, faults = RewardSources({"rm": Failing(fails), "length": lengths}, skip=True)(EXAMPLES)
-    assert [str(fault) for fault in faults] == [f"reward 'rm' {reason}"]
-    assert rewards["rm"].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
-    assert rewards.members.isnan().all() and len(rewards.members) == 3
-    with pytest.raises(DataError, match="reward 'rm'"):
-        RewardSources({"rm": Failing(fails)})(EXAMPLES)
-
-
-def test_the_members_of_an_answer_with_a_fault_are_missing_too():
+def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing():
+    for fails, reason in FAILS.items():
+        rewards, faults = RewardSources({"rm": Failing(fails), "length": lengths}, skip=True)(EXAMPLES)
+        assert [str(fault) for fault in faults] == [f"reward 'rm' {reason}"]
+        assert rewards["rm"].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
+        assert rewards.members.isnan().all() and len(rewards.members) == 3
+        with pytest.raises(DataError, match="reward 'rm'"):
+            RewardSources({"rm": Failing(fails)})(EXAMPLES)
     rewards, faults = RewardSources({"rm": Failing("inf")}, skip=True)(EXAMPLES)
     assert [fault.row for fault in faults] == [1]
     assert rewards.members[:, 0].isnan().any(1).tolist() == [False, True, False]
@@ -179,28 +176,23 @@ def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved():
         assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults), kind
 
 
-def test_a_row_of_the_wrong_width_is_a_missing_reward():
+def test_a_row_that_is_none_no_row_or_of_the_wrong_width_is_a_missing_reward():
     class Narrow(TwoHeads):
         def rate(self, examples):
             return np.array([[1.0]] * 3)
 
-    sources = {"heads": Narrow(), "wide": FAULTS["wide"][0], "length": lengths}
-    rewards, faults = RewardSources(sources, skip=True)(EXAMPLES)
-    assert rewards.values[:, :3].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
-    assert str(faults[0]) == "reward 'heads' gave a row of length 1 instead of 2 for completion 0, 'because'"
-    assert len(faults) == 6
-
-
-def test_none_instead_of_a_row_is_a_missing_reward_and_a_list_is_no_number():
     class Listing(TwoHeads):
         def rate(self, examples):
             return [None, np.array([1.0, 2.0]), [3.0, 4.0]]
 
+    sources = {"heads": Narrow(), "wide": FAULTS["wide"][0], "length": lengths}
+    rewards, faults = RewardSources(sources, skip=True)(EXAMPLES)
+    assert rewards.values[:, :3].isnan().all() and rewards["length"].tolist() == [7, 0, 8] and len(faults) == 6
+    assert str(faults[0]) == "reward 'heads' gave a row of length 1 instead of 2 for completion 0, 'because'"
     rewards, faults = RewardSources({"heads": Listing()}, skip=True)(EXAMPLES)
     assert rewards.values[1].tolist() == [1.0, 2.0] and rewards.values[[0, 2]].isnan().all()
-    assert [str(fault) for fault in faults] == [
-        f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
-    ]
+    no_number = f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
+    assert [str(fault) for fault in faults] == [no_number]
 
 
 def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():

@@ -2,8 +2,6 @@
 
 import json
 import math
-from statistics import fmean, pvariance
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +17,8 @@ from rewardlab.policy.transforms.ccpo_thinker import ccpo_thinker
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.errors import DataError, UsageError
+
+from tests.policy.rollouts.stand_in_trainer import stand_in_trainer
 
 NAN = math.nan
 
@@ -89,51 +89,22 @@ def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
 # ---- the first version: rewards ----
 
 
-class History:
-    """Means and variances of the steps so far, in plain numbers."""
+def test_a_solvers_rewards_worked_out_by_hand():
+    """Rows 0 and 2 make a pair, and so do 1 and 3: joint 3 and 1, alone 1 and 1, Δ = 2 and 0.
 
-    def __init__(self, decay: float):
-        self.decay, self.seen, self.moments = decay, 0, {}
-
-    def z(self, name: str, x: float) -> float:
-        mean, variance = self.moments[name]
-        return (x - mean) / ((math.sqrt(variance) if variance > 1e-6 else 1.0) + 1e-6)
-
-    def add(self, **columns) -> None:
-        rows = [row for row in zip(*columns.values(), strict=True) if not any(map(math.isnan, row))]
-        for name, values in zip(columns, zip(*rows, strict=True), strict=True):
-            now = (fmean(values), pvariance(values))
-            old = self.moments.get(name, now)
-            self.moments[name] = tuple(self.decay * a + (1 - self.decay) * b for a, b in zip(old, now, strict=True))
-        self.seen += len(rows)
-
-
-def random_rewards(seed: int, rows: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(rows, 2, generator=generator, dtype=torch.float64) + torch.tensor([0.5, 0.0])
-    return values.masked_fill(torch.rand(rows, 2, generator=generator) < 0.1, NAN)
-
-
-def test_a_solvers_reward_is_its_plain_loop_over_five_steps():
-    """Groups of four: rows 0 and 2 make a pair, and so do 1 and 3."""
-    made, state, history = ccpo_solver(reward="gold", eta=2.0, decay=0.8, least=6), {"seen": 0}, History(0.8)
-    for step in range(5):
-        values = random_rewards(step, 8)[:, 0]
-        state, after = made.change(
-            json.loads(json.dumps(state)), Rewards(values[:, None], ("gold",)), rollout([0] * 4 + [1] * 4)
-        )
-        r, expected = values.tolist(), values.tolist()
-        pairs = [(0, 2), (1, 3), (4, 6), (5, 7)]
-        if history.seen >= 6:
-            mean, variance = history.moments["delta"]
-            g = 1 / (1 + math.exp(-2.0 * mean / (math.sqrt(variance) + 1e-6)))
-            for i, j in pairs:
-                expected[i] = expected[j] = g * history.z("joint", r[i]) + (1 - g) * history.z("solo", r[j])
-        torch.testing.assert_close(after["gold"], column(*expected), equal_nan=True)
-        history.add(
-            delta=[r[i] - r[j] for i, j in pairs], joint=[r[i] for i, _ in pairs], solo=[r[j] for _, j in pairs]
-        )
-    assert history.seen > 10 and {*state} == {"seen", "delta", "joint", "solo"}
+    Then joint 4 and 0 are 2 above and 2 below their mean of 2, alone 1 and -1 are 0 and 2 below, as the deviation of
+    equal rewards counts as 1; Δ = 3 and 1.
+    """
+    made, batch = ccpo_solver(reward="gold", eta=2.0, decay=0.8, least=2, epsilon=0.0), rollout([0] * 4)
+    state, raw = made.change({"seen": 0}, Rewards(column(3, 1, 1, 1)[:, None], ("gold",)), batch)
+    assert raw["gold"].tolist() == [3, 1, 1, 1] and state["delta"] == [1.0, 1.0] and state["joint"] == [2.0, 1.0]
+    state = json.loads(json.dumps(state))
+    after, shaped = made.change(state, Rewards(column(4, 0, 1, -1)[:, None], ("gold",)), batch)
+    g = 1 / (1 + math.exp(-2.0))
+    expected = [2 * g, -2 * g - 2 * (1 - g)]
+    assert shaped["gold"].tolist() == pytest.approx(expected * 2)
+    assert after["seen"] == 4 and after["delta"] == pytest.approx([1.2, 1.0])
+    assert {*after} == {"seen", "delta", "joint", "solo"}
 
 
 def test_a_thinkers_rewards_worked_out_by_hand():
@@ -147,7 +118,7 @@ def test_a_thinkers_rewards_worked_out_by_hand():
     assert state["seen"] == 4 and state["delta"] == pytest.approx([2.05, 0.925])
     made, state = ccpo_thinker(joint="r.joint", solo="r.solo", least=1), {"seen": 0}
     for step in range(3):
-        same = random_rewards(step, 4)[:, :1].nan_to_num(0).expand(-1, 2)
+        same = verdicts(step, 4)[:, :1].nan_to_num(0).expand(-1, 2)
         state, after = made.change(state, Rewards(same, ("r.joint", "r.solo")), rollout([0] * 4))
         assert after["r.joint"].tolist() == [0.0] * 4
 
@@ -169,21 +140,13 @@ def test_what_cannot_be_paired_or_counted_twice_is_refused():
 
 
 def trainer_of(base, words, size=4, longest=16):
-    """What a rollout function sees of a trainer; what is drawn is the prompt's length."""
-    own = decoding_model(base, words)
-    noted = []
-    return SimpleNamespace(
-        model=SimpleNamespace(training=True),
-        language_model=base,
-        encoder=own.encoder,
-        state=SimpleNamespace(global_step=3),
-        num_generations=size,
-        num_generations_eval=1,
-        max_completion_length=longest,
-        _generate_single_turn=lambda ids, images, fields, num_generations: ([[len(one)] for one in ids], None),
-        _note=lambda name, value: noted.append((name, value)),
-        noted=noted,
-    )
+    """A trainer that draws each prompt's length."""
+
+    def draw(ids, images, fields, num_generations):
+        return [[len(one)] for one in ids], None
+
+    changes = {"num_generations": size, "max_completion_length": longest, "_generate_single_turn": draw}
+    return stand_in_trainer(base, words, **changes)
 
 
 @pytest.fixture

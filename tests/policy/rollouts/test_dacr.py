@@ -1,7 +1,7 @@
 """DACR: both agents' credit against plain loops, and a talk turn by turn."""
 
 import math
-from statistics import fmean, stdev
+from statistics import stdev
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +23,8 @@ from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Message, user_turn
 
+from tests.policy.rollouts.stand_in_trainer import stand_in_trainer
+
 NAN = math.nan
 GROUP = [0] * 4 + [1] * 4 + [2] * 2
 
@@ -43,32 +45,11 @@ def rewards(seed: int, missing: float = 0.1) -> torch.Tensor:
     return values.masked_fill(torch.rand(len(GROUP), 4, generator=generator) < missing, NAN)
 
 
-def by_loop(values, group, gamma) -> list[list[float]]:
-    """Each agent's advantage against its group's mean."""
-    columns = []
-    for own, other in (((0, 1), (2, 3)), ((2, 3), (0, 1))):
-        total = [row[own[1]] + gamma * (row[other[1]] - row[other[0]]) for row in values]
-        groups = {g: [r for r, h in zip(total, group, strict=True) if h == g and not math.isnan(r)] for g in group}
-        counted = [r for members in groups.values() if len(members) > 1 for r in members]
-        columns.append([
-            0.0 if math.isnan(r) or len(groups[g]) < 2 else (r - fmean(groups[g])) / (stdev(counted) + 1e-4)
-            for r, g in zip(total, group, strict=True)
-        ])  # fmt: skip
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
 def both(values, gamma, loc="mean", shape=None) -> torch.Tensor:
     return adv_dacr(values[:, [0, 2]], values[:, [1, 3]], torch.tensor(GROUP), gamma, located(loc, shape, 1, 1e-3))
 
 
 # ---- formulas ----
-
-
-def test_both_agents_advantages_are_their_plain_loop():
-    for seed, gamma in enumerate((0.0, 0.5, 1.0)):
-        found = both(rewards(seed), gamma)
-        torch.testing.assert_close(found, table(*by_loop(rewards(seed).tolist(), GROUP, gamma)))
-        assert found.any()
 
 
 def test_an_advantage_worked_out_by_hand():
@@ -178,22 +159,11 @@ def test_what_a_turn_looks_like_in_tokens(base, words):
 
 
 def trainer_of(base, words, listening=True):
-    """What a rollout function sees of a trainer."""
-    own, heard = decoding_model(base, words), []
-    return SimpleNamespace(
-        model=SimpleNamespace(training=True, train=lambda training: None),
-        language_model=base,
-        encoder=own.encoder,
-        state=SimpleNamespace(global_step=3),
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        min_p=None,
-        max_completion_length=12,
-        sources=SimpleNamespace(sources={"talk": SimpleNamespace(**({"listen": heard.append} if listening else {}))}),
-        _tokenize_prompts=lambda prompts: ([own.encoder.encode_prompt(tuple(one)) for one in prompts], None, {}),
-        heard=heard,
-    )
+    """A trainer whose reward keeps in `heard` what the two say."""
+    heard = []
+    source = SimpleNamespace(**({"listen": heard.append} if listening else {}))
+    sources = SimpleNamespace(sources={"talk": source})
+    return stand_in_trainer(base, words, max_completion_length=12, sources=sources, heard=heard)
 
 
 def test_a_talk_is_its_plain_loop(base, words, monkeypatch):

@@ -1,7 +1,5 @@
 """SAGE-RL: which answers are searched, and how they are in the training."""
 
-from types import SimpleNamespace
-
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -12,11 +10,12 @@ from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts.sage import sage
-from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import names
 from rewardlab.rm.types import user_turn
 
+from tests.policy.rollouts.stand_in_trainer import stand_in_trainer
+from tests.policy.toy_training import logged
 from tests.policy.toy_training import prompts as toy_prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
@@ -24,24 +23,12 @@ DRAWN, LONGEST = [5], 24
 
 
 def trainer_of(base, words, training=True):
-    """What a rollout function sees of a trainer; what it draws itself is always one token."""
-    own, noted = decoding_model(base, words), []
-    return SimpleNamespace(
-        model=SimpleNamespace(training=training, train=lambda: None),
-        language_model=base,
-        encoder=own.encoder,
-        state=SimpleNamespace(global_step=3),
-        num_generations=4,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        min_p=None,
-        max_completion_length=LONGEST,
-        _tokenize_prompts=lambda prompts: ([own.encoder.encode_prompt(as_prompt(one)) for one in prompts], None, {}),
-        _generate_single_turn=lambda ids, images, fields, num_generations: ([DRAWN for _ in ids], None),
-        _note=lambda name, value: noted.append((name, value)),
-        noted=noted,
-    )
+    """A trainer that draws one token for every prompt."""
+
+    def draw(ids, images, fields, num_generations):
+        return [DRAWN for _ in ids], None
+
+    return stand_in_trainer(base, words, training, max_completion_length=LONGEST, _generate_single_turn=draw)
 
 
 def phi(base, before, chain) -> float:
@@ -107,16 +94,13 @@ def test_what_makes_no_sense_is_refused(base, words):
 
 def test_in_a_training_they_are_read_as_the_policy_finds_them(base, make_trainer, tmp_path):
     """Log-probabilities are those of one forward, ratios begin at 1, and the searched have the higher Φ."""
-    changes = {"max_steps": 2, "rollout_steps": 1, "max_completion_length": 32}
+    changes = {"max_steps": 1, "rollout_steps": 1, "max_completion_length": 32}
     trainer = make_trainer(data=toy_prompts(16), rollout_func=sage(r=2, step_end="the"), **changes)
     trainer.train()
-    log = [row for row in trainer.state.log_history if "ratio" in row]
-    assert [row["ratio"] for row in log] == pytest.approx([1, 1], abs=1e-4) and trainer.model.training
-    assert [row["sage/searched"] for row in log] == [0.5, 0.5] and all(row["grad_norm"] > 0 for row in log)
-    rows, means = (
-        pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist(),
-        {True: [], False: []},
-    )
+    assert logged(trainer, "ratio") == pytest.approx([1], abs=1e-4) and trainer.model.training
+    assert logged(trainer, "sage/searched") == [0.5] and logged(trainer, "grad_norm")[0] > 0
+    rows = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
+    means: dict[bool, list[float]] = {True: [], False: []}
     for place, row in enumerate(rows):
         before = trainer.encoder.encode_prompt(user_turn(row["prompt"].removeprefix("user: ")))
         means[place % 4 < 2].append(phi(base, before, row["tokens"]))

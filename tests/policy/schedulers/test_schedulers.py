@@ -1,9 +1,11 @@
-"""policy/schedulers"""
+"""PF-PPO and DARS: which of a prompt's completions, and which prompts, count more."""
 
 import math
 
 import pytest
 import torch
+from rewardlab.policy.advantages.dr_grpo import dr_grpo
+from rewardlab.policy.schedulers.dars import dars
 from rewardlab.policy.types import Rollout
 from rewardlab.rm.registry import load, names
 
@@ -41,3 +43,57 @@ def test_every_prompt_keeps_its_weight_and_a_missing_score_has_none():
     assert names("policy.schedulers") == ["cbs", "dars", "pf_ppo", "wmss"]
     with pytest.raises(ValueError, match="one of power, best_worst, best_random, got 'best'"):
         load("policy.schedulers", "pf_ppo")("best")
+
+
+# ---- DARS: hard prompts weigh as much as medium ones ----
+
+
+NAN = math.nan
+
+
+def rollout(group) -> Rollout:
+    rows = len(group)
+    return Rollout(torch.tensor(group), torch.ones(rows, 1, dtype=torch.bool), torch.ones(rows, dtype=torch.bool))
+
+
+def verdicts(*right: int, size: int = 8) -> tuple[torch.Tensor, Rollout]:
+    rows: list[float] = []
+    for number in right:
+        rows += [1.0] * number + [0.0] * (size - number)
+    group = [place for place in range(len(right)) for _ in range(size)]
+    return torch.tensor(rows, dtype=torch.float64), rollout(group)
+
+
+def test_dars_by_hand():
+    # 1 of 4 right: S = 3/8, weight 4/3 beside 1: mean 7/6
+    scores, batch = verdicts(1, 2, size=4)
+    assert dars()({}, scores, batch)[1].tolist() == pytest.approx([8 / 7] * 4 + [6 / 7] * 4)
+    # 0, 1, 4 and 8 of 8: 1/8 would weigh 0.5 / (2 · 7/64) = 16/7, at most 2; mean 5/4
+    scores, batch = verdicts(0, 1, 4, 8)
+    state, found = dars(cap=2.0)({}, scores, batch)
+    assert state == {} and found.tolist() == pytest.approx([0.8] * 8 + [1.6] * 8 + [0.8] * 16)
+
+
+def test_hard_prompts_advantages_then_add_up_to_a_medium_ones():
+    scores, batch = verdicts(1, 2, 3, 4)
+    weights = dars()({}, scores, batch)[1]
+    sums = (weights * dr_grpo()(scores, batch).abs()).view(4, 8).sum(1)
+    assert sums.tolist() == pytest.approx([sums[0].item()] * 4)
+
+
+def test_medium_prompts_alone_a_cap_of_1_and_missing_scores_change_nothing():
+    scores, batch = verdicts(4, 6, 8)
+    assert dars()({}, scores, batch)[1].tolist() == [1.0] * 24
+    scores, batch = verdicts(1, 6)
+    assert dars(cap=1.0)({}, scores, batch)[1].tolist() == [1.0] * 16
+    scores = torch.tensor([1.0, 0, 0, NAN, 1, 0], dtype=torch.float64)
+    found = dars()({}, scores, rollout([0] * 4 + [1] * 2))[1]
+    assert found[3] == 0 and found.sum().item() == pytest.approx(5)
+    assert not dars()({}, torch.full((2,), NAN), rollout([0, 0]))[1].any()
+
+
+def test_what_dars_refuses():
+    with pytest.raises(ValueError, match="cap is 1 or more, got 0.5"):
+        dars(cap=0.5)
+    with pytest.raises(ValueError, match=r"shares of right completions in \[0, 1\], got -1"):
+        dars()({}, torch.tensor([-1.0, 1.0]), rollout([0, 0]))

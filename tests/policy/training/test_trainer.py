@@ -68,36 +68,31 @@ def gold_function(prompts, completions, **_):
     ]
 
 
-@pytest.mark.parametrize("corrected", [None, False])
-def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, corrected):
-    """Same answers, same loss, same weights after four steps with a KL in the loss and two passes.
-
-    So by the default of both (None), and without the correction of the KL.
+@pytest.mark.parametrize("changes", [{}, {"use_bias_correction_kl": False}], ids=["default", "uncorrected"])
+def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, changes):
+    """Same answers, loss and weights after four steps with a KL in the loss, by default corrected, and two passes.
 
     Adam's epsilon keeps a step along a gradient of rounding alone as small as that, on every processor.
     """
-    folder = tmp_path / "start"
-    base.save_pretrained(folder)
+    base.save_pretrained(tmp_path / "start")
     theirs = GRPOTrainer(
-        copy.deepcopy(base).from_pretrained(folder),
+        copy.deepcopy(base).from_pretrained(tmp_path / "start"),
         [gold_function],
         GRPOConfig(
             **SMALL_RUN, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
             beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, adam_epsilon=1e-4,
-            **({} if corrected is None else {"use_bias_correction_kl": corrected}),
+            **changes,
         ),
         data,
         processing_class=words,
     )  # fmt: skip
     theirs.train()
-    config = RlConfig(kl=0.05, **({} if corrected is None else {"kl_corrected": corrected}))
-    penalty = build_algorithm(config, ["gold"]).penalty
+    penalty = build_algorithm(RlConfig(kl=0.05, **({"kl_corrected": False} if changes else {})), ["gold"]).penalty
     ours = train(steps=4, penalty=penalty, num_iterations=2, adam_epsilon=1e-4)
     assert logged(ours, "reward") == pytest.approx(logged(theirs, "reward"), abs=1e-6)
     assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), abs=1e-5)
-    assert logged(ours, "entropy") == pytest.approx(
-        logged(theirs, "entropy"), rel=0.02
-    )  # theirs averages micro-batches
+    mean_of_micro_batches = logged(theirs, "entropy")
+    assert logged(ours, "entropy") == pytest.approx(mean_of_micro_batches, rel=0.02)
     for name, one in theirs.model.named_parameters():
         torch.testing.assert_close(weights(ours)[name], one, atol=1e-5, rtol=0)  # Adam's steps are up to 1e-3
 
@@ -105,7 +100,7 @@ def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path
 # ---- rewards ----
 
 
-def test_the_reward_is_the_models_own_by_its_own_contract(train, words):
+def test_the_reward_is_the_models_own_by_its_own_contract_and_what_it_says_of_them_is_logged(train, words):
     seen = []
 
     class Asked:
@@ -115,9 +110,12 @@ def test_the_reward_is_the_models_own_by_its_own_contract(train, words):
             seen.extend(examples)
             return garden.gold().rate(examples)
 
-    trainer = train(sources=RewardSources({"gold": Asked()}), steps=1)
-    assert len(seen) == 16
-    assert logged(trainer, "reward")[0] == pytest.approx(garden.gold().rate(seen).mean())
+        def facts(self):
+            return {"rated": len(seen)}
+
+    trainer = train(sources=RewardSources({"gold": Asked()}))
+    assert logged(trainer, "gold/rated") == [16, 32]
+    assert logged(trainer, "reward")[0] == pytest.approx(garden.gold().rate(seen[:16]).mean())
     assert not any("</s>" in one.completion or "<pad>" in one.completion for one in seen)
 
 
@@ -269,30 +267,8 @@ class Watched(PolicyTrainer):
 
 
 @pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-def test_the_value_behind_a_completion_stands_behind_its_last_token(train, words):
-    """Where a tool wrote in between, that is further off than its number of own tokens."""
-
-    def with_a_tool(prompts, trainer):
-        ids = trainer._tokenize_prompts(list(prompts))[0]
-        said = [[5, 6, 7, 8] for _ in ids]
-        return {"prompt_ids": ids, "completion_ids": said, "logprobs": None, "env_mask": [[1, 0, 0, 1] for _ in ids]}
-
-    trainer = train(
-        "gae", steps=1, learning_rate=0.0, rollout_func=with_a_tool, kind=Watched, done=False, penalty=Penalty(),
-        critic=CriticArguments(learning_rate=0.0),
-    )  # fmt: skip
-    torch.nn.init.normal_(trainer.learner.critic.head.weight)
-    trainer.train()
-    rollout, states = trainer.critic_read
-    assert rollout.response[0].tolist() == [True, False, False, True]
-    values = trainer.learner.critic(states)
-    torch.testing.assert_close(rollout.after, values[:, 4])
-    torch.testing.assert_close(rollout.values[:, [0, 3]], values[:, [0, 3]])
-
-
-@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-def test_a_completion_that_goes_on_behind_a_tool_is_finished_by_its_last_token(train, words):
-    """The end of its first turn does not end it."""
+def test_behind_a_tool_a_completion_goes_on_and_its_last_token_ends_it(train, words):
+    """The value behind it is further off than its number of own tokens, and the end of its first turn ends nothing."""
     end = words.eos_token_id
 
     def with_a_tool(prompts, trainer):
@@ -301,9 +277,18 @@ def test_a_completion_that_goes_on_behind_a_tool_is_finished_by_its_last_token(t
         mask = [[1, 1, 0, 1] for _ in ids]
         return {"prompt_ids": ids, "completion_ids": completions, "logprobs": None, "env_mask": mask}
 
-    trainer = train("gae", steps=1, rollout_func=with_a_tool, kind=Watched, **PPO)
-    finished = trainer.critic_read[0].finished.tolist()
-    assert finished == [bool(index % 2) for index, _ in enumerate(finished)]
+    trainer = train(
+        "gae", steps=1, learning_rate=0.0, rollout_func=with_a_tool, kind=Watched, done=False, penalty=Penalty(),
+        critic=CriticArguments(learning_rate=0.0),
+    )  # fmt: skip
+    torch.nn.init.normal_(trainer.learner.critic.head.weight)
+    trainer.train()
+    rollout, states = trainer.critic_read
+    assert rollout.response[0].tolist() == [True, True, False, True]
+    assert rollout.finished.tolist() == [bool(index % 2) for index in range(len(states))]
+    values = trainer.learner.critic(states)
+    torch.testing.assert_close(rollout.after, values[:, 4])
+    torch.testing.assert_close(rollout.values[:, [0, 1, 3]], values[:, [0, 1, 3]])
 
 
 def of_rollouts(folder, column, last=4):
@@ -314,7 +299,7 @@ def of_rollouts(folder, column, last=4):
 
 CONSTANT = {
     "penalty": Penalty(),
-    "critic": CriticArguments(learning_rate=1e-2, passes=4),
+    "critic": CriticArguments(learning_rate=1e-2, passes=8),
     "measure_kl": False,
     "rollout_steps": 1,
 }
@@ -323,10 +308,10 @@ CONSTANT = {
 def test_a_critic_of_a_constant_reward_expects_it_where_most_completions_are_truncated(train, base, tmp_path):
     """With a learning rate of 0 the policy stays; the critic learns and never moves it."""
     sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
-    trainer = train("gae", sources, steps=20, learning_rate=0.0, max_completion_length=4, **CONSTANT)
+    trainer = train("gae", sources, steps=11, learning_rate=0.0, max_completion_length=4, **CONSTANT)
     assert all(torch.equal(one, other) for one, other in zip(weights(trainer).values(), base.parameters(), strict=True))
     losses, folder = logged(trainer, "critic/loss"), tmp_path / "run"
-    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:2])
+    assert np.mean(losses[-3:]) < 0.5 * losses[0]
     assert np.mean(of_rollouts(folder, "finished")) < 0.5
     values = of_rollouts(folder, "values")
     assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
@@ -450,21 +435,6 @@ def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train, repla
         assert len(cycle.states) == len(cycle.examples) == 16
         for states, length, example in zip(cycle.states, lengths, cycle.examples, strict=True):
             assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + length - 1
-
-
-def test_what_a_reward_says_of_the_answers_it_rated_is_logged(train):
-    class Asking:
-        contract, times = garden.gold().contract, 0
-
-        def rate(self, examples):
-            self.times += 1
-            return garden.gold().rate(examples)
-
-        def facts(self):
-            return {"times": self.times}
-
-    trainer = train(sources=RewardSources({"judge": Asking()}))
-    assert logged(trainer, "judge/times") == [1, 2]
 
 
 # ---- references, limits ----

@@ -78,13 +78,6 @@ def pairs(seed: int) -> tuple[Rollout, torch.Tensor]:
     return told(seed, rows=400)._replace(total=right), ease
 
 
-def test_where_surprisal_tells_the_pass_rate_the_probe_halves_the_variance():
-    drawn = [pairs(seed) for seed in range(6)]
-    batches = [batch._replace(logprobs=-(1 - ease[:, None]) * batch.response) for batch, ease in drawn]
-    _, found = run(poise(), batches)
-    assert found[-1].var() < 0.6 * rloo()(batches[-1].total, batches[-1]).var()
-
-
 def test_hidden_states_are_told_by_a_projection_that_stays():
     batch, states = told(), torch.randn(12, 6, 5, generator=torch.Generator().manual_seed(3))
     batch = batch._replace(states=states)

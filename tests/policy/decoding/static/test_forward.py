@@ -5,6 +5,7 @@ import torch
 from rewardlab.policy.decoding.static import forward
 from rewardlab.policy.decoding.static.forward import Forward, visible_slots
 from rewardlab.policy.decoding.static.session import exclusively
+from rewardlab.rm.errors import UsageError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -71,3 +72,10 @@ def test_visible_slots_worked_out_by_hand():
     slots, starts, slot = torch.arange(6), torch.tensor([[0], [2]]), torch.tensor([4])
     assert visible_slots(slots, starts, slot, None).long().tolist() == [[1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0]]
     assert visible_slots(slots, starts, slot, 2).long().tolist() == [[0, 0, 0, 1, 1, 0]] * 2
+
+
+def test_a_model_that_would_forget_what_it_has_read_is_refused():
+    config = AutoConfig.for_model("mamba", vocab_size=8, hidden_size=8, num_hidden_layers=1)
+    model = AutoModelForCausalLM.from_config(config)
+    with pytest.raises(UsageError, match="MambaForCausalLM takes no past_key_values"), exclusively([model]):
+        pass

@@ -18,7 +18,8 @@ from .recording import Recorded, forbid_reads
 
 TOKENS = 9
 PLAIN, LEAN = None, {"helpful": 0.8, "harmless": 0.2}
-ENGINES = ["plain", "lora", "pblora", "moslora", "late", "two models", "by objective"]
+ENGINES = ["plain", "moslora", "late", "two models", "by objective"]
+ENGINES += [pytest.param(name, marks=pytest.mark.slow) for name in ("lora", "pblora")]
 
 
 @pytest.fixture

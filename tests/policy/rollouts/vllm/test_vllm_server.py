@@ -37,7 +37,7 @@ def test_the_server_is_restarted_on_the_policy_and_the_lag_is_logged(stand_in, t
     trainer = train_written_by(rollouts, max_steps=3)
     assert logged(trainer, "rollouts/lag") == [0, 1, 0]
     assert len(logged(trainer, "rollouts/restart_seconds")) == 2
-    assert all(0 < gap != pytest.approx(1, abs=0.05) and math.isfinite(gap) for gap in logged(trainer, "ratio"))
+    assert 0 < (gap := logged(trainer, "ratio")[0]) != pytest.approx(1, abs=0.01) and math.isfinite(gap)
     starts = told(stand_in)
     assert len({one["weights"] for one in starts}) == len(starts) == 2 and all(one["tokenizer"] for one in starts)
     assert all({"--max-model-len", "float32", "processed_logprobs", "127.0.0.1"} <= {*one["words"]} for one in starts)
