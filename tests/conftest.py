@@ -1,5 +1,6 @@
 """What the tests share: the package under its name, and what a machine may lack."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -114,6 +115,17 @@ LONG_FILES = ("test_docs.py", "test_processes.py", "test_offline.py")
 def pytest_collection_modifyitems(items):
     """Long files go first, so that no process is left alone with one; a file stays in one process with its fixtures."""
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_garbage():
+    """Take what is imported by now out of the garbage collector's way.
+
+    Accelerate calls `gc.collect` at the end of every training: 0.3 CPU-seconds over some millions of objects of
+    libraries, several times what the training of a small model takes.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):
