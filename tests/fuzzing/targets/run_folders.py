@@ -33,30 +33,14 @@ from tests.fuzzing.targets import preferences
 from tests.fuzzing.world import files
 
 DECODED = {
-    "id": "1",
-    "preference": {"helpful": 0.5},
-    "weight": 1.0,
-    "prompt": [{"role": "user", "content": "p"}],
-    "completion": "ab",
-    "finished": "stop",
-    "tokens": [1, 2],
-    "pieces": ["a", "b"],
-    "base": [-1.0, -0.5],
-    "mixed": [-1.0, -0.5],
-    "kl": [0.1, 0.2],
-    "entropy": [1.0, None],
-    "helpful": [-0.5, -0.25],
-}
+    "id": "1", "preference": {"helpful": 0.5}, "weight": 1.0, "prompt": [{"role": "user", "content": "p"}],
+    "completion": "ab", "finished": "stop", "tokens": [1, 2], "pieces": ["a", "b"], "base": [-1.0, -0.5],
+    "mixed": [-1.0, -0.5], "kl": [0.1, 0.2], "entropy": [1.0, None], "helpful": [-0.5, -0.25],
+}  # fmt: skip
 SAID = {
-    "case": "c1",
-    "verdict": "agree",
-    "note": "yes",
-    "who": "me",
-    "when": "2026-01-01T00:00:00Z",
-    "scorer": "rm",
-    "outcome": "right",
-    "texts": "0123456789abcdef",
-}
+    "case": "c1", "verdict": "agree", "note": "yes", "who": "me", "when": "2026-01-01T00:00:00Z", "scorer": "rm",
+    "outcome": "right", "texts": "0123456789abcdef",
+}  # fmt: skip
 EXCHANGED = Asked("prompts", "words")
 
 

@@ -1,15 +1,8 @@
-"""The formulas of `rewardlab plan`: by hand, by their properties, and beside what PyTorch counts and allocates."""
+"""The formulas of `rewardlab plan`: by hand and by their properties."""
 
 import json
 
 import pytest
-import torch
-from rewardlab.benchmarks.garden import models
-from rewardlab.research.speed import capacity
-from rewardlab.research.speed import policy as policies
-from rewardlab.research.speed.capacity import BOUNDS, GUIDES, KINDS, Case
-from rewardlab.research.speed.capacity.live_bytes import LiveBytes
-from rewardlab.research.speed.decoding import Size as DecodingSize
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
 from rewardlab.rm.capacity.config_shapes import shape_of, table_config
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
@@ -28,13 +21,7 @@ from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_by
 from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_shape
 from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 from transformers import AutoConfig
-
-from tests.conftest import needs_bfloat16_attention
 
 FLOAT = PRECISIONS["float32"]
 H100 = find_gpu("h100")
@@ -56,17 +43,18 @@ def a_step(rows: int = 3, length: int = 5, **settings) -> Step:
     return Step(rows, length, settings.pop("top", Answered(scores=1)), settings.pop("precision", FLOAT), **settings)
 
 
-# ---- shapes ----
-
-
-def test_parameters_are_those_of_the_architecture(tiny):
+def test_parameters_are_those_of_the_architecture_and_of_adapters(tiny):
     # q and o 4 x 4, k and v 4 x 2, three of 4 x 6, two norms of 4; 10 x 4 words, the last norm
     assert tiny.layer_parameters == 16 + 16 + 8 + 8 + 3 * 24 + 2 * 4
     assert tiny.parameters == 2 * 128 + 40 + 4 == tiny.trunk
     assert (tiny.mlp, tiny.kv_heads, tiny.gated, tiny.tied, tiny.head_normed) == (6, 1, True, True, False)
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",))) == 2 * 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 1)) == 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "pblora", 2), shared_rank=1) == 2 * (24 + 2 * 4 + 1)
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "moslora", 2, 4)) == 2 * (24 + 2 * 3 * 4)
 
 
-def test_the_table_has_the_published_numbers_of_parameters():
+def test_the_table_has_the_published_numbers_of_parameters_of_models_that_transformers_builds():
     for name, published in [
         ("qwen3-0.6b", 596_049_920),
         ("qwen3-8b", 8_190_735_360),
@@ -77,14 +65,8 @@ def test_the_table_has_the_published_numbers_of_parameters():
         ("llama3-70b", 70_553_706_496),
     ]:
         assert find_shape(name).parameters == published
-
-
-def test_a_counted_shape_is_that_of_the_model_which_transformers_builds():
     for name in ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"]:
         assert table_shape(name) == shape_of(table_config(name), name)
-
-
-def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
     assert all(full_name(name) == name for name in SIZES)
     assert full_name("8B") == "qwen3-8b" and full_name("70b") == "llama3-70b"
 
@@ -97,14 +79,11 @@ def test_a_folder_needs_a_config_and_no_weights(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_other_decoders_are_read_too():
+def test_other_decoders_are_read_too_and_what_the_formulas_are_not_for_is_refused():
     for family, mixes, gated in [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]:
         shape = shape_of(AutoConfig.for_model(family), family)
         assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
         assert shape.gated is gated
-
-
-def test_what_the_formulas_are_not_for_is_refused():
     for family, sentence in [
         ("mixtral", "a mixture of experts"),
         ("mamba", "dense decoders"),
@@ -123,9 +102,6 @@ def test_a_config_that_makes_no_model_is_told_so(tmp_path):
             find_shape(str(tmp_path))
 
 
-# ---- operations by hand ----
-
-
 def test_operations_of_a_forward_are_the_products(tiny):
     assert linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
     assert attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
@@ -133,9 +109,6 @@ def test_operations_of_a_forward_are_the_products(tiny):
     assert forward_flops(tiny, 3, 5, Answered()) == 2 * layer
     assert forward_flops(tiny, 3, 5, Answered(head_tokens=6)) == 2 * layer + 6 * 2 * 40
     assert forward_flops(tiny, 3, 5, Answered(scores=2)) == 2 * layer + 15 * 2 * 8
-
-
-def test_a_token_behind_a_cache_attends_to_what_was_read_and_itself(tiny):
     assert forward_flops(tiny, 3, 1, Answered(3), cached=7) == 2 * (3 * 240 + 3 * 4 * 4 * 8) + 3 * 80
 
 
@@ -145,6 +118,9 @@ def test_training_all_weights_costs_three_forwards_but_for_what_is_made_again(ti
     assert found[False] == 3 * (linear + attention + head)
     assert found[True] == found[False] + attention // 2
     assert training_flops(tiny, 3, 5, Answered(6)) == 3 * linear + 7 * attention // 2 + 4 * 6 * 80
+    once = training_flops(tiny, 3, 5, Answered(scores=1))
+    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
+    assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
 
 
 def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
@@ -156,23 +132,7 @@ def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
     assert training_flops(tiny, 3, 5, Answered(), adapters) == 2 * (linear + attention) + added + back
 
 
-def test_checkpointing_computes_layers_again_but_their_last_product(tiny):
-    once = training_flops(tiny, 3, 5, Answered(scores=1))
-    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
-    assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
-
-
-def test_parameters_of_adapters(tiny):
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",))) == 2 * 3 * 8
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 1)) == 3 * 8
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "pblora", 2), shared_rank=1) == 2 * (24 + 2 * 4 + 1)
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "moslora", 2, 4)) == 2 * (24 + 2 * 3 * 4)
-
-
-# ---- bytes by hand ----
-
-
-def test_bytes_that_a_layer_saves(tiny):
+def test_bytes_that_a_layer_saves_alone_with_adapters_and_with_checkpointing(tiny):
     # per token: 3 numbers for each of two norms (input, normed, output: 4 wide), q, k, v, output of attention with
     # keys repeated (4 wide each) and 2 log-sums, gate, SiLU, up and their product (6 wide), 5 of the mask's row
     numbers = 2 * 3 * 4 + 4 * 4 + 2 + 4 * 6 + 5
@@ -182,15 +142,9 @@ def test_bytes_that_a_layer_saves(tiny):
     # in bfloat16 the norms' inputs and the log-sums stay float32
     narrow = layer_bytes(tiny, a_step(precision=PRECISIONS["bfloat16"]))
     assert narrow == 15 * (2 * (numbers - 8 - 2) + 4 * (8 + 2))
-
-
-def test_with_adapters_only_what_they_read_is_kept(tiny):
     step = a_step(adapters=Adapters(3, ("q_proj",)))
     # two norms' inputs, one norm's output, attention as before, gate, SiLU and up, 3 features
     assert layer_bytes(tiny, step) == 4 * 15 * (2 * 4 + 4 + 4 * 4 + 2 + 3 * 6 + 5 + 3)
-
-
-def test_checkpointing_keeps_the_inputs_of_layers(tiny):
     assert kept_bytes(tiny, a_step(checkpointing=True)) == 15 * (2 * 4 * 4 + 2 * 4 * 4)
 
 
@@ -223,13 +177,13 @@ def test_a_shared_backbone_is_held_and_read_once(tiny):
     assert decoding_flops(separate)[1] == 2 * decoding_flops(plain)[1]
 
 
-def test_seconds_are_work_over_the_assumed_share_of_the_peak():
+def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
     assert compute_seconds(989e12, H100, 0.5) == pytest.approx(2.0)
     assert compute_seconds(67e12, H100, 1.0, narrow=False) == pytest.approx(1.0)
     assert read_seconds(3350e9, H100, 0.25) == pytest.approx(4.0)
-
-
-# ---- properties ----
+    for gpu in GPUS.values():
+        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
+        assert gpu.float32 < gpu.bfloat16
 
 
 def test_twice_the_batch_is_twice_the_activations(tiny):
@@ -249,21 +203,20 @@ def test_sharding_divides_weights_gradients_and_states(tiny):
         assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 
 
-def test_a_copy_on_every_gpu_is_not_divided_and_has_buckets(tiny):
+def test_a_copy_on_every_gpu_is_not_divided_and_zero_keeps_narrow_weights_beside_their_masters(tiny):
     alone, eight = (step_parts(tiny, a_step(), Spread(gpus)) for gpus in (1, 8))
     assert eight == alone | {"buckets": 4 * 304}
     assert gathered_bytes(tiny, a_step(), Spread()) == 0
-
-
-def test_zero_keeps_the_narrow_weights_beside_their_masters(tiny):
     mixed = a_step(precision=PRECISIONS["mixed"])
     fsdp, zero = (resident_parts(tiny, mixed, Spread(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
     assert zero - fsdp == 2 * 300 // 2
 
 
-def test_a_round_on_eight_gpus_does_eight_times_the_work_in_the_same_time(tiny):
+def test_gpus_in_a_round_do_more_work_in_the_same_time_and_gather_what_is_sharded(tiny):
     one, eight = (train_plan(tiny, a_step(4), machine(gpus), "adamw") for gpus in (1, 8))
     assert (one.items, eight.items) == (2, 16) and one.seconds == eight.seconds
+    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
+    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
 
 
 def test_the_reference_costs_nothing_beside_adapters(tiny):
@@ -286,11 +239,6 @@ def test_the_critic_and_the_head_that_reads_states_are_held_with_their_states(ti
     assert [phase.name for phase in plan.phases] == ["completions", "log-probabilities", "rewards of tiny", "update"]
 
 
-def test_sharded_weights_are_whole_while_answers_are_written(tiny):
-    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
-    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
-
-
 def test_the_largest_batch_is_the_last_that_fits():
     shape, gpu = find_shape("8b"), machine()
 
@@ -302,21 +250,12 @@ def test_the_largest_batch_is_the_last_that_fits():
     assert largest(lambda rows: plan(rows).fits(machine(reserve=0.9))) == 0
 
 
-def test_decoding_waits_for_memory_with_few_rows_and_for_operations_with_many():
+def test_decoding_waits_for_memory_with_few_rows_and_scoring_holds_one_forward(tiny):
     shape = find_shape("0.6b")
     bounds = [decode_plan(Decoding(shape, rows, 8, 8, 2), machine()).phases[0].bound for rows in (1, 4096)]
     assert bounds == ["memory", "operations"]
-
-
-def test_scoring_holds_the_trunk_a_score_head_and_one_forward(tiny):
     phase = score_plan(tiny, a_step(), machine()).phases[0]
     assert phase.parts["weights"] == 4 * 304 and phase.flops == forward_flops(tiny, 3, 5, Answered(scores=1))
-
-
-def test_the_table_of_gpus_is_in_gigabytes_and_tera_operations():
-    for gpu in GPUS.values():
-        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
-        assert gpu.float32 < gpu.bfloat16
 
 
 def test_what_makes_no_sense_is_refused():
@@ -331,146 +270,3 @@ def test_what_makes_no_sense_is_refused():
     ]:
         with pytest.raises(ValueError, match=sentence):
             make()
-
-
-# ---- beside what PyTorch counts ----
-
-
-def test_the_tracker_counts_every_storage_once_from_its_birth_to_its_end():
-    before = torch.zeros(100)
-    with LiveBytes([before]) as live:
-        assert (live.bytes, live.peak) == (400, 400)
-        first = torch.zeros(1000)
-        view = first[:10]
-        second = torch.ones(500)
-        assert (live.bytes, live.peak) == (6400, 6400)
-        del second
-        assert (live.bytes, live.peak) == (4400, 6400)
-        del first
-        assert live.bytes == 4400  # the view holds it
-        del view
-        assert live.bytes == 400
-        live.restart()
-        assert live.peak == 400
-
-
-def test_the_tracker_sees_what_autograd_saves_and_the_gradients_it_leaves():
-    weight = torch.ones(100, requires_grad=True)
-    with LiveBytes([weight]) as live:
-        out = (weight * 2).exp()  # exp saves its output; the product is gone
-        assert live.bytes == 400 + 400
-        kept = out.sum()
-        del out
-        assert live.bytes == 400 + 400 + 4
-        kept.backward()
-        del kept
-        assert live.bytes == 400 + 400  # weight and gradient
-
-
-def off(formula: int, counted: int) -> float:
-    """By which share of what was counted the formula is too high or too low."""
-    return abs(formula / counted - 1)
-
-
-SMALL = capacity.Size(layers=3, width=64, mlp=160, heads=4, kv_heads=2, vocabulary=300, rank=4, rows=4, length=24)
-LONG = SMALL.__class__(layers=2, width=48, mlp=96, heads=3, kv_heads=1, vocabulary=200, rank=2, rows=2, length=96)
-OPERATIONS = [
-    *(Case(kind, size=SMALL) for kind in KINDS),
-    *(Case(kind, "llama", size=LONG) for kind in ("scalar", "arm lora", "policy")),
-    *(Case(kind, "llama", attention="eager", size=SMALL) for kind in ("scalar", "arm")),
-    Case("arm moslora", checkpointing=True, size=SMALL),
-]
-
-
-def test_operations_are_those_that_pytorch_counts():
-    for case in OPERATIONS:
-        pairs = capacity.training_operations(case)
-        assert len(pairs) == 2 and all(off(*pair) <= BOUNDS["operations"] for pair in pairs.values()), (case, pairs)
-
-
-def test_operations_of_a_token_behind_a_cache_are_those_that_pytorch_counts():
-    for architecture in ["qwen3", "llama"]:
-        assert off(*capacity.step_operations(Case("policy", architecture, size=SMALL))) <= BOUNDS["operations"]
-
-
-FAST = [
-    Case("scalar"),
-    Case("arm moslora", "llama", "bfloat16"),
-    Case("policy lora", "llama", "mixed"),
-    Case("arm lora", "qwen3", "mixed", True),
-]
-BYTES = [
-    *(Case(kind) for kind in KINDS),
-    *(Case(kind, "llama", "bfloat16") for kind in ("scalar", "policy")),
-    *(Case(kind, "llama", "mixed") for kind in ("scalar lora", "arm")),
-    *(Case(kind, "qwen3", "mixed", True) for kind in ("scalar", "policy")),
-]
-SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in BYTES if case not in FAST]
-
-
-@pytest.mark.parametrize("case", [*FAST, *SLOW], ids=lambda case: case.name)
-def test_bytes_of_a_step_are_those_that_are_alive(case):
-    if case.precision != "float32":
-        needs_bfloat16_attention()
-    assert off(*capacity.training_bytes(case)) <= BOUNDS["bytes"]
-
-
-@pytest.mark.parametrize(
-    "guiding", ["late", *(pytest.param(guiding, marks=pytest.mark.slow) for guiding in GUIDES[::3])]
-)
-def test_bytes_of_decoding_are_those_that_are_alive(guiding):
-    size = DecodingSize(layers=4, hidden=192, vocabulary=300, rank=4, tokens=32, prompt=24)
-    assert off(*capacity.decoded_bytes(guiding, 8, size)) <= BOUNDS["bytes"]
-
-
-def watched(trainer, rows_of) -> tuple[int, ...]:
-    """The most that was alive in a step after the optimizer's first; rows and tokens of its micro-batches."""
-    own, found = trainer.training_step, []
-
-    def step(model, inputs, *more):
-        if not trainer.state.global_step:
-            return own(model, inputs, *more)
-        ready = trainer._prepare_inputs(inputs)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(trainer, "_prepare_inputs", lambda _: ready)
-            states = [value for state in trainer.optimizer.state.values() for value in state.values()]
-            gradients = [one.grad for one in model.parameters() if one.grad is not None]
-            with LiveBytes([*model.parameters(), *gradients, *states]) as live:
-                live.restart()
-                loss = own(model, inputs, *more)
-            found.append((live.peak, *rows_of(ready)))
-        return loss
-
-    trainer.training_step = step
-    trainer.train()
-    return max(found)
-
-
-def test_bytes_of_a_reward_models_own_trainer_are_those_that_are_alive(tmp_path):
-    config = capacity.configuration(Case("scalar"))
-    words = models.tokenizer()
-    model = scalar_from_config(config, words, max_length=64)
-    draw = torch.Generator().manual_seed(0)
-    answers = torch.randint(8, 200, (16, 2, 48), generator=draw).tolist()
-    rows = [PairRow(chosen, rejected[:-3], 1.0, 0.0) for chosen, rejected in answers]
-    arguments = RewardArguments(str(tmp_path), per_device_train_batch_size=8, save_strategy="no", use_cpu=True)
-    arguments.disable_tqdm = True
-    trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
-    peak, number, length = watched(trainer, lambda inputs: inputs["tokens"].shape)
-    assert (number, length) == (16, 48)
-    step = Step(number, length, Answered(scores=1), FLOAT, device="cpu")
-    assert off(sum(step_parts(shape_of(config, "own"), step).values()), peak) <= BOUNDS["bytes"]
-
-
-@pytest.mark.slow
-def test_bytes_of_a_policys_own_update_are_those_that_are_alive(tmp_path):
-    size = policies.Size(layers=4, hidden=192, vocabulary=9200, rows=16, prompt=24, answer=48, steps=2)
-    start = policies.start_in(str(tmp_path), size)
-    trainer = policies.trainer("ours", size, policies.Answers(size), start, str(tmp_path / "run"))
-    peak, rows, prompt, answer = watched(
-        trainer, lambda batch: (*batch["prompt_ids"].shape, batch["completion_ids"].shape[1])
-    )
-    assert (rows, answer) == (8, 48)
-    step = Step(rows, prompt + answer, Answered(rows * answer), FLOAT, padded=False, device="cpu")
-    parts = step_parts(shape_of(start.config, "own"), step, accumulated=True)
-    assert off(sum(parts.values()), peak) <= BOUNDS["bytes"]
