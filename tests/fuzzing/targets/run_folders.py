@@ -1,8 +1,8 @@
 """Run folders of others, as the inspector, `verify` and `compare` open them, and what programs keep for themselves."""
 
 import io
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rewardlab.apps.commands.verify.run import run_verify
@@ -27,10 +27,10 @@ from rewardlab.apps.runs.summaries import read_report
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
 from rewardlab.research.studies._runs.job_cache import read_arrays
 
-from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
+from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML
 from tests.fuzzing.target import Target
 from tests.fuzzing.targets import preferences
-from tests.fuzzing.world import files
+from tests.fuzzing.world import inside
 
 DECODED = {
     "id": "1", "preference": {"helpful": 0.5}, "weight": 1.0, "prompt": [{"role": "user", "content": "p"}],
@@ -68,10 +68,7 @@ def run_folders() -> list[Target]:
     ]
 
 
-def _in(folder: str, file: str, opens: Any, shape: Shape | None, name: str = "") -> Target:
-    found = files(folder)
-    beside = {path: content for path, content in found.items() if path != file}
-    return Target(f"runs/{name or f'{folder}/{file}'}", file, (found[file],), opens, shape, beside)
+_in = partial(inside, "runs")
 
 
 def _look(path: Path) -> None:
