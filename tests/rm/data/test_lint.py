@@ -67,25 +67,6 @@ def test_rows_are_compared_by_objective_and_by_which_answer_is_more_likely_to_wi
     assert found([helpful, harmless, both]) == [(0, checks.CONTRADICTED), (2, checks.CONTRADICTED)]
 
 
-def test_template_tokens_are_found_everywhere_and_ordinary_text_is_none():
-    for text in ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"]:
-        for place in ["prompt", "chosen", "rejected"]:
-            assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
-    for name in FORMATS:
-        assert found([pair(chosen=FORMATS[name])]) == [(0, checks.MARKUP)]
-    for text in [
-        "a < b and b > c",
-        "a humane act: b",
-        "x | y",
-        "array[INSTANCE]",
-        "<b>bold</b>",
-        "a[b[~c]]",
-        "x <|> y",
-    ]:
-        assert found([pair(text)]) == []
-    assert found([pair("say [EOT] now")], special=["[EOT]", ""]) == [(0, checks.MARKUP)]
-
-
 FORMATS = {
     "ChatML": "<|im_start|>user\nHi<|im_end|>", "Llama 3": "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
     "Llama 4": "<|header_start|>user<|header_end|>\n\nHi<|eot|>",
@@ -98,6 +79,18 @@ FORMATS = {
     "GLM": "[gMASK]<sop>", "MiniMax": "]~b]user\nHi", "MiniMax, end": "Hi[e~[", "Seed": "<seed:bos>user",
     "end": "Hi</s>", "HH": "a\n\nAssistant: b",
 }  # fmt: skip
+ORDINARY = ["a < b and b > c", "a humane act: b", "x | y", "array[INSTANCE]", "<b>bold</b>", "a[b[~c]]", "x <|> y"]
+
+
+def test_template_tokens_are_found_everywhere_and_ordinary_text_is_none():
+    for text in ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"]:
+        for place in ["prompt", "chosen", "rejected"]:
+            assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
+    for text in FORMATS.values():
+        assert found([pair(chosen=text)]) == [(0, checks.MARKUP)]
+    for text in ORDINARY:
+        assert found([pair(text)]) == []
+    assert found([pair("say [EOT] now")], special=["[EOT]", ""]) == [(0, checks.MARKUP)]
 
 
 def test_what_truncation_or_a_template_makes_alike_is_found():
@@ -110,10 +103,10 @@ def test_what_truncation_or_a_template_makes_alike_is_found():
         Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens"),
     )
 
-    def encode(examples):
+    def render(examples):
         return [Encoded([1], 1, one.completion.partition("|")[0]) for one in examples]
 
-    assert lint([pair(chosen="moss|a b", rejected="fern|a b")], encode=encode, max_length=3).findings == (
+    assert lint([pair(chosen="moss|a b", rejected="fern|a b")], encode=render, max_length=3).findings == (
         Finding(0, checks.OMITTED, "'moss'"),
         Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens"),
     )

@@ -121,14 +121,12 @@ def test_forms_of_one_conversation_are_one_conversation_and_broken_arguments_sta
     chosen = [{"role": "assistant", "tool_calls": [call], "name": ""}, RESULT, ANSWER]
     parts = [{"role": "user", "content": [{"type": "text", "text": "How warm is it?", "image_url": None}]}]
     system = {"role": "system", "content": "Be brief."}
-    for columns in (
-        {"chosen": chosen},
-        {"tools": json.dumps([TOOL])},
-        {"tools": [TOOL["function"]]},
-        {"prompt": parts},
+    cases = [
+        {"chosen": chosen}, {"tools": json.dumps([TOOL])}, {"tools": [TOOL["function"]]}, {"prompt": parts},
         {"prompt": [system, QUESTION], "system": None},
         {"prompt": [system | {"tools": [TOOL]}, QUESTION], "tools": None},
-    ):
+    ]  # fmt: skip
+    for columns in cases:
         assert parse_pair(conversation(tools=[TOOL], system="Be brief.") | columns).id == standard.id, columns
     broken = calling("Rome")
     broken["tool_calls"][0]["function"]["arguments"] = '{"city": "Ro'
