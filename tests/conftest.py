@@ -128,6 +128,11 @@ def frozen_garbage():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Let the interpreter end as usual: libraries count what they hold then."""
+    gc.unfreeze()
+
+
 def pytest_runtest_setup(item):
     """Tests marked `gpu` need one; those marked `long` need to be asked for. (`make test` deselects `slow` by -m.)"""
     if item.get_closest_marker("long") and os.environ.get("REWARDLAB_LONG") != "1":

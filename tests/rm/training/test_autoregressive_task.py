@@ -187,7 +187,7 @@ def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(guid
     assert leaning.contract.objectives == ("helpful=0.8,harmless=0.2",)
     by_hand = guide.logprobs(examples, preference={"helpful": 0.8, "harmless": 0.2})
     np.testing.assert_allclose(leaning.rate(examples)[:, 0], [0.1 * one.sum() for one in by_hand], atol=1e-5)
-    with pytest.raises(UsageError, match="no objective 'honest' in this guide"):
+    with pytest.raises(UsageError, match="no objective 'honest' in this model"):
         again.at({"honest": 1.0})
     with pytest.raises(UsageError, match="is an adapter already"):
         autoregressive(str(tmp_path / "arm"), adapter=guide.adapter.settings)
