@@ -70,9 +70,6 @@ def _another(value: Any, random: Random) -> Any:
     return random.choice(ATOMS)
 
 
-# ---- formats ----
-
-
 def _write_json(values: Any) -> bytes:
     return json.dumps(values).encode()
 

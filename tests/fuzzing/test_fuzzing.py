@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.errors import DataError
 
 from tests.conftest import PATIENCE
 from tests.fuzzing.__main__ import main
@@ -55,15 +55,10 @@ def say_nothing(_path):
 
 
 LAWBREAKERS = [
-    (lambda path: json.loads("x"), "JSONDecodeError"),
-    (lambda path: [][0], "IndexError"),
-    (panic, "a panic"),
-    (hang, "longer than 0.2 s"),
-    (write, "for writing"),
-    (read_for_writing, "for writing"),
-    (connect, "socket.connect"),
-    (say_nothing, "no sentence"),
-]
+    (lambda path: json.loads("x"), "JSONDecodeError"), (lambda path: [][0], "IndexError"), (panic, "a panic"),
+    (hang, "longer than 0.2 s"), (write, "for writing"), (read_for_writing, "for writing"),
+    (connect, "socket.connect"), (say_nothing, "no sentence"),
+]  # fmt: skip
 
 
 def test_a_sentence_of_ours_is_a_refusal_and_what_breaks_the_law_a_failure(tmp_path):
@@ -102,17 +97,6 @@ def test_a_planted_bug_is_found_told_once_and_made_short(tmp_path):
     assert f"--seed 0 --start {failure.number} --executions 1" in said[0] and repr(failure.data) in said[0]
     files = [[bent_file(one, seed, number) for number in range(50)] for seed in (7, 7, 8)]
     assert files[0] == files[1] != files[2]
-
-
-def test_valid_files_that_are_refused_stop_the_run(tmp_path):
-    with pytest.raises(AssertionError, match="made/up: a valid file was refused"):
-        fuzz([target(refuse)], tmp_path, executions=1, log=print)
-
-
-def test_a_wrong_name_of_a_target_is_answered(monkeypatch):
-    monkeypatch.setattr("tests.fuzzing.running.names", lambda folder: ["preferences"])
-    with pytest.raises(UsageError, match="no target 'dat/pairs.jsonl'; did you mean 'data/pairs.jsonl'"):
-        targets(["dat/pairs.jsonl"])
 
 
 def only_short(path):

@@ -1,7 +1,7 @@
 """What the fuzzer has found, each file as short as it was told; every one is answered with a sentence now."""
 
 import json
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from tests.fuzzing.target import Target, attempt, prepare
 
 DEEP = b"[" * 3000
 HUGE = b"9" * 400
+ROLLOUTS = "runs/rl/rollouts/step-000002.parquet"
 
 
 @cache
@@ -105,8 +106,8 @@ REFUSED = [
     ("runs/eval/verify: scores.parquet", lambda: scores(scores=[1.0, 2.0, 3.0]), "no scores of 'rm' for each answer"),
     ("runs/eval/verify: scores.parquet", lambda: scores(abstained=None), "has no column 'abstained'"),
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
-    ("runs/judge/judgments.parquet", lambda: judgments(), "cannot be read"),
-    ("runs/rl/rollouts/step-000002.parquet", lambda: rollouts(), "lack a column"),
+    ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "cannot be"),
+    (ROLLOUTS, lambda: in_every_row(ROLLOUTS, **{"reward/sources/rm": {"value": 1.0}}), "lack a column"),
     ("runs/exchange", lambda: exchange(), "its lengths are not those of its completions"),
     ("runs/cached.npz", lambda: b"PK\x03\x04", "not a kept result"),
 ]
@@ -135,34 +136,13 @@ def layers(number: int) -> bytes:
     return changed("models/scalar/config.json", num_hidden_layers=number, layer_types=None)
 
 
-def lora(**values: Any) -> bytes:
-    return changed("models/lora/adapter_config.json", **values)
+lora, ensemble = (partial(changed, f"models/{name}.json") for name in ("lora/adapter_config", "ensemble/ensemble"))
+summary = partial(changed, "runs/eval/summary.json")
+items, scores = (partial(rows, f"runs/eval/{name}.parquet") for name in ("items", "scores"))
 
 
-def ensemble(**values: Any) -> bytes:
-    return changed("models/ensemble/ensemble.json", **values)
-
-
-def summary(**values: Any) -> bytes:
-    return changed("runs/eval/summary.json", **values)
-
-
-def items(**values: Any) -> bytes:
-    return rows("runs/eval/items.parquet", **values)
-
-
-def scores(**values: Any) -> bytes:
-    return rows("runs/eval/scores.parquet", **values)
-
-
-def judgments() -> bytes:
-    found = PARQUET.read(known()["runs/judge/judgments.parquet"].seeds[0])
-    return PARQUET.write([row | {"cost": "much"} for row in found])
-
-
-def rollouts() -> bytes:
-    found = PARQUET.read(known()["runs/rl/rollouts/step-000002.parquet"].seeds[0])
-    return PARQUET.write([row | {"reward/sources/rm": {"value": 1.0}} for row in found])
+def in_every_row(name: str, **values: Any) -> bytes:
+    return PARQUET.write([row | values for row in PARQUET.read(known()[name].seeds[0])])
 
 
 def exchange() -> bytes:

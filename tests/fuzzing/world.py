@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 import yaml
@@ -31,6 +32,9 @@ from rewardlab.rm.models.latent import latent_from_config
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.scalar import scalar, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
+
+from tests.fuzzing.shapes import Shape
+from tests.fuzzing.target import Target
 
 TEXTS = [f"the {noun} is {word}" for noun in ("answer", "tree", "sum", "bird") for word in ("short", "long", "four")]
 EXAMPLES = [Example(user_turn("What is it?"), text) for text in TEXTS]
@@ -75,6 +79,13 @@ def files(name: str) -> Mapping[str, bytes]:
     """The files of one of the folders by their paths in it."""
     folder = home() / name
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def inside(family: str, folder: str, file: str, opens: Any, shape: Shape | None, name: str = "") -> Target:
+    """A file of one of the folders beside its others."""
+    found = files(folder)
+    beside = {path: content for path, content in found.items() if path != file}
+    return Target(f"{family}/{name or f'{folder}/{file}'}", file, (found[file],), opens, shape, beside)
 
 
 def _models(folder: Path) -> None:

@@ -63,9 +63,6 @@ def causal_lm(seed: int = 0):
     return AutoModelForCausalLM.from_config(config())
 
 
-# ---- a trainer of every task ----
-
-
 def reward_trainer(model: Any, task: Any, rows: list[Any], arguments: dict[str, Any]) -> RewardTrainer:
     encoder = SimpleNamespace(tokenizer=WORDS, contract=SimpleNamespace(max_length=None))
     reward_model = SimpleNamespace(model=model, encoder=encoder)
@@ -144,9 +141,6 @@ CASES |= {
     f"{name}{PADDING_FREE}": lambda arguments, made=CASES[name]: made(arguments | {"padding_free": True})
     for name in ("ScalarTask, bradley_terry", "ObjectivesTask", "ProcessTask")
 }
-
-
-# ---- a step ----
 
 
 def trainer_of(name: str, rows: int, micro_batches: int, folder: Path) -> Any:

@@ -6,19 +6,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from accelerate import PartialState
+from accelerate import Accelerator, PartialState
 from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
 from rewardlab.policy.composition.completion_losses import completion_loss_inputs
 from rewardlab.policy.composition.rows import bounds_of_rows
+from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
 from rewardlab.policy.training.forward import CompletionBatch, at_completions, install, own_states
+from rewardlab.policy.training.step_inputs import all_members
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.losses.grebt import extremes, grebt
 from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
@@ -43,22 +47,15 @@ WORDS = small_tokenizer(TEXTS, 120)
 DRAWS = torch.Generator().manual_seed(0)
 TOKENS = torch.randint(4, 100, (2 * ROWS, LENGTH), generator=DRAWS)
 SETTINGS = {
-    "boosted": {"share": 0.5},
-    "kimi": {"tau": 0.5},
-    "p3o": {"epsilon": 0.2},
-    "rpo": {"beta": 0.5, "eta": 1.0},
-    "cispo": {"high": 1.3},
-    "hacpo": {"delta": 0.8},
-}
+    "boosted": {"share": 0.5}, "kimi": {"tau": 0.5}, "p3o": {"epsilon": 0.2}, "rpo": {"beta": 0.5, "eta": 1.0},
+    "cispo": {"high": 1.3}, "hacpo": {"delta": 0.8},
+}  # fmt: skip
 BOTH = ("helpful", "harmless")
 ADAPTERS = ("none", "lora", "pblora")
 
 
 def chance(*shape: int) -> torch.Tensor:
     return torch.rand(*shape, generator=DRAWS)
-
-
-# ---- models, and what is done with them ----
 
 
 def classifier(outputs: tuple[str, ...] = ("reward",)):
@@ -171,9 +168,6 @@ CASES: dict[str, Callable[[], tuple[Any, Callable[[Any, slice], Any]]]] = {
 }
 
 
-# ---- whole beside split ----
-
-
 def made(name: str):
     """The same every time."""
     DRAWS.manual_seed(0)
@@ -276,6 +270,34 @@ def adapter_saved_whole(folder: Path, mesh) -> None:
     assert all(torch.equal(gathered(adapter.state()[name]), one) for name, one in before.items())
 
 
+class Ensemble:
+    """Three members that rate a completion by its length, with offsets of -1, 0 and 1."""
+
+    contract = ScoringContract(kind="ensemble", objectives=("overall",))
+
+    def __init__(self, fails: bool):
+        self.fails = fails
+
+    def rate(self, examples):
+        if self.fails:
+            raise RuntimeError("no server")
+        return self.spread(examples).mean(0)
+
+    def spread(self, examples):
+        return np.array([[[len(example.completion) + shift] for example in examples] for shift in (-1.0, 0.0, 1.0)])
+
+
+def missing_members() -> None:
+    """An ensemble may have no value at all in the second process."""
+    accelerator = Accelerator(cpu=True)
+    examples = [Example(user_turn("why?"), completion) for completion in ("so", "no")]
+    sources = RewardSources({"rm": Ensemble(fails=distributed.get_rank() == 1)}, skip=True)
+    members = all_members(accelerator, sources(examples)[0].members)
+    assert members is not None and members.shape == (2, 1, 3)
+    everywhere = accelerator.gather(members)
+    assert everywhere[:2, 0].tolist() == [[1.0, 2.0, 3.0]] * 2 and everywhere[2:].isnan().all()
+
+
 if __name__ == "__main__":
     PartialState(cpu=True)  # which joins the processes
     assert distributed.get_world_size() == 2, "start me with torchrun --nproc_per_node 2"
@@ -288,5 +310,6 @@ if __name__ == "__main__":
     states_read_alike(mesh)
     saved_whole(Path(sys.argv[1]), mesh)
     adapter_saved_whole(Path(sys.argv[1]), mesh)
+    missing_members()
     leave(finished=True)
     sys.exit(max(worst.values()) > 1e-5)

@@ -23,15 +23,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROWS = 8
 SETTINGS = {
-    "use_cpu": True,
-    "gradient_accumulation_steps": 1,
-    "num_generations": 4,
-    "learning_rate": 1e-3,
-    "adam_epsilon": 1e-4,
-    "gradient_checkpointing": False,
-    "save_strategy": "no",
-    "disable_tqdm": True,
-}
+    "use_cpu": True, "gradient_accumulation_steps": 1, "num_generations": 4, "learning_rate": 1e-3,
+    "adam_epsilon": 1e-4, "gradient_checkpointing": False, "save_strategy": "no", "disable_tqdm": True,
+}  # fmt: skip
 
 
 class TwoSteps:

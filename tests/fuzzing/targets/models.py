@@ -1,6 +1,6 @@
 """Model folders: contract, golden scores, weights, tokenizer, chat template, adapters, and what ensembles keep."""
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
 
-from tests.fuzzing.shapes import JSON, JSON_LINES, SAFETENSORS, SIGNED, Shape
+from tests.fuzzing.shapes import JSON, JSON_LINES, SAFETENSORS, SIGNED
 from tests.fuzzing.target import Target
-from tests.fuzzing.world import EXAMPLES, arm_base, files, home
+from tests.fuzzing.world import EXAMPLES, arm_base, home, inside
 
 TEMPLATE = "chat_template.jinja"
 TEMPLATES = (
@@ -37,7 +37,7 @@ def models() -> list[Target]:
         _in("scalar", "model.safetensors", _model, SAFETENSORS),
         _in("scalar", "tokenizer.json", _tokenizer, JSON),
         _in("scalar", "tokenizer_config.json", _tokenizer, JSON),
-        _in("scalar", TEMPLATE, _model, None, name="chat template"),
+        _in("scalar", TEMPLATE, _model, None, name="scalar/chat template"),
         Target("models/a template for a model", TEMPLATE, TEMPLATES, _template),
         _in("lora", "adapter_config.json", _model, JSON),
         _in("lora", "adapter_model.safetensors", _model, SAFETENSORS),
@@ -50,10 +50,7 @@ def models() -> list[Target]:
     ]
 
 
-def _in(folder: str, file: str, opens: Any, shape: Shape | None, name: str = "") -> Target:
-    found = files(folder)
-    beside = {path: content for path, content in found.items() if path != file}
-    return Target(f"models/{folder}/{name or file}", file, (found[file],), opens, shape, beside)
+_in = partial(inside, "models")
 
 
 def _contract(path: Path) -> None:

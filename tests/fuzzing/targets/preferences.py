@@ -108,11 +108,6 @@ def preferences() -> list[Target]:
     ]
 
 
-def _stored(path: Path) -> None:
-    """Scores of no case that is known."""
-    load_stored(str(path), pairs(), [])
-
-
 def _skipping(load: Callable[..., Any]) -> Callable[[Path], None]:
     """Bad rows are skipped, and once more refused."""
 

@@ -1,7 +1,7 @@
 """Run folders of others, as the inspector, `verify` and `compare` open them, and what programs keep for themselves."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rewardlab.apps.commands.verify.run import run_verify
 from rewardlab.apps.commands.verify.settings import VerifyConfig
@@ -24,36 +24,20 @@ from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
 
-from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
+from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML
 from tests.fuzzing.target import Target
 from tests.fuzzing.targets import preferences
-from tests.fuzzing.world import files
+from tests.fuzzing.world import inside
 
 DECODED = {
-    "id": "1",
-    "preference": {"helpful": 0.5},
-    "weight": 1.0,
-    "prompt": [{"role": "user", "content": "p"}],
-    "completion": "ab",
-    "finished": "stop",
-    "tokens": [1, 2],
-    "pieces": ["a", "b"],
-    "base": [-1.0, -0.5],
-    "mixed": [-1.0, -0.5],
-    "kl": [0.1, 0.2],
-    "entropy": [1.0, None],
-    "helpful": [-0.5, -0.25],
-}
+    "id": "1", "preference": {"helpful": 0.5}, "weight": 1.0, "prompt": [{"role": "user", "content": "p"}],
+    "completion": "ab", "finished": "stop", "tokens": [1, 2], "pieces": ["a", "b"], "base": [-1.0, -0.5],
+    "mixed": [-1.0, -0.5], "kl": [0.1, 0.2], "entropy": [1.0, None], "helpful": [-0.5, -0.25],
+}  # fmt: skip
 SAID = {
-    "case": "c1",
-    "verdict": "agree",
-    "note": "yes",
-    "who": "me",
-    "when": "2026-01-01T00:00:00Z",
-    "scorer": "rm",
-    "outcome": "right",
-    "texts": "0123456789abcdef",
-}
+    "case": "c1", "verdict": "agree", "note": "yes", "who": "me", "when": "2026-01-01T00:00:00Z", "scorer": "rm",
+    "outcome": "right", "texts": "0123456789abcdef",
+}  # fmt: skip
 EXCHANGED = Asked("prompts", "words")
 
 
@@ -80,10 +64,7 @@ def run_folders() -> list[Target]:
     ]
 
 
-def _in(folder: str, file: str, opens: Any, shape: Shape | None, name: str = "") -> Target:
-    found = files(folder)
-    beside = {path: content for path, content in found.items() if path != file}
-    return Target(f"runs/{name or f'{folder}/{file}'}", file, (found[file],), opens, shape, beside)
+_in = partial(inside, "runs")
 
 
 def _look(path: Path) -> None:

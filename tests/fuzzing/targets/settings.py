@@ -35,13 +35,8 @@ depends_on = ["q1"]
 """
 GATE = [{"area": "overall", "max_drop": 0.01, "even_if_noise": True}]
 TRAIN = {
-    "data": ["pairs.jsonl"],
-    "model": "small",
-    "learning_rate": 1e-4,
-    "lora": True,
-    "max_steps": 3,
-    "output": "run",
-}
+    "data": ["pairs.jsonl"], "model": "small", "learning_rate": 1e-4, "lora": True, "max_steps": 3, "output": "run",
+}  # fmt: skip
 SPECS = (
     b"gate(reward=rm, by=form, threshold=0.5)",
     b"bradley_terry",

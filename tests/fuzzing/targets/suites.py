@@ -17,31 +17,22 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
     "auto_j": [{"prompt": "p", "response 1": "a", "response 2": "b", "label": 2}],
     "best_of_16": [
         {
-            "id": "1",
-            "instruction": "p",
-            "dataset": "d",
-            "candidates": ["a", "b", "c"],
+            "id": "1", "instruction": "p", "dataset": "d", "candidates": ["a", "b", "c"],
             "gpt4_preference_vs_reference": [1.5, 1.25, None],
-        }
+        },
     ],
     "evalbiasbench": [{"bias": "length", "instruction": "p", "response1": "a", "response2": "b", "label": 1}],
     "ifbench": [{"id": "1", "domain": "simple", "text_chosen": ANSWERED[0], "text_rejected": ANSWERED[1]}],
     "judgebench": [
-        {"pair_id": "1", "question": "q", "source": "mmlu-pro", "response_A": "a", "response_B": "b", "label": "A>B"}
+        {"pair_id": "1", "question": "q", "source": "mmlu-pro", "response_A": "a", "response_B": "b", "label": "A>B"},
     ],
     "llmbar": [{"input": "p", "output_1": "a", "output_2": "b", "label": 2}],
     "pairs": [{"prompt": "p", "chosen": "a", "rejected": "b", "wins": {"overall": 1.0}}],
     "pandalm": [
         {
-            "idx": 1,
-            "instruction": "p",
-            "input": "more",
-            "response1": "a",
-            "response2": "b",
-            "annotator1": 1,
-            "annotator2": 1,
-            "annotator3": 0,
-        }
+            "idx": 1, "instruction": "p", "input": "more", "response1": "a", "response2": "b", "annotator1": 1,
+            "annotator2": 1, "annotator3": 0,
+        },
     ],
     "processbench": [
         {"id": "gsm8k-0", "problem": "p", "steps": ["a", "b"], "label": 1},
@@ -53,19 +44,16 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
         {"id": "ref:1", "prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2},
         {"id": "tied:1", "prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2},
     ],
-    "rm_bench": [{"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"}],
+    "rm_bench": [
+        {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
+    ],
     "rmb": [
         {
-            "pair_uid": "1",
-            "conversation_input": [TURN],
-            "chosen": {"answer": "a"},
-            "reject": {"answer": "b"},
+            "pair_uid": "1", "conversation_input": [TURN], "chosen": {"answer": "a"}, "reject": {"answer": "b"},
             "category_path": "Pairwise_set/Helpfulness/x",
         },
         {
-            "bon_uid": "1",
-            "conversation_input": [TURN],
-            "bon_best": {"answer": "a"},
+            "bon_uid": "1", "conversation_input": [TURN], "bon_best": {"answer": "a"},
             "loser_list": [{"answer": "b"}],
             "category_path": "BoN_set/Helpfulness/x",
         },
@@ -74,7 +62,7 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
         {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "yes"},
         {"type": "homonyms", "prompt": "p", "final_label": "2_full_refusal", "completion": "no"},
     ],
-}
+}  # fmt: skip
 
 
 def suites() -> list[Target]:

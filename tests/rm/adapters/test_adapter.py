@@ -61,9 +61,6 @@ def a_preference(adapter):
     return LEAN if adapter.settings.follows_preference else {"helpful": 1.0}
 
 
-# ---- identity 1: at the start the adapter is the base model ----
-
-
 def test_before_training_every_preference_is_the_base_model():
     for name, architecture in [*((name, "qwen3") for name in KINDS), ("moslora", "llama")]:
         plain = logits(base(architecture))
@@ -91,9 +88,6 @@ def test_gradients_reach_b_at_once_and_the_preference_after_one_step():
         assert all(key.startswith("base_model.") and ("lora_" in key or "preference_" in key) for key in parameters)
 
 
-# ---- identity 3: one preference, one plain LoRA ----
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_one_preference_is_one_plain_lora_served_exported_saved_and_merged(name, tmp_path):
     plain, adapter = logits(base()), adapted(name)
@@ -117,7 +111,7 @@ def test_one_preference_is_one_plain_lora_served_exported_saved_and_merged(name,
     torch.testing.assert_close(logits(merged), live, atol=2e-5, rtol=1e-5)
 
 
-def test_a_merge_adds_to_a_bias_that_is_there():
+def test_a_merge_adds_to_biases_and_conv1d_layers_are_linear_layers_too(tmp_path):
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
     torch.manual_seed(0)
@@ -126,9 +120,6 @@ def test_a_merge_adds_to_a_bias_that_is_there():
     adapter = adapted("moslora", model)
     live = logits(preferred(adapter).model)
     torch.testing.assert_close(logits(adapter.merge(LEAN)), live, atol=2e-5, rtol=1e-5)
-
-
-def test_conv1d_layers_are_linear_layers_too(tmp_path):
     config = AutoConfig.for_model("gpt2", vocab_size=60, n_embd=16, n_layer=2, n_head=2)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
@@ -178,10 +169,7 @@ def test_moslora_with_a_linear_generator_and_no_shift_is_a_pblora_of_diagonal_co
         )
 
 
-# ---- rows ----
-
-
-def test_a_preference_per_row_equals_one_after_the_other():
+def test_a_preference_per_row_equals_one_after_the_other_and_padding_changes_nothing():
     for name in ["pblora", "moslora", "trunk"]:
         adapter = adapted(name)
         wanted = [LEAN, EVEN, {"helpful": 0.0, "harmless": 1.0}]
@@ -193,6 +181,12 @@ def test_a_preference_per_row_equals_one_after_the_other():
                 together[place : place + 1], logits(adapter.model, TOKENS[place : place + 1]), atol=1e-5, rtol=1e-5
             )
         assert (together[0] - together[1]).abs().max() > 1e-3
+    adapter = preferred(adapted("moslora"))
+    short = logits(adapter.model, TOKENS[:1, :3])
+    padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[:1, :3]], dim=1)
+    mask = torch.tensor([[0, 0, 1, 1, 1]])
+    found = logits(adapter.model, padded, attention_mask=mask, position_ids=torch.tensor([[0, 0, 0, 1, 2]]))
+    torch.testing.assert_close(found[:, 2:], short, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +209,6 @@ def test_token_by_token_serving_gives_what_it_gives_at_once(name, kernels, monke
     assert (whole[:2] - whole[2:4]).abs().max() > 1e-3
 
 
-def test_padding_changes_nothing():
-    adapter = preferred(adapted("moslora"))
-    short = logits(adapter.model, TOKENS[:1, :3])
-    padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[:1, :3]], dim=1)
-    mask = torch.tensor([[0, 0, 1, 1, 1]])
-    found = logits(adapter.model, padded, attention_mask=mask, position_ids=torch.tensor([[0, 0, 0, 1, 2]]))
-    torch.testing.assert_close(found[:, 2:], short, atol=1e-5, rtol=1e-5)
-
-
 def test_the_shift_moves_the_logits_and_so_does_the_scale():
     whole = adapted("moslora")
     for part in ("scale", "shift"):
@@ -234,9 +219,6 @@ def test_the_shift_moves_the_logits_and_so_does_the_scale():
                 if key in lesser_state:
                     lesser_state[key].copy_(value)
         assert (logits(preferred(lesser).model) - logits(preferred(whole).model)).abs().max() > 1e-3
-
-
-# ---- identity 5: how many parameters, and how they grow with the objectives ----
 
 
 def expected_count(name, k):
@@ -281,33 +263,21 @@ def test_the_published_shapes_on_a_7b_model():
         assert trainable(adapter) == count
 
 
-# ---- objectives as vectors ----
-
-
-def test_descriptions_are_centred_and_scaled_so_that_the_midpoint_of_two_is_zero():
+def test_descriptions_are_centred_and_scaled_and_random_ones_orthogonal():
     adapter = adapted("trunk", texts=("pollen and wax", "tell me carefully"))
     first, second = adapter.mixer.objectives
     torch.testing.assert_close(first, -second, atol=1e-4, rtol=1e-4)
     assert first.pow(2).mean().item() == pytest.approx(1, abs=1e-4)
-
-
-def test_random_descriptions_are_orthogonal_and_depend_on_the_seed():
     one, two = (adapted("moslora", seed=seed).mixer.objectives for seed in (0, 1))
     torch.testing.assert_close(one @ one.T / 64, torch.eye(2), atol=1e-5, rtol=0)
     assert (one - two).abs().max() > 0.1
 
 
-# ---- files ----
-
-
-def test_an_adapter_on_another_base_is_refused_and_its_bfloat16_copy_is_the_same_base(tmp_path):
+def test_an_adapter_of_another_base_or_other_settings_is_refused(tmp_path):
     adapted("moslora").save_pretrained(tmp_path)
     with pytest.raises(DataError, match="was trained on .* not on .*; give the base that it was trained on"):
         load_adapter(base(seed=1), tmp_path)
     assert load_adapter(base().bfloat16(), tmp_path).objectives == NAMES
-
-
-def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path):
     adapted("moslora").save_pretrained(tmp_path / "a")
     adapted("pblora").save_pretrained(tmp_path / "b")
     (tmp_path / "b" / "preference_adapter.safetensors").rename(tmp_path / "a" / "preference_adapter.safetensors")
@@ -316,9 +286,6 @@ def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path):
     (tmp_path / "a" / "preference_adapter.json").write_text("{}")
     with pytest.raises(DataError, match="missing or damaged"):
         load_adapter(base(), tmp_path / "a")
-
-
-# ---- what is refused ----
 
 
 def test_a_preference_is_refused_with_the_way_out():
@@ -340,16 +307,13 @@ def test_a_preference_is_refused_with_the_way_out():
         adapter.set_preference(torch.ones(3), NAMES)
 
 
-def test_without_a_preference_nothing_is_computed():
+def test_without_a_preference_nothing_is_computed_or_merged():
     with pytest.raises(UsageError, match="no preference is set; call set_preference with shares of helpful, harmless"):
         logits(adapted("moslora").model)
     adapter = adapted("moslora")
     adapter.set_preference([LEAN, EVEN])
     with pytest.raises(UsageError, match="2 preferences are set and 3 rows came"):
         logits(adapter.model)
-
-
-def test_peft_cannot_merge_it_by_accident():
     with pytest.raises(UsageError, match=r"PreferenceAdapter.merge\(alpha\)"):
         preferred(adapted("moslora")).model.merge_and_unload()
 

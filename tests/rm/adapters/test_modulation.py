@@ -32,7 +32,7 @@ def test_side_by_side_each_part_keeps_its_features():
 
 
 @torch.no_grad()
-def test_layers_computed_together_give_what_each_gives_alone():
+def test_layers_stay_alone_whose_ranks_exceed_a_kernels_registers_and_give_what_each_gives(monkeypatch):
     for name in KINDS:
         block = Block()
         layers = [a_layer(seed, width, KINDS[name], block) for seed, width in enumerate((4, 3, 3))]
@@ -41,6 +41,13 @@ def test_layers_computed_together_give_what_each_gives_alone():
             for layer, read in zip(layers, (x, x, x.clone()), strict=True):
                 torch.testing.assert_close(layer(read), alone(layer, read))
         assert [layer.group.widths for layer in layers] == [[4, 3], [4, 3], [3]]
+    monkeypatch.setattr("rewardlab.rm.adapters.serving.WIDEST_CORE", 5)
+    block = Block()
+    layers = [a_layer(seed, 4, KINDS["core"], block) for seed in range(3)]
+    x = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0))
+    for layer in layers:
+        torch.testing.assert_close(layer(x), alone(layer, x))
+    assert [len(layer.group.layers) for layer in layers] == [2, 2, 1]
 
 
 @torch.no_grad()
@@ -59,31 +66,14 @@ def test_a_second_token_takes_one_expansion_for_all_layers_that_read_it(monkeypa
         assert len(calls) == expected
 
 
-@torch.no_grad()
-def test_layers_whose_ranks_exceed_a_kernels_registers_stay_alone(monkeypatch):
-    monkeypatch.setattr("rewardlab.rm.adapters.serving.WIDEST_CORE", 5)
-    block = Block()
-    layers = [a_layer(seed, 4, KINDS["core"], block) for seed in range(3)]
-    x = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0))
-    for layer in layers:
-        torch.testing.assert_close(layer(x), alone(layer, x))
-    assert [len(layer.group.layers) for layer in layers] == [2, 2, 1]
-
-
-# ---- objectives in their span ----
-
-
-def test_span_coordinates_keep_the_geometry_in_as_many_numbers_as_objectives():
+def test_span_coordinates_keep_the_geometry_in_as_many_numbers_as_objectives_and_by_hand():
     vectors = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
     narrow = span_coordinates(vectors)
     assert narrow.shape == (3, 3)
     gram, expected = narrow @ narrow.T, vectors @ vectors.T
     torch.testing.assert_close(gram / gram[0, 0], expected / expected[0, 0], atol=1e-5, rtol=1e-5)
     assert narrow.norm(dim=1).mean().item() == pytest.approx(1)
-
-
-def test_span_coordinates_by_hand():
-    """Two opposite vectors differ in one number; orthogonal ones of one length are α itself."""
+    # Two opposite vectors differ in one number; orthogonal ones of one length are α itself
     opposite = span_coordinates(torch.tensor([[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]))
     torch.testing.assert_close(opposite, torch.tensor([[0.5, -0.5], [-0.5, 0.5]]) * 2**0.5)
     torch.testing.assert_close(span_coordinates(5 * torch.eye(2, 7)), torch.eye(2))

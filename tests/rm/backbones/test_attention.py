@@ -95,22 +95,16 @@ def test_flash_attention_reads_each_sequence_by_its_offsets(monkeypatch):
     check_same(gradients(model, tokens, attention, padding_free(model, "varlen")), padded)
 
 
-def test_a_trained_adapter_with_dropout_is_not_refused():
-    """Its dropout is on while it is trained on, and would make any two states differ."""
-    lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_dropout=0.5, init_lora_weights=False)
-    model = get_peft_model(model_of("llama", SIZES), lora)
-    check_padding_free(model, None, 100)
-    assert model.training
-
-
-# ---- what is refused ----
-
-
-def test_backbones_that_cannot_be_packed_are_refused():
+def test_backbones_that_cannot_be_packed_are_refused_and_an_adapter_with_dropout_is_not():
     for name in PLAIN:
         kind, sizes = PLAIN[name]
         with pytest.raises(UsageError, match=f"^--padding_free is for decoders .* this {kind} is none; leave it out$"):
             check_padding_free(model_of(kind, sizes), None, None)
+    # Its dropout is on while it is trained on, and would make any two states differ
+    lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_dropout=0.5, init_lora_weights=False)
+    model = get_peft_model(model_of("llama", SIZES), lora)
+    check_padding_free(model, None, 100)
+    assert model.training
 
 
 def test_sequences_beyond_the_sliding_window_are_refused():
@@ -123,12 +117,9 @@ def test_sequences_beyond_the_sliding_window_are_refused():
             check_padding_free(model, None, max_length)
 
 
-def test_attention_that_cannot_be_packed_is_refused():
+def test_attention_that_cannot_be_packed_and_what_this_machine_has_not_are_refused():
     with pytest.raises(UsageError, match="^--padding_free computes attention by sdpa or FlashAttention, not eager"):
         check_padding_free(model_of("llama", SIZES), "eager", None)
-
-
-def test_attention_that_this_machine_has_not_is_refused():
     for name in ["flash_attention_2", "flsh"]:
         model = model_of("gpt2", GPT2)
         with pytest.raises(
@@ -136,9 +127,6 @@ def test_attention_that_this_machine_has_not_is_refused():
         ):
             set_attention(model, name)
         assert model.config._attn_implementation == "sdpa"
-
-
-# ---- the trainer ----
 
 
 def trained(folder, **settings) -> RewardTrainer:

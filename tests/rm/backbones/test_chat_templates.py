@@ -76,7 +76,7 @@ def words():
     return models.tokenizer()
 
 
-def test_what_models_are_shipped_with_is_let_through_and_counted_alike(words):
+def test_what_models_are_shipped_with_is_let_through_and_counted_alike_and_other_faults_wait_for_their_use(words):
     """The sandbox that counts writes what Transformers' own does."""
     for name in GOOD:
         assert fault_of(GOOD[name]) == ""
@@ -86,9 +86,6 @@ def test_what_models_are_shipped_with_is_let_through_and_counted_alike(words):
                 theirs = words.apply_chat_template(list(turns), chat_template=GOOD[name], tokenize=False, **given)
                 ours = Counted().counted(GOOD[name], messages=[*turns], **given, **words.special_tokens_map)
                 assert ours == theirs
-
-
-def test_what_else_is_wrong_with_a_template_is_told_where_it_is_used():
     assert fault_of("{{ raise_exception('no system') }}") == "" and fault_of("{% for") == ""
 
 
@@ -111,21 +108,16 @@ def encoder(template: str) -> Encoder:
     return Encoder(words, ScoringContract("scalar", max_length=64, truncation="left", **describe_tokenizer(words)))
 
 
-def test_a_template_that_blows_up_one_conversation_is_refused_there():
-    """Ten characters said, and 2,000 times each of them written: 20,000 are let through, 200,000 are not."""
+def test_an_encoder_refuses_a_template_that_never_ends_or_blows_up_one_conversation():
+    with pytest.raises(DataError, match="calls itself without an end"):
+        encoder("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}")
+    # Ten characters said, and 2,000 times each of them written: 20,000 are let through, 200,000 are not
     bomb = "{% for m in messages %}{% for c in m.content if m.content[0] == 'Z' %}" + "w " * 4000
     model = encoder(bomb + "{% endfor %}{{ m.content }} </s>{% endfor %}")
     assert model.encode(Example(user_turn("which"), "this")).length > 0
     with pytest.raises(DataError, match=r"it makes 80,0\d\d characters of 14"):
         model.encode(Example(user_turn("Z" * 10), "this"))
 
-
-def test_an_encoder_refuses_a_template_that_was_put_in_by_hand():
-    with pytest.raises(DataError, match="calls itself without an end"):
-        encoder("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}")
-
-
-# ---- generation prompts ----
 
 TURNS_OPEN = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
 TURNS_CLOSE = "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n"

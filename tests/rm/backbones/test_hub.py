@@ -19,7 +19,7 @@ def forgotten(monkeypatch):
     monkeypatch.setattr(hub, "RESOLVED", {})
 
 
-def test_a_folder_is_no_name_with_a_revision(tmp_path):
+def test_a_folder_is_no_name_with_a_revision_and_code_needs_a_full_commit(tmp_path):
     folder = tmp_path / "rm@v1"
     folder.mkdir()
     assert parse_source(str(folder), trust_remote_code=True) == Source(str(folder))
@@ -27,9 +27,6 @@ def test_a_folder_is_no_name_with_a_revision(tmp_path):
     assert parse_source("org/model") == Source("org/model") and parse_source("org/model@v1") == Source(
         "org/model", "v1"
     )
-
-
-def test_code_that_comes_along_needs_a_full_commit():
     for source in ["org/model", "org/model@main", "org/model@0123456", f"org/model@{COMMIT}0"]:
         with pytest.raises(UsageError, match="name that as org/model@SHA, with all 40 digits, or give a local folder"):
             parse_source(source, trust_remote_code=True)

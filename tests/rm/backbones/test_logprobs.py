@@ -7,10 +7,7 @@ import pytest
 import torch
 from jaxtyping import jaxtyped
 from peft import LoraConfig, get_peft_model
-from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.garden import models as worlds
-from rewardlab.benchmarks.suites.rewardbench import rewardbench
-from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.logprobs import completion_logprobs
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer, pad
@@ -87,9 +84,6 @@ def model(request, policy, reference):
     return autoregressive(policy) if request.param == "autoregressive" else implicit(policy, reference=reference)
 
 
-# ---- where the answer begins ----
-
-
 def encoder(tokenizer, max_length=None, truncation="left") -> Encoder:
     described = describe_tokenizer(tokenizer)
     return Encoder(tokenizer, ScoringContract("scalar", truncation=truncation, max_length=max_length, **described))
@@ -107,9 +101,6 @@ def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
         assert (ids, length) == encoder(tokenizer).encode(example)[:2]
         assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
         assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
-
-
-def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
     words = worlds.tokenizer()
     ids, _, start, *_ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
     assert words.convert_ids_to_tokens(ids) == [
@@ -119,45 +110,32 @@ def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
     assert start == 7
 
 
-def test_truncation_from_the_left_moves_the_start_until_only_the_answer_is_left():
+def test_truncation_from_the_left_moves_the_start_and_leaves_a_leading_bos():
     words, example = worlds.tokenizer(), Example(user_turn("tell me about roses"), "roses petals")
     assert [encoder(words, limit).encode_completion(example).start for limit in (10, 9, 4, 3, 2)] == [7, 6, 1, 0, 0]
     assert [encoder(words, limit, "right").encode_completion(example).start for limit in (9, 7, 6)] == [7, 7, 6]
     for limit in (10, 9, 4, 3, 2):
         assert encoder(words, limit).encode_completion(example)[:2] == encoder(words, limit).encode(example)[:2]
-
-
-def test_a_leading_bos_counts_and_stays_in_front_of_what_is_cut():
-    words, example = worlds.tokenizer(), Example(user_turn("tell me about roses"), "roses petals")
     words.chat_template = "{{ bos_token }} " + words.chat_template
     found = [encoder(words, limit).encode_completion(example) for limit in (11, 9, 4, 3)]
     assert [answer.start for answer in found] == [8, 6, 1, 1]
     assert all(answer.ids[0] == words.bos_token_id for answer in found)
 
 
-def test_bos_and_eos_that_the_encoder_adds_are_counted():
+def test_tokens_at_the_border_and_those_that_the_encoder_adds_are_counted():
     words = word_level("{% for m in messages %}{{ m.content }} {% endfor %}")
     assert describe_tokenizer(words)["eos"] == "once"
     assert encoder(words).encode_completion(Example(user_turn("a b"), "ab"))[:3] == ([1, 2, 3, 4], 4, 2)
     contract = ScoringContract("scalar", **describe_tokenizer(worlds.tokenizer()) | {"bos": "once"})
     answer = Encoder(worlds.tokenizer(), contract).encode_completion(Example(user_turn("roses"), "petals"))
     assert (answer.start, len(answer.ids)) == (5, 7)
-
-
-def test_a_token_across_the_border_belongs_to_the_answer():
     words = word_level("{% for m in messages %}{{ m.content }}{% endfor %}")
     assert encoder(words).encode_completion(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
-
-
-def test_a_generation_prompt_that_no_answer_has_is_an_error():
     words = word_level(
         "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}ab {% endif %}"
     )
     with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion behind it"):
         encoder(words).encode_completion(Example(user_turn("a"), "b"))
-
-
-# ---- log-probabilities ----
 
 
 @pytest.mark.parametrize(("side", "logits"), [("left", 1), ("right", 2**26)])
@@ -190,28 +168,25 @@ def test_log_probabilities_have_gradients_and_the_first_token_counts_nothing(pol
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
 
 
-# ---- rewards ----
-
-
-def test_a_reward_is_the_sum_that_a_plain_loop_finds(policy, reference):
+def test_a_reward_is_the_sum_that_a_plain_loop_finds_also_of_a_truncated_answer(policy, reference):
     found = autoregressive(policy)
     assert found.rate(EXAMPLES) == pytest.approx(rewards_by_hand(found, EXAMPLES, policy), rel=1e-6, abs=1e-5)
     assert np.ptp(found.rate(EXAMPLES)) > 10
     found = implicit(policy, reference=reference)
     expected = rewards_by_hand(found, EXAMPLES, policy, reference, 0.1)
     assert found.rate(EXAMPLES) == pytest.approx(expected, abs=1e-5) and np.abs(expected).max() > 0.1
+    model = autoregressive(policy, max_length=8)
+    assert model.rate(EXAMPLES) == pytest.approx(rewards_by_hand(model, EXAMPLES, policy), abs=1e-5)
+    assert model.encoder.encode_completion(EXAMPLES[1]).start == 0
 
 
-def test_batch_and_order_change_nothing(model):
+def test_batch_and_order_change_nothing_and_tokens_add_up_to_the_reward(model):
     together = model.rate(EXAMPLES)
     assert together.shape == (4, 1) and together.dtype == np.float64
     assert np.concatenate([model.rate([example]) for example in EXAMPLES]) == pytest.approx(together, abs=1e-5)
     assert model.rate(EXAMPLES, batch_tokens=1) == pytest.approx(together, abs=1e-5)
     assert model.rate(EXAMPLES[::-1])[::-1] == pytest.approx(together, abs=1e-5)
     assert model.rate([]).shape == (0, 1)
-
-
-def test_the_values_of_tokens_add_up_to_the_reward(model):
     beta = 1.0 if model.contract.kind == "autoregressive" else 0.1
     for example, values, reward in zip(EXAMPLES, model.logprobs(EXAMPLES), model.rate(EXAMPLES), strict=True):
         ids, _, start, *_ = model.encoder.encode_completion(example)
@@ -219,26 +194,14 @@ def test_the_values_of_tokens_add_up_to_the_reward(model):
         assert beta * values.sum() == pytest.approx(reward[0])
 
 
-def test_beta_scales(policy, reference):
+def test_beta_scales_and_a_policy_that_is_its_own_reference_earns_exactly_nothing(policy, reference):
     one, ten = autoregressive(policy).rate(EXAMPLES), autoregressive(policy, beta=10).rate(EXAMPLES)
     assert ten == pytest.approx(10 * one)
     one, ten = (implicit(policy, reference=reference, beta=beta).rate(EXAMPLES) for beta in (0.1, 1.0))
     assert ten == pytest.approx(10 * one)
     with pytest.raises(UsageError, match="beta is a finite number above 0, got 0"):
         autoregressive(policy, beta=0)
-
-
-def test_a_policy_that_is_its_own_reference_earns_exactly_nothing(policy):
     assert (implicit(policy, reference=policy).rate(EXAMPLES) == 0).all()
-
-
-def test_a_truncated_answer_is_scored_on_what_is_left(policy):
-    model = autoregressive(policy, max_length=8)
-    assert model.rate(EXAMPLES) == pytest.approx(rewards_by_hand(model, EXAMPLES, policy), abs=1e-5)
-    assert model.encoder.encode_completion(EXAMPLES[1]).start == 0
-
-
-# ---- folders ----
 
 
 def test_a_saved_folder_gives_the_same_scores(model, tmp_path):
@@ -255,31 +218,28 @@ def test_a_saved_folder_gives_the_same_scores(model, tmp_path):
         load_reward_model(str(folder), max_length=9)
 
 
-def test_beta_is_kept_and_a_damaged_file_is_refused(policy, tmp_path):
+def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, reference, monkeypatch):
     autoregressive(policy, beta=0.5).save(tmp_path / "rm")
     assert load_reward_model(str(tmp_path / "rm")).beta == 0.5
     assert implicit(str(tmp_path / "rm"), reference=policy).rate(EXAMPLES[:1]) == 0  # its policy may be ours
     (tmp_path / "rm" / "autoregressive.json").write_text("{}")
     with pytest.raises(DataError, match=r"autoregressive.json: missing or damaged \('beta'\)"):
         load_reward_model(str(tmp_path / "rm"))
-
-
-def test_an_implicit_reward_keeps_names_and_no_weights(policy, reference, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
-    implicit(policy, reference=reference).save(tmp_path / "rm")
-    file = tmp_path / "rm" / "implicit.json"
+    implicit(policy, reference=reference).save(tmp_path / "implicit")
+    file = tmp_path / "implicit" / "implicit.json"
     settings = json.loads(file.read_text())
     assert settings == {"policy": policy, "reference": reference, "beta": 0.1}
-    assert not [*(tmp_path / "rm").glob("*.safetensors")]
+    assert not [*(tmp_path / "implicit").glob("*.safetensors")]
     file.write_text(json.dumps(settings | {"reference": policy}))
     with pytest.raises(DataError, match=r"implicit.json: not the models and beta of scoring.json"):
-        load_reward_model(str(tmp_path / "rm"))
+        load_reward_model(str(tmp_path / "implicit"))
     file.write_text(json.dumps({"beta": 0.1}))
     with pytest.raises(DataError, match="does not name a policy and a reference"):
-        load_reward_model(str(tmp_path / "rm"))
+        load_reward_model(str(tmp_path / "implicit"))
 
 
-def test_other_models_beta_and_reference_are_other_contracts(policy, reference):
+def test_other_models_beta_and_reference_are_other_contracts_and_an_adapter_is_a_policy(policy, reference, tmp_path):
     variants = [
         implicit(policy, reference=reference),
         implicit(reference, reference=policy),
@@ -287,9 +247,6 @@ def test_other_models_beta_and_reference_are_other_contracts(policy, reference):
         autoregressive(policy),
     ]
     assert len({model.contract.hash() for model in variants}) == 4
-
-
-def test_an_adapter_over_a_language_model_is_a_policy(policy, tmp_path):
     torch.manual_seed(3)
     lora = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=policy)
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(policy), lora)
@@ -304,15 +261,7 @@ def test_an_adapter_over_a_language_model_is_a_policy(policy, tmp_path):
     assert model.rate(EXAMPLES[:1])[0, 0] == pytest.approx(expected, abs=1e-5) and abs(expected) > 1e-3
 
 
-# ---- what is refused ----
-
-
-def test_an_implicit_reward_needs_a_reference(policy):
-    with pytest.raises(UsageError, match="needs the model that it was trained from; give a reference"):
-        implicit(policy)
-
-
-def test_two_vocabularies_are_refused_with_the_first_difference(policy, tokenizer, tmp_path):
+def test_two_vocabularies_or_no_reference_are_refused(policy, tokenizer, tmp_path):
     other = small_tokenizer(["quite other words " * 20] * 20, 300)
     save_lm(tmp_path / "other", other)
     with pytest.raises(DataError, match=r"do not share a vocabulary: token '.*' is \d+ in the first and .* in the sec"):
@@ -322,9 +271,11 @@ def test_two_vocabularies_are_refused_with_the_first_difference(policy, tokenize
     save_lm(tmp_path / "larger", larger)
     with pytest.raises(DataError, match=f"token '<extra>' is absent in the first and {len(tokenizer)} in the second"):
         implicit(policy, reference=str(tmp_path / "larger"))
+    with pytest.raises(UsageError, match="needs the model that it was trained from; give a reference"):
+        implicit(policy)
 
 
-def test_missing_weights_and_models_of_another_kind_are_refused(policy, tokenizer, tmp_path):
+def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refused(policy, tokenizer, tmp_path):
     scalar(policy, fresh=True).save(tmp_path / "scalar")
     for open_it in (autoregressive, lambda source: implicit(policy, reference=source)):
         with pytest.raises(DataError, match="a reward model of kind 'scalar', no language model"):
@@ -340,9 +291,6 @@ def test_missing_weights_and_models_of_another_kind_are_refused(policy, tokenize
     file.write_bytes(b"no weights")
     with pytest.raises(DataError, match="cannot be loaded as a causal language model"):
         autoregressive(str(tmp_path / "lm"))
-
-
-def test_a_language_model_that_looks_ahead_is_refused(tokenizer, tmp_path):
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     AutoModelForMaskedLM.from_config(
@@ -352,24 +300,6 @@ def test_a_language_model_that_looks_ahead_is_refused(tokenizer, tmp_path):
     with pytest.raises(DataError, match=r"see later tokens \(bert\)"):
         autoregressive(str(tmp_path))
 
-
-# ---- as a scorer ----
-
-
-@pytest.mark.parametrize("kind", ["autoregressive", "implicit"])
-def test_rewardbench_is_scored_end_to_end_as_the_plain_loop_scores_it(kind, policy, reference, shared_data):
-    suite = rewardbench()
-    cases = suite.cases([str(shared_data / "rewardbench_v1" / "filtered-00000-of-00001.parquet")])[0][:5]
-    model = autoregressive(policy) if kind == "autoregressive" else implicit(policy, reference=reference)
-    evaluation = evaluate(suite, cases, [RewardScorer("lm", model)], samples=20)
-    examples = [Example(case.prompt, answer) for case in cases for answer in case.answers]
-    names = (policy, None, 1.0) if kind == "autoregressive" else (policy, reference, 0.1)
-    found = np.array([score for judgment in evaluation.judgments["lm"] for score in judgment.scores])[:, None]
-    assert found == pytest.approx(rewards_by_hand(model, examples, *names), rel=1e-6, abs=1e-5)
-    assert evaluation.report.rows[0].scorer == "lm"
-
-
-# ---- through the head, without the logits of a whole batch ----
 
 SHAPES = {
     "llama": {},

@@ -34,40 +34,28 @@ def pair(chosen: str, rejected: str) -> PreferencePair:
     return PreferencePair("p1", user_turn("Name a plant."), chosen, rejected)
 
 
-# ---- comparison of texts ----
-
-
 def test_nothing_is_omitted_where_only_blanks_marks_and_escapes_differ():
     for text in [" Be brief.\n", "two  blanks\n\nand a line", 'a "quoted" line\nof text', THOUGHTS[0]]:
         for template in [SMALL_TEMPLATE, PLAIN_TEMPLATE, TRIMMED, JSON, OWN_MARKS]:
             assert encoder(template).rendered(Example(user_turn(text), text).turns).omitted == ""
 
 
-def test_each_text_needs_an_occurrence_of_its_own():
+def test_each_text_needs_an_occurrence_of_its_own_and_the_part_that_is_omitted_is_named():
     turns = [{"role": "system", "content": "moss"}, {"role": "user", "content": "moss and fern"}]
     assert omissions(turns, "<user>moss and fern</s>") == [(0, "moss")]
     assert omissions(turns, "<user>moss and fern, moss</s>") == []
-
-
-def test_the_part_that_is_omitted_is_named():
     turns = [QUESTION, {"role": "assistant", "content": THOUGHTS[0]}]
     assert omissions(turns, "<user>Name a plant.</s><assistant>fragrance</s>") == [(1, "moss")]
     assert encoder(FIRST_ONLY).rendered([QUESTION]).omitted == "Name a plant."
 
 
-# ---- system turns ----
-
-
-def test_a_system_turn_that_the_template_omits_is_read_in_the_user_turn():
+def test_a_system_turn_that_the_template_omits_is_read_in_the_user_turn_beside_it():
     read = encoder(NO_SYSTEM)
     short, long = read.encode_all([system("Be brief."), system("Be long.")])
     assert read.render(system("Be brief.")).startswith("<|user|>Be brief.\n\nName a plant.<|eos|>")
     assert short.ids != long.ids and short.omitted == ""
     completion, prompt = read.encode_completion(system("Be brief.")), read.encode_prompt(system("Be brief.").prompt)
     assert completion.ids == short.ids and prompt == short.ids[: completion.start]
-
-
-def test_every_system_turn_joins_the_user_turn_beside_it():
     first, later = ({"role": "system", "content": text} for text in ("A", "B"))
     answer = {"role": "assistant", "content": "yes"}
     joined = [turn["content"] for turn in system_in_user([first, QUESTION, answer, QUESTION, later, answer])]
@@ -76,15 +64,9 @@ def test_every_system_turn_joins_the_user_turn_beside_it():
     assert encoder(NO_SYSTEM).rendered([QUESTION, answer, later, answer]).omitted == "B"
 
 
-# ---- thoughts ----
-
-
-def test_a_thought_that_the_template_omits_is_reported():
+def test_a_thought_that_the_template_omits_is_reported_and_one_of_its_own_field_refused():
     encoded, plain = encoder(NO_THOUGHT).encode_all([Example(user_turn("Name"), text) for text in (THOUGHTS[0], "x")])
     assert (encoded.omitted, plain.omitted) == ("moss", "")
-
-
-def test_a_thought_of_its_own_field_that_cannot_be_written_out_is_refused():
     thinking = Completion([{"role": "assistant", "content": "Moss.", "reasoning_content": "It is green."}])
     with pytest.raises(DataError, match="leaves out reasoning in .*--chat_template"):
         encoder(NO_THOUGHT).render(Example(user_turn("Name a plant."), thinking))
@@ -98,9 +80,6 @@ def test_pairs_that_differ_in_an_omitted_text_alone_are_refused_and_others_count
     assert (counts["kept"], counts["omitted"], counts["omitted_text"]) == (2, 1, "moss")
 
 
-# ---- readings of models ----
-
-
 class Counted:
     """A reward model: the number of tokens that it reads."""
 
@@ -112,7 +91,7 @@ class Counted:
         return np.array([[len(encoded.ids)] for encoded in self.encoder.encode_all(examples)], float)
 
 
-def test_rewards_come_with_what_was_read_and_texts_are_tokenised_once(monkeypatch):
+def test_rewards_come_with_what_was_read_which_tells_conversations_that_are_alike(monkeypatch):
     model = Counted(encoder(NO_THOUGHT, max_length=8))
     examples = [Example(user_turn("Name"), text) for text in (*THOUGHTS, "a b c d e f g h i j")]
     tokenised = []
@@ -123,10 +102,6 @@ def test_rewards_come_with_what_was_read_and_texts_are_tokenised_once(monkeypatc
     assert [(reading.truncated, reading.omitted) for reading in result.readings][2] == (True, "")
     assert result.readings == readings(model, examples)
     assert result.alike(0, 1) and not result.alike(0, 2)
-
-
-def test_conversations_that_are_read_in_full_are_never_alike_and_unknown_tokens_leave_the_rewards_to_decide():
-
     rewards = np.array([[1.0], [1.0], [2.0]])
     assert not Rated(rewards, [Reading(False)] * 3).alike(0, 1)
     cut = Rated(rewards, [Reading(True), Reading(False), Reading(True)])

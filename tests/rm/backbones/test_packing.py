@@ -106,9 +106,6 @@ def together(model, rows, batch_tokens, least=2):
     return torch.cat(found)
 
 
-# ---- the same numbers ----
-
-
 @pytest.fixture(scope="module")
 def qwen():
     return model_of("qwen3", SIZES, objectives=3)
@@ -138,21 +135,22 @@ def test_architectures_that_take_packed_rows_give_the_same_scores():
         assert model.config._attn_implementation == "sdpa"
 
 
-def test_architectures_that_do_not_are_left_alone():
+def test_architectures_whose_layers_are_not_attention_alone_are_left_alone():
     for name in PLAIN:
         model = model_of(*PLAIN[name])
         before = model.config._attn_implementation
         assert packing_limit(model) == 0 and model.config._attn_implementation == before
+    # Its first layer looks at the tokens around, which no config tells
+    model = model_of("qwen3", SIZES)
+    model.model.layers[0].mlp.register_forward_hook(lambda _module, _inputs, states: states + states.roll(1, 1))
+    assert packing_limit(model) == 0
 
 
-def test_beyond_the_window_packed_scores_would_be_wrong():
+def test_beyond_the_window_packed_scores_would_be_wrong_and_within_long_beginnings_are_right(qwen):
     """Which is why the limit is the window."""
     model = model_of(*PACKED["gemma3"][:2])
     rows = tree(np.random.default_rng(1), 30)
     assert (together(model, rows, 300) - padded(model, rows)).abs().max() > 1e-3
-
-
-def test_a_shared_beginning_longer_than_a_block_of_queries_is_right(qwen):
     random = np.random.default_rng(2)
     start = random.integers(2, VOCABULARY, QUERIES + 9).tolist()
     rows = sorted((*start, *random.integers(2, VOCABULARY, QUERIES + more).tolist()) for more in (0, 1, 300))
@@ -171,15 +169,12 @@ def test_half_precision_is_as_near_as_padding_is():
     assert (packed - truth).abs().max() < 0.1 * truth.std()
 
 
-def test_an_eager_model_is_packed_and_stays_eager(qwen):
+def test_an_eager_model_and_an_adapter_are_packed_and_a_learnt_prompt_is_not(qwen):
     model = model_of("qwen3", SIZES, objectives=3)
     model.set_attn_implementation("eager")
     rows = tree(np.random.default_rng(4), 20)
     assert packing_limit(model) and (together(model, rows, 300) - padded(qwen, rows)).abs().max() < 1e-5
     assert model.config._attn_implementation == "eager"
-
-
-def test_an_adapter_is_packed_and_a_learnt_prompt_is_not():
     model = get_peft_model(
         model_of("llama", SIZES), LoraConfig(r=4, task_type=TaskType.SEQ_CLS, target_modules="all-linear")
     ).eval()
@@ -194,20 +189,10 @@ def test_an_adapter_is_packed_and_a_learnt_prompt_is_not():
     assert packing_limit(get_peft_model(model_of("llama", SIZES), prompted).eval()) == 0
 
 
-def test_a_model_whose_layers_differ_from_its_config_is_left_alone():
-    """Its first layer looks at the tokens around, which no config tells."""
-    model = model_of("qwen3", SIZES)
-    model.model.layers[0].mlp.register_forward_hook(lambda _module, _inputs, states: states + states.roll(1, 1))
-    assert packing_limit(model) == 0
-
-
-def test_packed_rows_that_nobody_laid_out_are_refused(qwen):
+def test_rows_that_are_not_read_as_packed_are_refused(qwen, monkeypatch):
     with packed_attention(qwen), pytest.raises(ValueError, match="Qwen3Attention does not attend to a packed row"):
         qwen(input_ids=torch.tensor([[3, 4]]))
-
-
-def test_a_layer_that_reads_the_row_as_one_text_is_noticed(qwen, monkeypatch):
-    """As if somebody else set the attention back meanwhile."""
+    # As if somebody else set the attention back meanwhile
     first = qwen.model.layers[0].self_attn
     other = copy.deepcopy(qwen.config)
     other._attn_implementation_internal = "sdpa"
@@ -216,7 +201,7 @@ def test_a_layer_that_reads_the_row_as_one_text_is_noticed(qwen, monkeypatch):
         packed_scores(qwen, Packed([[3, 4], [5]], torch.device("cpu")))
 
 
-def test_threads_take_turns(reward_model):
+def test_threads_take_turns_and_a_failure_leaves_the_attention_as_it_was(reward_model, monkeypatch):
     examples = answers()
     alone = reward_model.rate(examples)
     with ThreadPoolExecutor(4) as pool:
@@ -224,11 +209,16 @@ def test_threads_take_turns(reward_model):
             np.testing.assert_allclose(rewards, alone, atol=1e-6)
     assert reward_model.model.config._attn_implementation == "sdpa"
 
+    def fail(*_arguments):
+        raise RuntimeError("out of memory")
 
-# ---- what is computed ----
+    monkeypatch.setattr(scalar_module, "packed_scores", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        reward_model.rate(answers())
+    assert reward_model.model.config._attn_implementation == "sdpa"
 
 
-def test_the_layout_by_hand():
+def test_the_layout_by_hand_shares_a_beginning_from_some_length_on():
     """x = 5 6 7, y = 5 6 8 9, z = 4: sorted z, x, y; y adds 8 and 9 behind the places of 5 and 6."""
     packed = Packed([[4], [5, 6, 7], [5, 6, 8, 9]], torch.device("cpu"), least=2)
     assert packed.tokens.tolist() == [[4, 5, 6, 7, 8, 9]]
@@ -239,9 +229,6 @@ def test_the_layout_by_hand():
     assert rest.positions.tolist() == [[2, 3]]
     assert wholes.keys.tolist() == [[0, 0, 0], [1, 2, 3]] and wholes.positions is None
     assert packed.order.tolist() == [2, 5, 6, 7, 0, 1]
-
-
-def test_a_beginning_is_shared_from_some_length_on():
     assert shared(range(20), [*range(17), 40]) == 17
     assert shared(range(20), [*range(15), 40]) == 0
     assert shared(range(17), range(30)) == 17
@@ -270,9 +257,6 @@ def test_no_batch_is_beyond_its_budget_and_no_mask_beyond_the_batch(seed, batch_
         for part in packed.parts:
             assert part.keys.numel() <= total
             assert part.positions is None or part.queries.shape[1] <= QUERIES
-
-
-# ---- the one door ----
 
 
 @pytest.fixture(scope="module")
@@ -312,18 +296,16 @@ def test_rate_gives_the_scores_that_each_has_alone(reward_model, monkeypatch):
         np.testing.assert_allclose(reward_model.rate(examples, batch_tokens=batch_tokens), alone, atol=1e-6)
     np.testing.assert_allclose(reward_model.rate(examples[::-1])[::-1], alone, atol=1e-6)
     assert totals and max(totals) < sum(min(one, 60) for one in lengths)
+    assert reward_model.rate([]).shape == (0, 2)
 
 
-def test_equal_sequences_are_computed_once(reward_model, monkeypatch):
+def test_equal_sequences_are_computed_once_and_a_cpu_is_given_what_fits_its_caches(reward_model, monkeypatch):
     totals = counted(monkeypatch)
     first, second = answers(2)
     rewards = reward_model.rate([first, second, first, first])
     assert (rewards[0] == rewards[2]).all() and (rewards[0] == rewards[3]).all()
     reward_model.rate([first, second])
     assert totals[0] == totals[1]
-
-
-def test_a_cpu_is_given_what_fits_its_caches(reward_model, monkeypatch):
     totals = counted(monkeypatch)
     monkeypatch.setattr(scalar_module, "CPU_TOKENS", 100)
     reward_model.rate(answers())
@@ -343,17 +325,3 @@ def test_sequences_beyond_the_limit_are_padded(reward_model, monkeypatch):
     monkeypatch.setattr(scalar_module, "packing_limit", lambda _model: 0)
     np.testing.assert_allclose(reward_model.rate(examples), is_whole_sequence, atol=1e-6)
     assert not totals
-
-
-def test_a_failure_leaves_the_attention_as_it_was(reward_model, monkeypatch):
-    def fail(*_arguments):
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(scalar_module, "packed_scores", fail)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        reward_model.rate(answers())
-    assert reward_model.model.config._attn_implementation == "sdpa"
-
-
-def test_nothing_to_rate_is_an_empty_table(reward_model):
-    assert reward_model.rate([]).shape == (0, 2)

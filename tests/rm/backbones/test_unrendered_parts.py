@@ -51,9 +51,6 @@ def small() -> Encoder:
     return encoder(SMALL_TEMPLATE)
 
 
-# ---- what a model reads ----
-
-
 def test_a_template_that_knows_calls_renders_them_itself():
     read = encoder(NATIVE)
     text = read.render(parse_pair(WEATHER).examples[0])
@@ -73,13 +70,19 @@ def test_a_template_that_does_not_has_them_as_text(small):
     )
 
 
-def test_what_a_model_reads_differs_where_the_call_alone_differs():
+def test_what_a_model_reads_and_its_score_differ_where_the_call_alone_differs(small):
     for template in [NATIVE, SMALL_TEMPLATE, PLAIN_TEMPLATE, OLD]:
         columns = {} if template == OLD else {"system": "Be brief."}
         read = encoder(template)
         for pair in (conversation(**columns), conversation(tools=[TOOL], **columns)):
             chosen, rejected = map(read.render, parse_pair(pair).examples)
             assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen
+    torch.manual_seed(0)
+    model = scalar_from_config(small_config(small.tokenizer), small.tokenizer, max_length=512)
+    chosen, rejected = model.rate(parse_pair(WEATHER).examples)[:, 0]
+    assert chosen != rejected
+    with_tools, without = (model.rate([parse_pair(row).examples[0]])[0, 0] for row in (WEATHER, conversation()))
+    assert with_tools != without
 
 
 def test_roles_that_a_template_refuses_are_turns_of_roles_that_it_has():
@@ -94,12 +97,14 @@ def test_roles_that_a_template_refuses_are_turns_of_roles_that_it_has():
     assert encoder(NATIVE + "{# developer #}").render(pair.examples[0]).startswith("<developer>Be brief.</s>")
 
 
-def test_what_a_template_drops_beside_a_call_is_refused():
+def test_what_a_template_drops_beside_a_call_or_costs_for_calls_is_refused():
     read = encoder(HALF)
     assert "[CALL]" in read.render(parse_pair(conversation()).examples[0])
     pair = parse_pair(conversation() | {"chosen": [calling("Paris", content="I look it up."), RESULT, ANSWER]})
     with pytest.raises(DataError, match="leaves out content beside a tool call or reasoning in .*--chat_template"):
         read.render(pair.examples[0])
+    with pytest.raises(DataError, match="is refused: it makes values of more than"):
+        encoder(NATIVE + "{% if tools %}{{ 'a' * 10**10 }}{% endif %}")
 
 
 def test_plain_conversations_are_rendered_as_ever(small):
@@ -110,23 +115,6 @@ def test_plain_conversations_are_rendered_as_ever(small):
     )
     assert small.render(example) == expected and "left_out" not in vars(encoder(SMALL_TEMPLATE))
     assert small.render(Example((QUESTION, RESULT), "Warm.")).startswith("<|user|>How warm is it?<|eos|><|tool|>21 C")
-
-
-def test_a_template_that_is_costly_only_for_calls_is_refused():
-    with pytest.raises(DataError, match="is refused: it makes values of more than"):
-        encoder(NATIVE + "{% if tools %}{{ 'a' * 10**10 }}{% endif %}")
-
-
-def test_scores_differ_when_the_call_alone_differs(small):
-    torch.manual_seed(0)
-    model = scalar_from_config(small_config(small.tokenizer), small.tokenizer, max_length=512)
-    chosen, rejected = model.rate(parse_pair(WEATHER).examples)[:, 0]
-    assert chosen != rejected
-    with_tools, without = (model.rate([parse_pair(row).examples[0]])[0, 0] for row in (WEATHER, conversation()))
-    assert with_tools != without
-
-
-# ---- who wrote which token ----
 
 
 def test_tool_results_are_not_the_assistants_words(small):
@@ -149,7 +137,7 @@ def policy(small, tmp_path_factory) -> str:
     return save_lm(tmp_path_factory.mktemp("lm"), small.tokenizer)
 
 
-def test_a_reward_of_log_probabilities_leaves_tool_results_out(policy):
+def test_log_probabilities_leave_tool_results_out_of_rewards_and_training(policy):
     model = autoregressive(policy)
     example = parse_pair(WEATHER).examples[0]
     row, tokens = model.encoder.encode_completion(example), model.logprobs([example])[0]
@@ -161,9 +149,6 @@ def test_a_reward_of_log_probabilities_leaves_tool_results_out(policy):
         expected[place - row.start] = 0.0
     assert len(row.tool_results[0]) and tokens == pytest.approx(expected, abs=1e-4)
     assert model.rate([example])[0, 0] == pytest.approx(np.sum(expected), abs=1e-3)
-
-
-def test_training_leaves_tool_results_out_as_well(policy):
     for normalised in [False, True]:
         model = autoregressive(policy)
         pair = parse_pair(WEATHER)

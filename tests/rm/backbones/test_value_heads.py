@@ -102,12 +102,16 @@ def adapted(words, base: Path):
     return get_peft_model(lm, lora)
 
 
-def test_a_lora_with_a_value_head_beside_it(words, head, tmp_path):
+def test_a_lora_with_a_value_head_beside_it_and_what_a_trainer_leaves_is_no_obstacle(words, head, tmp_path):
     lm = adapted(words, tmp_path / "base")
     model = load_reward_model(str(as_llama_factory(lm, words, tmp_path / "rm", head)))
     assert same(model.rate(EXAMPLES), values(lm, model.encoder, head))
     model.save(tmp_path / "again")
     assert np.array_equal(load_reward_model(str(tmp_path / "again")).rate(EXAMPLES), model.rate(EXAMPLES))
+    folder = as_trl(language_model(words), words, tmp_path / "rm", head)
+    for name in ("training_args.bin", "optimizer.pt", "rng_state_0.pth"):
+        torch.save({}, folder / name)
+    assert np.isfinite(load_reward_model(str(folder)).rate(EXAMPLES)).all()
 
 
 def test_a_head_of_another_width_and_a_damaged_one_are_refused(words, head, tmp_path):
@@ -117,9 +121,6 @@ def test_a_head_of_another_width_and_a_damaged_one_are_refused(words, head, tmp_
     (folder / "value_head.safetensors").write_bytes(b"x" * 20)
     with pytest.raises(DataError, match=r"value_head.safetensors: damaged .*fetch it again"):
         load_reward_model(str(folder))
-
-
-# ---- pickles ----
 
 
 def test_a_pickle_is_refused_with_the_way_to_convert_it(words, head, tmp_path):
@@ -149,16 +150,6 @@ def test_the_way_that_is_told_works(words, head, tmp_path, monkeypatch):
     exec(program, {})
     model = load_reward_model(str(folder))
     assert same(model.rate(EXAMPLES), values(lm, model.encoder, head))
-
-
-def test_what_a_trainer_leaves_beside_the_weights_is_no_obstacle(words, head, tmp_path):
-    folder = as_trl(language_model(words), words, tmp_path / "rm", head)
-    for name in ("training_args.bin", "optimizer.pt", "rng_state_0.pth"):
-        torch.save({}, folder / name)
-    assert np.isfinite(load_reward_model(str(folder)).rate(EXAMPLES)).all()
-
-
-# ---- adapters on another base ----
 
 
 def test_an_adapter_on_another_base_is_refused_and_one_that_is_gone_named(words, tmp_path, monkeypatch):

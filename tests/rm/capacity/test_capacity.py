@@ -43,30 +43,25 @@ def a_step(rows: int = 3, length: int = 5, **settings) -> Step:
     return Step(rows, length, settings.pop("top", Answered(scores=1)), settings.pop("precision", FLOAT), **settings)
 
 
-# ---- shapes ----
-
-
-def test_parameters_are_those_of_the_architecture(tiny):
+def test_parameters_are_those_of_the_architecture_and_of_adapters(tiny):
     # q and o 4 x 4, k and v 4 x 2, three of 4 x 6, two norms of 4; 10 x 4 words, the last norm
     assert tiny.layer_parameters == 16 + 16 + 8 + 8 + 3 * 24 + 2 * 4
     assert tiny.parameters == 2 * 128 + 40 + 4 == tiny.trunk
     assert (tiny.mlp, tiny.kv_heads, tiny.gated, tiny.tied, tiny.head_normed) == (6, 1, True, True, False)
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",))) == 2 * 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 1)) == 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "pblora", 2), shared_rank=1) == 2 * (24 + 2 * 4 + 1)
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "moslora", 2, 4)) == 2 * (24 + 2 * 3 * 4)
 
 
-def test_the_table_has_the_published_numbers_of_parameters():
-    for name, published in [
-        ("qwen3-0.6b", 596_049_920),
-        ("qwen3-8b", 8_190_735_360),
-        ("qwen2.5-0.5b", 494_032_768),
-        ("qwen2.5-7b", 7_615_616_512),
-        ("llama3-1b", 1_235_814_400),
-        ("llama3-8b", 8_030_261_248),
+def test_the_table_has_the_published_numbers_of_parameters_of_models_that_transformers_builds():
+    cases = [
+        ("qwen3-0.6b", 596_049_920), ("qwen3-8b", 8_190_735_360), ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-7b", 7_615_616_512), ("llama3-1b", 1_235_814_400), ("llama3-8b", 8_030_261_248),
         ("llama3-70b", 70_553_706_496),
-    ]:
+    ]  # fmt: skip
+    for name, published in cases:
         assert find_shape(name).parameters == published
-
-
-def test_a_counted_shape_is_that_of_the_model_which_transformers_builds():
     for name in ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"]:
         assert table_shape(name) == shape_of(AutoConfig.for_model(**table_settings(name)), name)
 
@@ -84,14 +79,11 @@ def test_a_folder_needs_a_config_and_no_weights(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_other_decoders_are_read_too():
+def test_other_decoders_are_read_too_and_what_the_formulas_are_not_for_is_refused():
     for family, mixes, gated in [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]:
         shape = shape_of(AutoConfig.for_model(family), family)
         assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
         assert shape.gated is gated
-
-
-def test_what_the_formulas_are_not_for_is_refused():
     for family, sentence in [
         ("mixtral", "a mixture of experts"),
         ("mamba", "dense decoders"),
@@ -110,9 +102,6 @@ def test_a_config_that_makes_no_model_is_told_so(tmp_path):
             find_shape(str(tmp_path))
 
 
-# ---- operations by hand ----
-
-
 def test_operations_of_a_forward_are_the_products(tiny):
     assert linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
     assert attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
@@ -120,9 +109,6 @@ def test_operations_of_a_forward_are_the_products(tiny):
     assert forward_flops(tiny, 3, 5, Answered()) == 2 * layer
     assert forward_flops(tiny, 3, 5, Answered(head_tokens=6)) == 2 * layer + 6 * 2 * 40
     assert forward_flops(tiny, 3, 5, Answered(scores=2)) == 2 * layer + 15 * 2 * 8
-
-
-def test_a_token_behind_a_cache_attends_to_what_was_read_and_itself(tiny):
     assert forward_flops(tiny, 3, 1, Answered(3), cached=7) == 2 * (3 * 240 + 3 * 4 * 4 * 8) + 3 * 80
 
 
@@ -132,6 +118,9 @@ def test_training_all_weights_costs_three_forwards_but_for_what_is_made_again(ti
     assert found[False] == 3 * (linear + attention + head)
     assert found[True] == found[False] + attention // 2
     assert training_flops(tiny, 3, 5, Answered(6)) == 3 * linear + 7 * attention // 2 + 4 * 6 * 80
+    once = training_flops(tiny, 3, 5, Answered(scores=1))
+    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
+    assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
 
 
 def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
@@ -143,23 +132,7 @@ def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
     assert training_flops(tiny, 3, 5, Answered(), adapters) == 2 * (linear + attention) + added + back
 
 
-def test_checkpointing_computes_layers_again_but_their_last_product(tiny):
-    once = training_flops(tiny, 3, 5, Answered(scores=1))
-    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
-    assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
-
-
-def test_parameters_of_adapters(tiny):
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",))) == 2 * 3 * 8
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 1)) == 3 * 8
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "pblora", 2), shared_rank=1) == 2 * (24 + 2 * 4 + 1)
-    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "moslora", 2, 4)) == 2 * (24 + 2 * 3 * 4)
-
-
-# ---- bytes by hand ----
-
-
-def test_bytes_that_a_layer_saves(tiny):
+def test_bytes_that_a_layer_saves_alone_with_adapters_and_with_checkpointing(tiny):
     # per token: 3 numbers for each of two norms (input, normed, output: 4 wide), q, k, v, output of attention with
     # keys repeated (4 wide each) and 2 log-sums, gate, SiLU, up and their product (6 wide), 5 of the mask's row
     numbers = 2 * 3 * 4 + 4 * 4 + 2 + 4 * 6 + 5
@@ -169,15 +142,9 @@ def test_bytes_that_a_layer_saves(tiny):
     # in bfloat16 the norms' inputs and the log-sums stay float32
     narrow = layer_bytes(tiny, a_step(precision=PRECISIONS["bfloat16"]))
     assert narrow == 15 * (2 * (numbers - 8 - 2) + 4 * (8 + 2))
-
-
-def test_with_adapters_only_what_they_read_is_kept(tiny):
     step = a_step(adapters=Adapters(3, ("q_proj",)))
     # two norms' inputs, one norm's output, attention as before, gate, SiLU and up, 3 features
     assert layer_bytes(tiny, step) == 4 * 15 * (2 * 4 + 4 + 4 * 4 + 2 + 3 * 6 + 5 + 3)
-
-
-def test_checkpointing_keeps_the_inputs_of_layers(tiny):
     assert kept_bytes(tiny, a_step(checkpointing=True)) == 15 * (2 * 4 * 4 + 2 * 4 * 4)
 
 
@@ -210,13 +177,13 @@ def test_a_shared_backbone_is_held_and_read_once(tiny):
     assert decoding_flops(separate)[1] == 2 * decoding_flops(plain)[1]
 
 
-def test_seconds_are_work_over_the_assumed_share_of_the_peak():
+def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
     assert compute_seconds(989e12, H100, 0.5) == pytest.approx(2.0)
     assert compute_seconds(67e12, H100, 1.0, narrow=False) == pytest.approx(1.0)
     assert read_seconds(3350e9, H100, 0.25) == pytest.approx(4.0)
-
-
-# ---- properties ----
+    for gpu in GPUS.values():
+        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
+        assert gpu.float32 < gpu.bfloat16
 
 
 def test_twice_the_batch_is_twice_the_activations(tiny):
@@ -236,21 +203,20 @@ def test_sharding_divides_weights_gradients_and_states(tiny):
         assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 
 
-def test_a_copy_on_every_gpu_is_not_divided_and_has_buckets(tiny):
+def test_a_copy_on_every_gpu_is_not_divided_and_zero_keeps_narrow_weights_beside_their_masters(tiny):
     alone, eight = (step_parts(tiny, a_step(), Spread(gpus)) for gpus in (1, 8))
     assert eight == alone | {"buckets": 4 * 304}
     assert gathered_bytes(tiny, a_step(), Spread()) == 0
-
-
-def test_zero_keeps_the_narrow_weights_beside_their_masters(tiny):
     mixed = a_step(precision=PRECISIONS["mixed"])
     fsdp, zero = (resident_parts(tiny, mixed, Spread(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
     assert zero - fsdp == 2 * 300 // 2
 
 
-def test_a_round_on_eight_gpus_does_eight_times_the_work_in_the_same_time(tiny):
+def test_gpus_in_a_round_do_more_work_in_the_same_time_and_gather_what_is_sharded(tiny):
     one, eight = (train_plan(tiny, a_step(4), machine(gpus), "adamw") for gpus in (1, 8))
     assert (one.items, eight.items) == (2, 16) and one.seconds == eight.seconds
+    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
+    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
 
 
 def test_the_reference_costs_nothing_beside_adapters(tiny):
@@ -273,11 +239,6 @@ def test_the_critic_and_the_head_that_reads_states_are_held_with_their_states(ti
     assert [phase.name for phase in plan.phases] == ["completions", "log-probabilities", "rewards of tiny", "update"]
 
 
-def test_sharded_weights_are_whole_while_answers_are_written(tiny):
-    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
-    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
-
-
 def test_the_largest_batch_is_the_last_that_fits():
     shape, gpu = find_shape("8b"), machine()
 
@@ -289,21 +250,12 @@ def test_the_largest_batch_is_the_last_that_fits():
     assert largest(lambda rows: plan(rows).fits(machine(reserve=0.9))) == 0
 
 
-def test_decoding_waits_for_memory_with_few_rows_and_for_operations_with_many():
+def test_decoding_waits_for_memory_with_few_rows_and_scoring_holds_one_forward(tiny):
     shape = find_shape("0.6b")
     bounds = [decode_plan(Decoding(shape, rows, 8, 8, 2), machine()).phases[0].bound for rows in (1, 4096)]
     assert bounds == ["memory", "operations"]
-
-
-def test_scoring_holds_the_trunk_a_score_head_and_one_forward(tiny):
     phase = score_plan(tiny, a_step(), machine()).phases[0]
     assert phase.parts["weights"] == 4 * 304 and phase.flops == forward_flops(tiny, 3, 5, Answered(scores=1))
-
-
-def test_the_table_of_gpus_is_in_gigabytes_and_tera_operations():
-    for gpu in GPUS.values():
-        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
-        assert gpu.float32 < gpu.bfloat16
 
 
 def test_what_makes_no_sense_is_refused():

@@ -39,9 +39,6 @@ def ids_of(model) -> list[list[int]]:
     return [one.ids for one in model.encoder.encode_all(examples())]
 
 
-# ---- the same number ----
-
-
 def test_a_model_agrees_with_itself_in_all_its_ways():
     for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3", None)):
         own = make(architecture, template)
@@ -49,9 +46,6 @@ def test_a_model_agrees_with_itself_in_all_its_ways():
         padded = ["padded on the left", "padded on the right", "pad is EOS"]
         assert [one.way for one in results] == ["alone", "shuffled", *padded]
         assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results)
-
-
-def test_several_objectives_and_ensembles_agree_too():
     several = make(objectives=("helpful", "harmless"))
     assert all(one.passed for one in parity(several, examples(), own_ways(several)))
     together = EnsembleRewardModel([make(seed=1), make(seed=2)], ["a", "b"])
@@ -59,16 +53,16 @@ def test_several_objectives_and_ensembles_agree_too():
     assert [one.way for one in results] == ["alone", "shuffled"] and all(one.passed for one in results)
 
 
-def test_half_precision_may_differ_more(model):
+def test_half_precision_may_differ_more_and_flips_are_pairs_in_the_other_order(model):
     ours = model.rate(examples())
     near = Scored(ours + 0.01 * ours.std())
     assert not found(model, lambda _: near).passed
     (one,) = parity(model, examples(), {"theirs": lambda _: near}, half=["theirs"])
     assert one.passed and one.tolerance == pytest.approx(0.02 * ours.std())
-
-
-def test_flips_are_pairs_in_the_other_order():
-    """Of (1, 2, 3) against (1, 3, 2) one pair of three; a tie is no flip."""
+    noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
+    results = found(model, lambda _: Scored(ours + noise, ids_of(model)))
+    assert results.culprit == "no known fault, and no larger than rounding in half precision" and not results.passed
+    # Of (1, 2, 3) against (1, 3, 2) one pair of three; a tie is no flip
     assert flipped(np.array([[1.0], [2], [3]]), np.array([[1.0], [3], [2]])) == pytest.approx(1 / 3)
     assert flipped(np.array([[1.0], [1]]), np.array([[1.0], [3]])) == 0 == flipped(np.ones((1, 1)), np.ones((1, 1)))
 
@@ -83,36 +77,15 @@ def test_a_way_that_promises_nothing_is_told_and_never_fails(model):
     assert next(model.model.parameters()).dtype == torch.float32, "the model itself is left as it was"
 
 
-def test_a_way_without_scores_says_why(model):
-    one = found(model, lambda _: Scored(np.empty(0), because="refused: no padding token"))
-    assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed
-
-
-def test_small_differences_without_a_known_fault_may_be_rounding(model):
-    ours = model.rate(examples())
-    noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
-    results = found(model, lambda _: Scored(ours + noise, ids_of(model)))
-    assert results.culprit == "no known fault, and no larger than rounding in half precision" and not results.passed
-
-
-# ---- conversations that find faults ----
-
-
-def test_edge_cases_are_made_for_the_kinds_that_are_missing(model):
+def test_edge_cases_are_made_for_the_kinds_that_are_missing_and_the_template_takes(model):
     made = edge_cases(model, [])
     short, several, foreign, long = made
     assert len(short.completion) == 1 and len(several.prompt) == 3 and not foreign.completion.isascii()
     assert model.encoder.encode(long).length > LIMIT
     assert edge_cases(model, made) == []
     assert edge_cases(model, examples()) == [short, several, foreign]
-
-
-def test_a_kind_that_the_template_refuses_is_left_out():
     one_turn = "{% if messages|length > 2 %}{{ raise_exception('one question') }}{% endif %}" + CHATML
     assert len(edge_cases(make(template=one_turn), examples())) == 2
-
-
-# ---- planted faults, each by its name ----
 
 
 def sigmoid(model, _: Sequence[Example]) -> Scored:
@@ -192,7 +165,7 @@ def test_a_planted_fault_is_called_by_its_name(culprit, settings, fault):
         assert one.token.startswith("conversation 1, token 1: "), "where it first reads another token"
 
 
-def test_what_nothing_explains_is_said(model):
+def test_what_nothing_explains_or_has_no_scores_is_said(model):
     ours = model.rate(examples())
     assert found(model, lambda _: Scored(ours * 1.5 + 0.25)).culprit == "scores times 1.5 plus 0.25"
     noise = Scored(ours + np.random.default_rng(0).normal(size=ours.shape))
@@ -200,3 +173,5 @@ def test_what_nothing_explains_is_said(model):
     assert found(model, lambda _: Scored(np.full_like(ours, np.nan))).culprit == "scores that are missing or not finite"
     other = compared(model, examples(), ours, "x", Scored(np.zeros((12, 2))), 1.0)
     assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed
+    one = found(model, lambda _: Scored(np.empty(0), because="refused: no padding token"))
+    assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed

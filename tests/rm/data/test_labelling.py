@@ -25,24 +25,20 @@ class Lengths:
 ASKED = user_turn("tell me about bees")
 
 
-def test_at_temperature_zero_the_better_answer_surely_wins():
+def test_the_better_answer_wins_surely_or_with_the_logistic_chance_of_a_temperature():
     label = by_reward(Lengths(), objective="long")
     assert [label(ASKED, pair) for pair in (("a b", "a"), ("a", "a b"), ("a", "b"))] == [1.0, 0.0, 0.5]
     assert by_reward(Lengths(), objective="short")(ASKED, ("a b", "a")) == 0.0
-
-
-def test_at_a_temperature_the_chance_is_the_logistic_function_of_the_difference():
     label = by_reward(Lengths(), objective="long", temperature=2.0)
     assert label(ASKED, ("a b c d", "a b")) == pytest.approx(1 / (1 + math.exp(-1)))
     assert label(ASKED, ("a b", "a b c d")) == pytest.approx(1 / (1 + math.exp(1)))
+    assert by_reward(garden.gold())(ASKED, ("bees honey hive", "usually here")) == 1.0
 
 
-def test_a_missing_reward_is_an_abstention():
+def test_missing_rewards_and_completions_that_are_the_same_to_the_model_are_abstentions():
     for temperature in [0.0, 1.0]:
         assert math.isnan(by_reward(Lengths(), objective="long", temperature=temperature)(ASKED, ("a", "")))
 
-
-def test_completions_that_are_the_same_to_the_model_are_an_abstention():
     class FirstLetter(Lengths):
         def rated(self, examples):
             letters = [example.completion[:1] for example in examples]
@@ -52,10 +48,6 @@ def test_completions_that_are_the_same_to_the_model_are_an_abstention():
     assert math.isnan(label(ASKED, ("a b", "a c")))
 
 
-def test_the_only_objective_needs_no_name():
-    assert by_reward(garden.gold())(ASKED, ("bees honey hive", "usually here")) == 1.0
-
-
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
         by_reward(Lengths())
@@ -63,14 +55,11 @@ def test_what_cannot_be_asked_is_refused():
         by_reward(Lengths(), objective="long", temperature=-1.0)
 
 
-@pytest.mark.parametrize(
-    ("wins", "expected"),
-    [
+def test_the_label_of_a_file_for_one_objective():
+    for wins, expected in [
         ({"overall": 0.8}, {"helpful": 0.8}),
         ({"helpful": 0.3}, {"helpful": 0.3}),
         ({"overall": 0.8, "helpful": 0.3}, {"helpful": 0.8}),
         ({"harmless": 1.0}, {}),
-    ],
-)
-def test_the_label_of_a_file_for_one_objective(wins, expected):
-    assert labelled_for(PreferencePair("p", user_turn("q"), "a", "b", wins=wins), "helpful").wins == expected
+    ]:
+        assert labelled_for(PreferencePair("p", user_turn("q"), "a", "b", wins=wins), "helpful").wins == expected

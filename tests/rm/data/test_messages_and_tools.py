@@ -44,10 +44,7 @@ def write(path, rows):
     return str(path)
 
 
-# ---- what was there stays as it was ----
-
-
-def test_ids_of_conversations_without_the_new_fields_are_pinned():
+def test_ids_of_conversations_without_the_new_fields_are_pinned_and_answers_are_text_alone():
     turns = [{"role": "system", "content": "Be kind."}, QUESTION, ANSWER]
     unset = {"tool_calls": None, "name": None, "reasoning_content": None, "tool_call_id": None}
     assert parse_pair(ROW).id == "7f56701957c7a49b"
@@ -58,25 +55,16 @@ def test_ids_of_conversations_without_the_new_fields_are_pinned():
         '{"id": "7f56701957c7a49b", "prompt": [{"role": "user", "content": "What is 2 + 2?"}], "chosen": "4", '
         '"rejected": "5", "wins": {"overall": 1.0}}'
     )
-
-
-def test_the_answer_of_one_plain_message_is_its_text_alone():
     pair = parse_pair({"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [{"role": "assistant", "content": "No."}]})
     assert type(pair.chosen) is str and pair.chosen == "It is 21 C."
 
 
-# ---- nothing is dropped ----
-
-
-def test_pairs_that_differ_in_a_tool_call_alone_are_different_pairs():
+def test_every_field_and_column_enters_the_id_and_survives_the_file():
     paris, oslo = parse_pair(conversation("Paris")), parse_pair(conversation("Oslo"))
     assert paris.chosen != paris.rejected and paris.id != oslo.id
     assert '"arguments": {"city": "Paris"}' in paris.chosen and "21 C" in paris.chosen
     with pytest.raises(ValueError, match="identical"):
         parse_pair(conversation("Rome"))
-
-
-def test_every_field_and_column_enters_the_id_and_survives_the_file():
     for columns in [
         {"system": "Be brief."},
         {"tools": [TOOL]},
@@ -103,15 +91,12 @@ def test_system_tools_and_reasoning_stand_in_the_text_that_people_and_judges_rea
     )
 
 
-def test_a_call_is_no_text_that_looks_like_it():
+def test_a_call_is_no_text_that_looks_like_it_and_keeps_its_messages_when_copied():
     called = Completion([calling("Paris") | {"content": ""}])
     assert called != str(called) and str(called) != called and called == Completion(called.turns)
     pair = parse_pair({"prompt": "How warm is it?", "chosen": [calling("Paris")], "rejected": [calling("Rome")]})
     as_text = parse_pair({"prompt": "How warm is it?", "chosen": str(pair.chosen), "rejected": str(pair.rejected)})
     assert pair.id != as_text.id
-
-
-def test_a_completion_keeps_its_messages_when_it_is_copied_and_pickled():
     answer = parse_pair(conversation()).chosen
     for other in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
         assert other == answer and completion_turns(other) == completion_turns(answer) and hash(other) == hash(answer)
@@ -129,35 +114,27 @@ def test_conversations_part_at_the_call_whose_results_differ():
     assert "9 C" in pair.rejected
 
 
-# ---- every form of a row ----
-
-
-def test_forms_of_one_conversation_are_one_conversation():
+def test_forms_of_one_conversation_are_one_conversation_and_broken_arguments_stay():
     standard = parse_pair(conversation(tools=[TOOL], system="Be brief."))
     text = json.dumps({"city": "Paris"})
     call = {"id": "call_1", "name": "get_weather", "arguments": text}
     chosen = [{"role": "assistant", "tool_calls": [call], "name": ""}, RESULT, ANSWER]
     parts = [{"role": "user", "content": [{"type": "text", "text": "How warm is it?", "image_url": None}]}]
     system = {"role": "system", "content": "Be brief."}
-    for columns in (
-        {"chosen": chosen},
-        {"tools": json.dumps([TOOL])},
-        {"tools": [TOOL["function"]]},
-        {"prompt": parts},
+    cases = [
+        {"chosen": chosen}, {"tools": json.dumps([TOOL])}, {"tools": [TOOL["function"]]}, {"prompt": parts},
         {"prompt": [system, QUESTION], "system": None},
         {"prompt": [system | {"tools": [TOOL]}, QUESTION], "tools": None},
-    ):
+    ]  # fmt: skip
+    for columns in cases:
         assert parse_pair(conversation(tools=[TOOL], system="Be brief.") | columns).id == standard.id, columns
-
-
-def test_arguments_that_are_no_json_stay_what_the_model_wrote():
     broken = calling("Rome")
     broken["tool_calls"][0]["function"]["arguments"] = '{"city": "Ro'
     pair = parse_pair({"prompt": [QUESTION], "chosen": [calling("Rome")], "rejected": [broken]})
     assert r'"arguments": "{\"city\": \"Ro"' in pair.rejected
 
 
-def test_a_table_reads_as_json_lines_do_also_as_a_stream(tmp_path):
+def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
     other = calling("x")
     other["tool_calls"][0]["function"] = {"name": "add", "arguments": {"a": 1}}
     rows = [conversation(tools=[TOOL], system="Be brief."), conversation() | {"rejected": [other, RESULT, ANSWER]}]
@@ -168,9 +145,6 @@ def test_a_table_reads_as_json_lines_do_also_as_a_stream(tmp_path):
     for source in (lines, table):
         stream = PairStream([source], lambda pairs: pairs)
         assert stream.read(stream._blocks[0].position)[0] == expected
-
-
-def test_rated_answers_and_messages_keep_their_tools(tmp_path):
     messages = [QUESTION, calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
     (_, example), *_ = load_examples(path)[0]
@@ -180,9 +154,6 @@ def test_rated_answers_and_messages_keep_their_tools(tmp_path):
         and "tool_calls" in example.prompt[1]
     )
     assert load_judged(path, ["helpful"])[0].completions[0].example == example
-
-
-# ---- what cannot be read is refused, what is not read is told ----
 
 
 def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
@@ -213,7 +184,7 @@ def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
         assert f"{path}:2: " in str(refused.value) and says in str(refused.value)
 
 
-def test_ignored_columns_and_fields_are_counted(tmp_path):
+def test_ignored_columns_and_fields_are_counted_also_in_messages_that_are_stored_as_text(tmp_path):
     rows = [ROW | {"source": "forum", "note": None}, conversation() | {"source": "forum"}, ROW | {"id": "c"}]
     rows[1]["prompt"] = [QUESTION | {"weight": 1}]
     _, report = load_pairs(write(tmp_path / "a.jsonl", rows))
@@ -221,9 +192,8 @@ def test_ignored_columns_and_fields_are_counted(tmp_path):
     assert report.as_json()["ignored"] == {"prompt[].weight": 1, "source": 2}
     assert report.ignored_columns == "prompt[].weight (1 rows), source (2 rows)"
     assert "ignored" not in load_pairs(write(tmp_path / "b.jsonl", [ROW]))[1].as_json()
-
-
-# ---- lint ----
+    row = as_text({"prompt": [QUESTION | {"mood": "curious"}], "chosen": "a", "rejected": "b"}, json.dumps)
+    assert load_pairs(write(tmp_path / "pairs.jsonl", [row]))[1].ignored == {"prompt[].mood": 1}
 
 
 def test_calls_that_differ_in_a_sign_are_neither_near_identical_nor_a_duplicate():
@@ -237,8 +207,6 @@ def test_calls_that_differ_in_a_sign_are_neither_near_identical_nor_a_duplicate(
     assert {one.reason for one in lint([pair("1", 1, -1), pair("2", 1, -1)]).findings} == {"duplicate"}
     assert {one.reason for one in lint([pair("1", 1, -1), pair("2", -1, 1)]).findings} == {"contradictory duplicate"}
 
-
-# ---- conversations that are stored as text ----
 
 TURNS = [QUESTION, ANSWER, {"role": "user", "content": "It's [cold]?"}]
 GOOD, BAD = ({"role": "assistant", "content": content} for content in ("No.", "Yes."))
@@ -258,15 +226,12 @@ def as_text(row, dump):
     return {name: dump(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
-def test_a_conversation_that_is_stored_as_json_text_is_parsed_and_in_pythons_notation_refused_with_the_remedy():
+def test_json_text_is_parsed_as_messages_and_pythons_notation_refused_by_every_reader(tmp_path):
     for form in STORED.values():
         assert parse_pair(as_text(form, json.dumps)) == parse_pair(STORED["prompt"])
         for dump in (str, numpy_text):
             with pytest.raises(ValueError, match=r"'(prompt|chosen)' is in Python's notation: .*df\.to_json"):
                 parse_pair(as_text(form, dump))
-
-
-def test_every_reader_of_conversations_parses_json_text_and_refuses_pythons_notation(tmp_path):
     readers = {"messages": parse_examples, "answers": parse_case, "completion": parse_examples}
     rows = {
         "messages": {"messages": [*TURNS, GOOD]},
@@ -304,8 +269,3 @@ def test_a_text_that_only_begins_like_a_conversation_stays_text():
             ({"role": "user", "content": text},),
             text,
         )
-
-
-def test_unread_fields_of_messages_that_are_stored_as_text_are_counted(tmp_path):
-    row = as_text({"prompt": [QUESTION | {"mood": "curious"}], "chosen": "a", "rejected": "b"}, json.dumps)
-    assert load_pairs(write(tmp_path / "pairs.jsonl", [row]))[1].ignored == {"prompt[].mood": 1}

@@ -21,32 +21,23 @@ def write(path, rows):
     return str(path)
 
 
-# ---- shapes ----
-
-
 TURNS = [USER, ANSWER, {"role": "user", "content": "And you?"}]
 SHAPES = {
     "text": (ROW, user_turn("What is 2 + 2?"), "4", "5"),
     "messages": ({"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER]}, (USER,), "Hello", "Go away"),
     "the common head of conversations": (
         {"chosen": [*TURNS, ANSWER], "rejected": [*TURNS, OTHER]},
-        tuple(TURNS),
-        "Hello",
-        "Go away",
+        tuple(TURNS), "Hello", "Go away",
     ),
     "a prompt that the answers repeat": (
         {"prompt": "Hi", "chosen": [USER, ANSWER], "rejected": [USER, OTHER]},
-        (USER,),
-        "Hello",
-        "Go away",
+        (USER,), "Hello", "Go away",
     ),
     "an implicit prompt that ends at a word": (
         {"chosen": "The sky is blue.", "rejected": "The sky is black."},
-        user_turn("The sky is"),
-        "blue.",
-        "black.",
+        user_turn("The sky is"), "blue.", "black.",
     ),
-}
+}  # fmt: skip
 
 
 def test_rows_of_every_shape_become_a_prompt_and_two_answers():
@@ -56,7 +47,11 @@ def test_rows_of_every_shape_become_a_prompt_and_two_answers():
     assert parse_pair(ROW).wins == {"overall": 1.0} and parse_pair(ROW).margin is None
 
 
-def test_an_implicit_prompt_in_text_may_end_with_a_line():
+def test_an_hh_dialogue_and_implicit_prompts_that_end_with_a_line():
+    head = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: Bye\n\nAssistant: "
+    pair = parse_pair({"chosen": head + "See you.", "rejected": head + "Finally."})
+    assert [turn["role"] for turn in pair.prompt] == ["user", "assistant", "user"]
+    assert (pair.chosen, pair.rejected) == ("See you.", "Finally.")
     for prompt, chosen, rejected in [
         ("What is 2+2?", "A:4", "A:5"),
         ("Question:\nHow?", "Yes", "No"),
@@ -65,13 +60,6 @@ def test_an_implicit_prompt_in_text_may_end_with_a_line():
         for blank in ("\n", "\n\n", "  ", "\t"):
             pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
             assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
-
-
-def test_an_hh_dialogue():
-    head = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: Bye\n\nAssistant: "
-    pair = parse_pair({"chosen": head + "See you.", "rejected": head + "Finally."})
-    assert [turn["role"] for turn in pair.prompt] == ["user", "assistant", "user"]
-    assert (pair.chosen, pair.rejected) == ("See you.", "Finally.")
 
 
 def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie():
@@ -91,10 +79,7 @@ def test_margin_subset_and_id_are_kept_and_a_missing_id_is_made_from_the_content
     assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
 
 
-# ---- files ----
-
-
-def test_every_format_reads_the_same(tmp_path):
+def test_every_format_reads_the_same_and_so_does_a_hub_style_folder(tmp_path):
     for name in ["a.jsonl", "a.json", "a.parquet", "a.jsonl.gz", "a.json.gz", "a.parquet.gz"]:
         rows = [ROW, ROW | {"chosen": "four \u2028 or so"}]
         path = tmp_path / name.removesuffix(".gz")
@@ -109,16 +94,15 @@ def test_every_format_reads_the_same(tmp_path):
             (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
         pairs, report = load_pairs(str(tmp_path / name))
         assert [pair.chosen for pair in pairs] == ["4", "four \u2028 or so"] and report.read == 2 and not report.dropped
-
-
-def test_a_hub_style_folder_loads_through_datasets(tmp_path):
     (tmp_path / "data").mkdir()
     pq.write_table(pa.Table.from_pylist([ROW]), tmp_path / "data" / "train-00000-of-00001.parquet")
     pairs, _ = load_pairs(f"{tmp_path}")
     assert pairs[0].chosen == "4"
+    for name in ["a.jsonl", "a.json"]:
+        text = json.dumps(ROW if name == "a.jsonl" else [ROW])
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        assert len(load_pairs(str(tmp_path / name))[0]) == 1
 
-
-# ---- bad input ----
 
 BAD = {
     "no column 'rejected'": {"prompt": "a", "chosen": "b"},
@@ -152,7 +136,7 @@ def test_a_bad_row_is_refused_with_file_line_and_reason(tmp_path):
         )
 
 
-def test_skipping_counts_and_lists_by_reason(tmp_path):
+def test_bad_rows_are_counted_by_reason_with_their_first_places(tmp_path):
     path = write(tmp_path / "mixed.jsonl", [ROW, *BAD.values(), ROW | {"rejected": ""}])
     with open(path, "a") as file:
         file.write("{broken\n[1]\n")
@@ -163,9 +147,6 @@ def test_skipping_counts_and_lists_by_reason(tmp_path):
     assert report.reasons["empty completion"] == 2
     assert {"not JSON", "not an object", "not UTF-8"} <= set(report.reasons)
     assert report.dropped[0][0] == f"{path}:2"
-
-
-def test_all_bad_rows_are_counted_at_once_with_the_first_places_of_each_reason(tmp_path):
     rows = [ROW, *[ROW | {"chosen": ""}] * 4, ROW | {"rejected": None}]
     path = write(tmp_path / "bad.jsonl", rows)
     with pytest.raises(DataError) as refused:
@@ -176,7 +157,7 @@ def test_all_bad_rows_are_counted_at_once_with_the_first_places_of_each_reason(t
     assert f"1 x column 'rejected' is null ({path}:6)" in text
 
 
-def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
+def test_an_id_that_stands_twice_is_a_bad_row_and_one_that_is_missing_is_made(tmp_path):
     rows = [ROW | {"id": name, "chosen": f"good {n}"} for n, name in enumerate("abca")]
     path = write(tmp_path / "a.jsonl", rows)
     for read in (load_pairs, load_examples):
@@ -185,9 +166,6 @@ def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
         assert len(read(path, on_bad_row="skip")[1].dropped) == 1
     write(tmp_path / "b.jsonl", [row | {"subset": str(n)} for n, row in enumerate(rows)])
     assert len(load_pairs([str(tmp_path / "b.jsonl"), str(tmp_path / "b.jsonl")])[0]) == 8
-
-
-def test_an_example_without_an_id_has_that_of_its_content(tmp_path):
     for stated in [{}, {"id": None}]:
         rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
         (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
@@ -223,13 +201,6 @@ def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
         load_pairs(str(tmp_path / "a.csv"))
 
 
-def test_a_byte_order_mark_is_read_over(tmp_path):
-    for name in ["a.jsonl", "a.json"]:
-        text = json.dumps(ROW if name == "a.jsonl" else [ROW])
-        (tmp_path / name).write_text(text, encoding="utf-8-sig")
-        assert len(load_pairs(str(tmp_path / name))[0]) == 1
-
-
 def test_files_of_bad_rows_only_are_named_in_a_sentence_even_when_skipping(tmp_path):
     files = [str(write(tmp_path / name, [{"x": 1}])) for name in ("a.jsonl", "b.jsonl")]
     for number in (1, 2):
@@ -262,9 +233,6 @@ def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monk
         load_pairs(str(tmp_path / "a.txt"))
     with pytest.raises(UsageError, match="no file and no dataset 'no-such/set'"):
         load_pairs("no-such/set")
-
-
-# ---- examples and prompts ----
 
 
 def test_examples_come_from_completions_messages_and_pairs(tmp_path):

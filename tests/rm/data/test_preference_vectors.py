@@ -19,10 +19,15 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_a_preference_goes_by_name_and_not_by_place():
+def test_a_preference_goes_by_name_also_from_text():
     assert preference_vector({"harmless": 0.25, "helpful": 0.75}, NAMES).tolist() == [0.75, 0.25]
     both = [{"helpful": 1, "harmless": 0}, {"harmless": 1, "helpful": 0}]
     assert preference_matrix(both, NAMES).tolist() == [[1, 0], [0, 1]]
+    assert preference_vector({"helpful": 0.33333, "harmless": 0.66666}, NAMES).sum() == 1
+    assert parse_preference("helpful=0.7,harmless=0.3") == {"helpful": 0.7, "harmless": 0.3}
+    for wrong in ("helpful", "helpful=much", "", "helpful=1,helpful=0"):
+        with pytest.raises(UsageError, match="such as helpful=0.7|twice"):
+            parse_preference(wrong)
 
 
 def test_what_is_no_preference_is_refused_with_the_way_out():
@@ -38,17 +43,6 @@ def test_what_is_no_preference_is_refused_with_the_way_out():
             preference_vector(preference, NAMES)
 
 
-def test_shares_that_sum_to_one_but_for_rounding_are_brought_to_it():
-    assert preference_vector({"helpful": 0.33333, "harmless": 0.66666}, NAMES).sum() == 1
-
-
-def test_text_becomes_a_preference():
-    assert parse_preference("helpful=0.7,harmless=0.3") == {"helpful": 0.7, "harmless": 0.3}
-    for wrong in ("helpful", "helpful=much", "", "helpful=1,helpful=0"):
-        with pytest.raises(UsageError, match="such as helpful=0.7|twice"):
-            parse_preference(wrong)
-
-
 def test_the_grid_holds_every_multiple_of_a_step_once_in_order():
     assert simplex_grid(2, 10).shape == (11, 2)
     three = simplex_grid(3, 5)
@@ -57,30 +51,21 @@ def test_the_grid_holds_every_multiple_of_a_step_once_in_order():
     assert (three * 5 == np.round(three * 5)).all() and (three >= 0).all()
     assert [tuple(row) for row in three] == sorted(tuple(row) for row in three)
     assert simplex_grid(1, 3).tolist() == [[1.0]]
-
-
-def test_a_grid_without_steps_is_refused():
     with pytest.raises(UsageError, match="2 objectives in 0 steps"):
         simplex_grid(2, 0)
 
 
-def test_draws_lie_on_the_simplex_and_depend_on_the_generator_alone():
+def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices():
     for sampler in (dirichlet(3), at_vertices(3), on_grid(3, 5)):
         drawn = sampler(500, generator())
         assert drawn.shape == (500, 3) and (drawn >= 0).all()
         torch.testing.assert_close(drawn.sum(dim=1), torch.ones(500))
         assert torch.equal(drawn, sampler(500, generator())) and not torch.equal(drawn, sampler(500, generator(1)))
-
-
-def test_a_dirichlet_has_its_mean_its_spread_and_its_share_of_vertices():
     drawn = dirichlet(2, 0.5, vertices=0.0)(20_000, generator())[:, 0]
     assert drawn.mean().item() == pytest.approx(0.5, abs=0.01)
     assert drawn.var().item() == pytest.approx(0.125, abs=0.003)  # 1 / (4 (2a + 1))
     single = (dirichlet(2, 5.0, vertices=0.25)(20_000, generator()).max(dim=1).values == 1).float().mean().item()
     assert single == pytest.approx(0.25, abs=0.01)
-
-
-def test_other_draws():
     assert {*map(tuple, at_vertices(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
     grid = {tuple(np.round(one, 6)) for one in simplex_grid(2, 4)}
     assert {tuple(np.round(one, 6)) for one in on_grid(2, 4)(200, generator()).tolist()} == grid

@@ -26,7 +26,7 @@ def streamed(source):
     return PairStream([str(source)], list).read(StreamPosition())[0]
 
 
-def test_json_lines_are_read_under_every_name_and_compression(tmp_path):
+def test_json_lines_and_csv_are_read_and_streamed_under_every_name_and_compression(tmp_path):
     for name in ["a.json", *(f"a.jsonl{suffix}" for suffix in COMPRESS), "a.json.bz2"]:
         path = tmp_path / name
         path.write_bytes(COMPRESS.get(path.suffix, bytes)(LINES))
@@ -36,15 +36,12 @@ def test_json_lines_are_read_under_every_name_and_compression(tmp_path):
                 streamed(path)
         else:
             assert streamed(path) == load_pairs(str(path))[0]
-
-
-def test_a_csv_file_that_is_compressed_otherwise_than_by_gzip_is_streamed(tmp_path):
     path = tmp_path / "a.csv.bz2"
     path.write_bytes(bz2.compress(b"prompt,chosen,rejected\r\nWhy?,a,b\r\n"))
     assert streamed(path) == load_pairs(str(path))[0]
 
 
-def test_a_compressed_file_that_is_cut_off_is_refused(tmp_path):
+def test_a_file_that_is_cut_off_is_refused_and_a_bad_line_named(tmp_path):
     for suffix in [".gz", *COMPRESS]:
         path = tmp_path / f"a.jsonl{suffix}"
         path.write_bytes(COMPRESS.get(suffix, bytes)(LINES * 99)[:-20])
@@ -53,16 +50,10 @@ def test_a_compressed_file_that_is_cut_off_is_refused(tmp_path):
         ):
             values(path)
         assert (format_of(str(path)), source_name(str(path))) == (".jsonl", "a")
-
-
-def test_a_bad_line_of_json_lines_is_named_also_where_the_file_is_called_json(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(LINES + b'{"prompt": \n')
     *rows, last = read_rows(str(path))
     assert len(rows) == 3 and last.location == f"{path}:4" and last.error.startswith("not JSON")
-
-
-# ---- folders of save_to_disk ----
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +65,11 @@ def saved(tmp_path_factory):
     return folder
 
 
-def test_folders_of_save_to_disk_are_read_and_streamed(saved):
+def test_folders_of_save_to_disk_are_read_and_streamed_and_continue_at_the_exact_row(saved):
     assert values(saved / "single") == ROWS and values(f"{saved}/splits:test") == ROWS[2:]
     assert [pair.chosen for pair in streamed(saved / "single")] == ["2", "3", "4"]
     assert [pair.chosen for pair in streamed(saved / "splits")] == ["2", "3"]
     assert [pair.chosen for pair in streamed(f"{saved}/splits:test")] == ["4"]
-
-
-def test_a_stream_of_a_saved_folder_continues_at_the_exact_row(saved):
     source, block = str(saved / "single"), {"block": 2}
     _, position = PairStream([source], list, **block).read(StreamPosition())
     pairs, _ = PairStream([source], list, **block).read(position)
@@ -97,10 +85,7 @@ def test_a_split_that_a_saved_folder_lacks_is_refused_with_those_that_it_has(sav
         streamed(f"{saved}/single:train")
 
 
-# ---- causes ----
-
-
-def test_the_cause_of_a_parquet_file_that_cannot_be_read_is_told(tmp_path, monkeypatch):
+def test_the_cause_of_a_file_or_stream_that_cannot_be_read_is_told(tmp_path, monkeypatch):
     for error, sentence in [
         (pa.ArrowInvalid("no magic bytes"), r"not a whole Parquet file \(no magic bytes\); fetch it again"),
         (pa.ArrowMemoryError("malloc of 9 failed"), "it does not fit into memory .*; split it"),
@@ -117,8 +102,6 @@ def test_the_cause_of_a_parquet_file_that_cannot_be_read_is_told(tmp_path, monke
         with pytest.raises(DataError, match=rf"a\.parquet: {sentence}"):
             values(path)
 
-
-def test_a_file_that_this_user_may_not_read_is_not_called_damaged(tmp_path, monkeypatch):
     def refuse(path, *_):
         raise PermissionError(13, "Permission denied", path)
 
@@ -126,6 +109,14 @@ def test_a_file_that_this_user_may_not_read_is_not_called_damaged(tmp_path, monk
     monkeypatch.setattr("rewardlab.rm.io.compressed_files.open", refuse, raising=False)
     with pytest.raises(DataError, match=r"a\.jsonl: this user may not read it"):
         values(tmp_path / "a.jsonl")
+
+    def broken():
+        yield ROWS[0]
+        raise ConnectionError("connection reset")
+
+    monkeypatch.setattr("rewardlab.rm.data.streaming.open_stream", lambda _: broken())
+    with pytest.raises(DataError, match=r"owner/set: reading it from the Hub failed \(connection reset\); check the"):
+        streamed("owner/set")
 
 
 def test_a_value_of_a_parquet_file_that_cannot_be_read_is_a_bad_row(tmp_path):
@@ -137,13 +128,3 @@ def test_a_value_of_a_parquet_file_that_cannot_be_read_is_a_bad_row(tmp_path):
     assert (first.values["chosen"], third.values["chosen"]) == ("2", "4")
     assert second.error.startswith("a value that cannot be read: ") and not second.values
     assert load_pairs(str(path), on_bad_row="skip")[1].dropped == [(f"{path}: row 2", second.error)]
-
-
-def test_a_stream_from_the_hub_that_breaks_off_is_not_called_damaged(monkeypatch):
-    def broken():
-        yield ROWS[0]
-        raise ConnectionError("connection reset")
-
-    monkeypatch.setattr("rewardlab.rm.data.streaming.open_stream", lambda _: broken())
-    with pytest.raises(DataError, match=r"owner/set: reading it from the Hub failed \(connection reset\); check the"):
-        streamed("owner/set")

@@ -52,25 +52,26 @@ def same(labels, expected):
     return labels == pytest.approx(expected, nan_ok=True)
 
 
-def test_the_format_of_trl():
+def test_the_formats_of_trl_and_ours_with_soft_labels_and_unlabelled_steps():
     row = {"prompt": "Which is larger?", "completions": ["11 beats 8.", "So 9.8."], "labels": [True, False]}
     (solution,) = parse_solutions(row | {"id": 7})
     assert solution == Solution("7", user_turn("Which is larger?"), ("11 beats 8.", "So 9.8."), (1.0, 0.0))
-
-
-def test_soft_labels_and_unlabelled_steps_in_our_format():
     (solution,) = parse_solutions({"prompt": "q", "steps": ["a", "b", "c"], "labels": [0.25, None, NAN]})
     assert same(solution.labels, (0.25, NAN, NAN)) and solution.example("\n").completion == "a\nb\nc"
 
 
-def test_math_shepherd_reads_signs_only_at_the_tags():
+def test_math_shepherd_reads_signs_only_at_the_tags_and_processbench_up_to_the_first_error():
     ((steps, labels),) = labels_of(SHEPHERD)
     assert steps == ("Step 1: 2 + 3 = 5", "Step 2: 5 - 1 = 3", "Step 3: The answer is: 3")
     assert labels == (1.0, 0.0, 0.0)
     assert parse_solutions(SHEPHERD)[0].prompt == user_turn("Two eggs - and three?")
+    for label, labels in [(-1, (1, 1, 1)), (0, (0, NAN, NAN)), (1, (1, 0, NAN)), (2, (1, 1, 0))]:
+        row = {"id": "gsm8k-0", "problem": "q", "steps": ["a", "b", "c"], "label": label}
+        solution, first = parse_first_error(row)
+        assert same(solution.labels, labels) and first == label and solution.id == "gsm8k-0"
 
 
-def test_prm800k_gives_the_chosen_steps_and_every_alternative_once():
+def test_prm800k_gives_the_chosen_steps_and_every_alternative_once_with_a_setting_for_neutral_steps():
     chosen, *others = labels_of(PRM800K)
     assert chosen == (("I count.", "There are 4."), (1.0, 1.0))
     assert [steps for steps, _ in others] == [
@@ -82,18 +83,10 @@ def test_prm800k_gives_the_chosen_steps_and_every_alternative_once():
     assert same(others[0][1], (NAN, 0.0)) and same(others[3][1], (NAN, NAN, 1.0))
     names = [solution.id for solution in parse_solutions(PRM800K | {"id": "x"})]
     assert names == ["x", "x/1", "x/2", "x/3", "x/4"]
-
-
-def test_the_label_of_neutral_steps_is_a_setting():
     for neutral, label in [(0.5, 0.5), (0.0, 0.0), (NAN, NAN)]:
         assert same(labels_of(PRM800K, neutral=neutral)[0][1], (label, 1.0))
-
-
-def test_processbench_labels_up_to_the_first_error():
-    for label, labels in [(-1, (1, 1, 1)), (0, (0, NAN, NAN)), (1, (1, 0, NAN)), (2, (1, 1, 0))]:
-        row = {"id": "gsm8k-0", "problem": "q", "steps": ["a", "b", "c"], "label": label}
-        solution, first = parse_first_error(row)
-        assert same(solution.labels, labels) and first == label and solution.id == "gsm8k-0"
+    with pytest.raises(UsageError, match=r"lies in \[0, 1\]"):
+        load_solutions("a.jsonl", neutral=2.0)
 
 
 PLAIN = {"prompt": "q", "steps": ["a", "b"], "labels": [1, 0]}
@@ -125,19 +118,11 @@ def test_a_row_that_cannot_be_used_is_named_with_its_reason(tmp_path):
         assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1
 
 
-def test_all_formats_in_one_call_and_unused_columns_are_counted(tmp_path):
+def test_all_formats_in_one_call_and_steps_that_keep_their_text(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps(SHEPHERD) + "\n" + json.dumps(PRM800K) + "\n")
     (tmp_path / "b.jsonl").write_text(json.dumps(PLAIN) + "\n")
     solutions, report = load_solutions([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     assert len(solutions) == 1 + 5 + 1 and report.ignored["task"] == 1
-
-
-def test_a_neutral_label_outside_the_range_is_refused():
-    with pytest.raises(UsageError, match=r"lies in \[0, 1\]"):
-        load_solutions("a.jsonl", neutral=2.0)
-
-
-def test_steps_are_text_that_keeps_its_steps():
     steps = Steps(["a", "b"], "\n")
     for other in (copy.deepcopy(steps), pickle.loads(pickle.dumps(steps))):
         assert other == "a\nb" == steps and other.steps == ("a", "b") and isinstance(other, Steps)

@@ -125,9 +125,6 @@ def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
     skipping = stream([source], on_bad_row="skip")
     assert len({*islice(skipping, 6)}) == 6
     assert skipping.report.dropped == [(f"{source}: row 6", "chosen and rejected are identical")]
-
-
-def test_sources_without_a_usable_row_are_refused(tmp_path):
     bad = [{"prompt": "q", "chosen": "same", "rejected": "same"}]
     few, many = jsonl(tmp_path / "few.jsonl", bad), jsonl(tmp_path / "many.jsonl", bad * 9)
     given = stream([few, many], on_bad_row="skip")
@@ -155,16 +152,10 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
         assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
         streamed = PairStream([path], kept, on_bad_row="skip")
         assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
-
-
-def test_a_csv_file_may_have_a_column_without_a_name_or_begin_with_a_blank_line(tmp_path):
     for start in [",prompt,chosen,rejected\n0,q,", "\nprompt,chosen,rejected\nq,"]:
         (tmp_path / "a.csv").write_text(f"{start}a,b\n")  # pandas writes its row numbers without a name
         path = str(tmp_path / "a.csv")
         assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0]
-
-
-def test_a_csv_file_whose_rows_all_have_a_cell_too_many_is_refused_and_not_shifted(tmp_path):
     (tmp_path / "a.csv").write_text("prompt,chosen,rejected\nq,hello, world,b\nr,good, day,c\n")
     with pytest.raises(DataError, match=r"a.csv: row 1: more cells than columns: 4 and 3; put a text with commas in"):
         stream([str(tmp_path / "a.csv")]).read(StreamPosition())

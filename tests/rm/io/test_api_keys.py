@@ -5,13 +5,10 @@ from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io.api_keys import authorization, clean_token, environment_key
 
 
-def test_white_space_around_a_key_is_removed(monkeypatch):
+def test_white_space_around_a_key_is_removed_and_an_empty_key_sends_no_header(monkeypatch):
     for text in ["sk-secret", "sk-secret\n", " sk-secret\r\n"]:
         monkeypatch.setenv("SOME_KEY", text)
         assert environment_key("SOME_KEY") == clean_token(text) == "sk-secret"
-
-
-def test_an_empty_key_is_none_and_sends_no_header(monkeypatch):
     for text in [None, "", " \n"]:
         monkeypatch.delenv("SOME_KEY", raising=False)
         if text is not None:

@@ -20,7 +20,7 @@ def test_coroutines_run_concurrently_and_their_results_are_in_order():
     assert gathered([waits(), sets()]) == [1, 2]
 
 
-def test_an_error_stands_in_place_of_its_result():
+def test_an_error_stands_in_place_of_its_result_or_is_raised():
     async def fails():
         raise TimeoutError("no answer")
 
@@ -29,6 +29,12 @@ def test_an_error_stands_in_place_of_its_result():
 
     error, result = gathered([fails(), succeeds()])
     assert isinstance(error, TimeoutError) and result == 3
+
+    async def fails():
+        raise TimeoutError("no answer")
+
+    with pytest.raises(TimeoutError, match="no answer"):
+        awaited(fails())
 
 
 def test_a_value_is_returned_and_a_coroutine_awaited_also_within_a_running_loop():
@@ -39,11 +45,3 @@ def test_a_value_is_returned_and_a_coroutine_awaited_also_within_a_running_loop(
         return awaited(result())
 
     assert awaited(4) == awaited(result()) == asyncio.run(in_a_notebook()) == 4
-
-
-def test_the_error_of_a_coroutine_is_raised():
-    async def fails():
-        raise TimeoutError("no answer")
-
-    with pytest.raises(TimeoutError, match="no answer"):
-        awaited(fails())

@@ -36,9 +36,6 @@ def quiet_markdown(text: str) -> bool:
     return not (RAW.search(text) or image or script or CONTROL.search(text))
 
 
-# ---- a terminal ----
-
-
 def test_a_terminal_is_given_nothing_to_obey_and_json_the_same_values(capsys):
     for payload in PAYLOADS:
         runs.log(payload)
@@ -58,9 +55,6 @@ def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
     assert main(["\x1b[31mevil"]) == 2
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err and "\u202e" not in out + err and "no verb '\ufffd[31mevil'" in err
-
-
-# ---- Markdown ----
 
 
 def test_a_table_keeps_its_columns_and_runs_nothing():
@@ -110,9 +104,6 @@ def test_findings_of_the_linter_are_inert():
     assert all(map(quiet_markdown, text.split("\n")))
 
 
-# ---- spreadsheets ----
-
-
 def test_no_cell_is_a_formula(tmp_path):
     for payload in SPREADSHEET:
         row = dict.fromkeys(COLUMNS) | {"case": payload, "note": payload, "margin": -1.5}
@@ -121,9 +112,6 @@ def test_no_cell_is_a_formula(tmp_path):
             (found,) = csv.DictReader(file)
         assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5"
         assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
-
-
-# ---- secrets ----
 
 
 def test_a_manifest_holds_no_secret(tmp_path, monkeypatch):

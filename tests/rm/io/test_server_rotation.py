@@ -7,12 +7,15 @@ from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io.server_rotation import Rotation, addresses, check_address
 
 
-def test_servers_take_turns():
+def test_servers_take_turns_but_for_one_that_asks_to_be_left_alone():
     turns = Rotation(3)
     assert [turns.choose(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0] and turns.wait(0.0) == 0.0
+    turns = Rotation(2, first=1.0)
+    turns.failed(0, 0.0, asked=30.0, since=0.0)
+    assert [turns.choose(now) for now in (0.0, 29.9, 30.0)] == [1, 1, 0]
 
 
-def test_rests_double_up_to_the_longest():
+def test_rests_double_up_to_the_longest_and_failures_together_count_once():
     turns, now, seen = Rotation(2, first=1.0, longest=5.0), 10.0, []
     for _ in range(5):
         turns.failed(0, now, since=now)
@@ -22,10 +25,7 @@ def test_rests_double_up_to_the_longest():
     turns.worked(0)
     turns.failed(0, now, since=now)
     assert turns.rests[0].until == now + 1.0, "after a success it begins anew"
-
-
-def test_requests_that_failed_together_count_once():
-    """Four were sent at 0 s and lost at 3 s; the one that was sent at 4 s is the second failure."""
+    # Four were sent at 0 s and lost at 3 s; the one that was sent at 4 s is the second failure
     turns = Rotation(2, first=1.0)
     for _ in range(4):
         turns.failed(0, 3.0, since=0.0)
@@ -34,21 +34,12 @@ def test_requests_that_failed_together_count_once():
     assert turns.rests[0].until == 6.5
 
 
-def test_a_server_is_left_alone_for_as_long_as_it_asks():
-    turns = Rotation(2, first=1.0)
-    turns.failed(0, 0.0, asked=30.0, since=0.0)
-    assert [turns.choose(now) for now in (0.0, 29.9, 30.0)] == [1, 1, 0]
-
-
-def test_where_all_rest_the_one_that_rests_least_is_chosen():
+def test_those_that_rest_least_and_were_not_tried_are_chosen():
     turns = Rotation(3, first=2.0)
     for place, now in enumerate((0.0, 0.5, 0.25)):
         turns.failed(place, now, since=now)
     turns.failed(0, 2.0, since=2.0)  # until 6 s
     assert turns.up(2.1) == [] and turns.choose(2.1) == 2 and turns.wait(2.0) == 0.25
-
-
-def test_those_that_were_tried_are_chosen_only_where_no_other_is_up():
     turns = Rotation(3, first=1.0)
     turns.failed(2, 0.0, since=0.0)
     assert turns.up(0.0, but=[0]) == [1] and turns.choose(0.0, but=[0]) == 1 and turns.up(0.0, but=[0, 1]) == []
@@ -77,19 +68,13 @@ def test_addresses_stand_alone_or_in_a_list():
         assert addresses(text) == found
 
 
-def test_what_is_no_address_is_told():
+def test_what_is_no_address_is_told_and_a_secret_is_not_repeated():
     for text in ["", "a:1", "ftp://a", "http://", "http://[", "http://a:99999"]:
         with pytest.raises(UsageError, match="--servers is an address such as http://127.0.0.1:8000, got"):
             check_address(text, "--servers")
-
-
-def test_an_address_with_a_secret_is_refused_without_repeating_it():
     with pytest.raises(UsageError, match="variable KEY instead") as error:
         check_address("http://me:pass@host", key="KEY")
     assert "pass@" not in str(error.value)
-
-
-def test_no_server_at_all_is_refused():
     with pytest.raises(UsageError, match="there is no server"):
         Rotation(0)
     with pytest.raises(UsageError, match="--servers names http://a twice"):

@@ -16,7 +16,7 @@ def value(loss, chosen, rejected, wins=1.0, **more) -> float:
     return loss(PairBatch(**{name: tensor([one]) for name, one in values.items()})).item()
 
 
-def test_losses_by_hand():
+def test_losses_by_hand_and_the_best_gap_for_a_soft_label_is_its_log_odds():
     loss = bradley_terry()
     assert value(loss, 1.5, 1.5) == pytest.approx(math.log(2))
     # Δ = 3 - 1 = 2: -log σ(2) = log(1 + e^-2); with a margin 2 - 1.5 = 0.5
@@ -27,9 +27,6 @@ def test_losses_by_hand():
     assert value(loss, 1.0, 0.0, wins=0.75) == pytest.approx(expected)
     # c (2 + 1)² = 0.09 on top of log(1 + e^-1)
     assert value(bradley_terry(center=0.01), 2.0, 1.0) == pytest.approx(0.09 + math.log(1 + math.exp(-1)), rel=1e-6)
-
-
-def test_the_best_gap_for_a_soft_label_is_its_log_odds():
     gap = torch.tensor([math.log(0.8 / 0.2)], requires_grad=True)
     bradley_terry()(PairBatch(gap, torch.zeros(1), tensor([0.8]))).sum().backward()
     assert gap.grad.item() == pytest.approx(0, abs=1e-6)

@@ -33,19 +33,13 @@ def values(loss, gaps, other, wins=None) -> list[float]:
     return loss(PairBatch(gaps, torch.zeros_like(gaps), wins, other=other)).tolist()
 
 
-# ---- by hand ----
-
-
-def test_a_weak_margin_is_mixed_in():
+def test_a_weak_margin_is_mixed_in_unless_all_the_share_is_the_models_own():
     # 0.5 · 4 + 0.5 · (-2) = 1
     assert values(weak_margin(), [4.0], [-2.0]) == pytest.approx([SOFT])
     assert values(weak_margin(share=0.25), [1.0, 0.0], [1.0, 0.0], [0.25, 1.0]) == pytest.approx(
         [0.25 * SOFT + 0.75 * HARD, LN2]
     )
     assert values(weak_margin(center=0.5), [1.0], [1.0]) == pytest.approx([SOFT + 0.5]), "of the model's own rewards"
-
-
-def test_with_all_the_share_it_is_bradley_terry():
     gaps = torch.linspace(-4, 4, 9, dtype=torch.float64)
     batch = PairBatch(gaps, gaps / 2, torch.ones_like(gaps), other=gaps.flip(0))
     expected = bradley_terry(0.1)(batch)
@@ -73,10 +67,11 @@ def test_pairs_that_are_solved_weigh_least():
     assert pair_weights(tensor([800.0, 900.0]), torch.ones(2)).tolist() == [1.0, 1.0]
 
 
-def test_a_stage_learns_the_rest_by_hand():
+def test_a_stage_learns_the_rest_by_hand_and_behind_nothing_it_is_bradley_terry():
     # Δ = log 3 + 0.5 · 2 and -log 3 + 0.5 · 2 log 3 = 0; weights 0.5 and 1.5
     found = values(boosted(share=0.5), [2.0, 2 * math.log(3)], [math.log(3), -math.log(3)])
     assert found == pytest.approx([0.5 * math.log(1 + math.exp(-1) / 3), 1.5 * LN2])
+    assert values(boosted(share=1.0), [1.0, -1.0], [0.0, 0.0]) == pytest.approx([SOFT, HARD])
 
 
 def test_boosting_is_its_plain_loop():
@@ -91,14 +86,7 @@ def test_boosting_is_its_plain_loop():
     assert values(boosted(share=0.7), gaps, before, wins) == pytest.approx(expected)
 
 
-def test_a_stage_behind_nothing_is_bradley_terry():
-    assert values(boosted(share=1.0), [1.0, -1.0], [0.0, 0.0]) == pytest.approx([SOFT, HARD])
-
-
-# ---- promises of both ----
-
-
-def test_gradients_are_those_of_finite_differences_and_the_other_model_has_none():
+def test_gradients_are_those_of_finite_differences_and_extremes_finite():
     made = ([0.3, -1, 2], [0.1, 1, -2], [0.5, -0.4, 1.0])
     chosen, rejected, other = (tensor(one, dtype=torch.float64, requires_grad=True) for one in made)
     wins, margin = tensor([1.0, 0.3, 0.0], dtype=torch.float64), tensor([1.0, 2.0, 0.5], dtype=torch.float64)
@@ -111,9 +99,6 @@ def test_gradients_are_those_of_finite_differences_and_the_other_model_has_none(
         assert torch.autograd.gradcheck(value, (chosen, rejected))
         value(chosen, rejected, other).sum().backward()
         assert other.grad is None
-
-
-def test_extremes_are_finite():
     for name in LOSSES:
         chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
         wins, other = tensor([1.0, 1.0, 0.5]), tensor([1e4, -1e4, 1e4])
@@ -128,9 +113,6 @@ def test_shares_that_make_no_sense_are_refused():
             weak_margin(share=share)
     with pytest.raises(UsageError, match="share is above 0, got 0.0"):
         boosted(share=0.0)
-
-
-# ---- in training ----
 
 
 def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
@@ -154,15 +136,12 @@ def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
     assert loss.item() == pytest.approx(by_hand.mean(), abs=1e-5)
 
 
-def test_a_pair_that_the_other_model_cannot_score_is_named(monkeypatch):
-    made = pairs(3, 0)
-    monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
-    with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
-        with_other_gaps(weak_margin(weak="weak"), made)
-
-
-def test_pairs_with_gaps_of_their_own_need_no_model():
+def test_pairs_with_gaps_of_their_own_need_no_model_and_one_that_it_cannot_score_is_named(monkeypatch):
     made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
     loss = weak_margin()
     assert with_other_gaps(loss, made) == made and with_other_gaps(bradley_terry(), made) == made
     ScalarTask(loss).check(encode_pairs(small().encoder, made, OVERALL).rows)
+    made = pairs(3, 0)
+    monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
+    with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
+        with_other_gaps(weak_margin(weak="weak"), made)

@@ -36,32 +36,31 @@ def value(loss, gap, **options) -> float:
     return loss(PairBatch(**{name: tensor([one], dtype=torch.float64) for name, one in values.items()})).item()
 
 
-# ---- by hand ----
-
-
-def test_a_scaled_pair_counts_as_often_as_its_margin_says():
+def test_a_scaled_pair_counts_as_often_as_its_margin_says_and_errors_of_unrated_ones_not():
     assert value(scaled_bradley_terry(), 0.0, margin=3.0) == pytest.approx(3 * LN2)
     assert value(scaled_bradley_terry(), 1.0, margin=2.0) == pytest.approx(2 * SOFT)
     assert value(scaled_bradley_terry(), 1.0, margin=2.0, wins=0.25) == pytest.approx(2 * (0.25 * SOFT + 0.75 * HARD))
     # c (1 + 0)² = 0.5 is not scaled
     assert value(scaled_bradley_terry(center=0.5), 1.0, margin=2.0) == pytest.approx(2 * SOFT + 0.5)
+    found = attribute_regression()(tensor([[1.0, 2.0], [3.0, 0.0]]), tensor([[3.0, math.nan], [2.5, 0.0]]))
+    assert found[0, 0] == 4 and found[0, 1].isnan() and found[1].tolist() == [0.25, 0.0]
 
 
-def test_smoothing_takes_a_share_of_labels_to_be_wrong():
+def test_smoothing_takes_a_share_of_labels_to_be_wrong_and_asks_for_a_gap_of_2_197():
     assert value(smoothed_bradley_terry(epsilon=0.1), 1.0) == pytest.approx(0.9 * SOFT + 0.1 * HARD)
     # p = 0.8: p' = 0.9 · 0.8 + 0.1 · 0.2 = 0.74
     assert value(smoothed_bradley_terry(epsilon=0.1), 1.0, wins=0.8) == pytest.approx(0.74 * SOFT + 0.26 * HARD)
-
-
-def test_a_smoothed_certain_label_asks_for_a_gap_of_2_197_and_no_more():
     gap = torch.tensor([math.log(9)], dtype=torch.float64, requires_grad=True)
     smoothed_bradley_terry(epsilon=0.1)(PairBatch(gap, 0 * gap, torch.ones_like(gap))).sum().backward()
     assert gap.grad is not None and gap.grad.item() == pytest.approx(0, abs=1e-12)
 
 
-def test_the_corrected_loss_by_hand():
+def test_the_corrected_loss_by_hand_and_without_noise():
     # (0.8 l(1) - 0.2 l(-1)) / 0.6
     assert value(robust_bradley_terry(epsilon=0.2), 1.0) == pytest.approx((0.8 * SOFT - 0.2 * HARD) / 0.6)
+    for gap in (-3.0, 0.0, 2.0):
+        for loss in (smoothed_bradley_terry(epsilon=0.0), robust_bradley_terry(epsilon=0.0)):
+            assert value(loss, gap, wins=0.7, margin=0.5) == value(bradley_terry(), gap, wins=0.7, margin=0.5)
 
 
 @settings(max_examples=20)
@@ -72,13 +71,7 @@ def test_over_the_noise_the_corrected_loss_is_that_of_the_clean_label(gap, epsil
     assert average == pytest.approx(value(bradley_terry(), gap), abs=1e-9)
 
 
-def test_without_noise_both_are_bradley_terry():
-    for gap in (-3.0, 0.0, 2.0):
-        for loss in (smoothed_bradley_terry(epsilon=0.0), robust_bradley_terry(epsilon=0.0)):
-            assert value(loss, gap, wins=0.7, margin=0.5) == value(bradley_terry(), gap, wins=0.7, margin=0.5)
-
-
-def test_the_length_term_is_added_to_the_gap():
+def test_the_length_term_is_added_to_the_gap_but_not_to_the_centering():
     loss = length_controlled()
     term = loss.learned
     term.fit(tensor([3.0, -4.0, 5.0, 0.0]))
@@ -92,28 +85,15 @@ def test_the_length_term_is_added_to_the_gap():
     assert value(loss, 0.0, longer=0.0) == pytest.approx(LN2)
     # exchanged answers and label: the same
     assert value(loss, -1.0, longer=-5.0, wins=0.0) == pytest.approx(value(loss, 1.0, longer=5.0), abs=1e-6)
-
-
-def test_lengths_that_never_differ_have_a_scale_of_1():
     loss = length_controlled()
     loss.learned.fit(torch.zeros(3))
     assert loss.learned.scale.item() == 1 and value(loss, 1.0, longer=0.0) == pytest.approx(SOFT)
-
-
-def test_centering_does_not_see_the_length_term():
     loss = length_controlled(center=0.5)
     with torch.no_grad():
         loss.learned.weight.fill_(2.0)
     phi = 2 * math.tanh(1)
     assert value(loss, 1.0, longer=1.0) == pytest.approx(math.log(1 + math.exp(-1 - phi)) + 0.5, abs=1e-6)
 
-
-def test_squared_errors_leave_out_what_was_not_rated():
-    found = attribute_regression()(tensor([[1.0, 2.0], [3.0, 0.0]]), tensor([[3.0, math.nan], [2.5, 0.0]]))
-    assert found[0, 0] == 4 and found[0, 1].isnan() and found[1].tolist() == [0.25, 0.0]
-
-
-# ---- promises of all of them ----
 
 LOSSES = {
     "bradley_terry": bradley_terry,
@@ -134,7 +114,7 @@ def asked(name, chosen, rejected, wins, margin):
     return loss(PairBatch(chosen, rejected, wins, margin, **more))
 
 
-def test_gradients_are_those_of_finite_differences():
+def test_gradients_are_those_of_finite_differences_and_extremes_finite():
     chosen, rejected = (tensor(one, dtype=torch.float64, requires_grad=True) for one in ([0.3, -1, 2], [0.1, 1, -2]))
     wins, margin = tensor([1.0, 0.3, 0.0], dtype=torch.float64), tensor([1.0, 2.0, 0.5], dtype=torch.float64)
     for name in LOSSES:
@@ -142,9 +122,6 @@ def test_gradients_are_those_of_finite_differences():
     scores = tensor([[1.0, math.nan], [2.5, 0.0]], dtype=torch.float64)
     rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda r: attribute_regression()(r, scores).nansum(), (rewards,))
-
-
-def test_the_length_weights_gradient_is_that_of_finite_differences():
     term = length_controlled().learned.double()
     gap, longer = tensor([0.3, -1.0, 2.0], dtype=torch.float64), tensor([3.0, -2.0, 0.5], dtype=torch.float64)
 
@@ -154,9 +131,6 @@ def test_the_length_weights_gradient_is_that_of_finite_differences():
         )
 
     assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
-
-
-def test_extremes_are_finite():
     for name in LOSSES:
         chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
         found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
@@ -178,15 +152,7 @@ def test_settings_that_make_no_sense_are_refused():
         value(scaled_bradley_terry(), 1.0)
 
 
-def test_a_loss_that_learns_says_how():
-    class Half(torch.nn.Module):
-        learning_rate = 0.1
-
-    with pytest.raises(UsageError, match=r"Half learns, and has no learning_rate or no fit\(longer\)"):
-        ScalarTask(as_pair_loss(Half()))
-
-
-def test_a_function_of_two_rewards_is_a_loss_of_pairs():
+def test_a_function_of_two_rewards_is_a_loss_and_one_that_learns_says_how():
     def hinge(center):
         def loss(chosen, rejected, wins=None, margin=None):
             return (1 + (margin or 0) - wins * (chosen - rejected)).clamp_min(0) + center
@@ -195,11 +161,15 @@ def test_a_function_of_two_rewards_is_a_loss_of_pairs():
 
     loss = as_pair_loss(hinge(center=0.25))
     assert value(loss, 0.5, wins=0.5) == 1.0 and value(loss, 0.5, margin=2.0) == 2.75
-    assert loss.name == "test_a_function_of_two_rewards_is_a_loss_of_pairs" and loss.learned is None
+    assert loss.name == "test_a_function_of_two_rewards_is_a_loss_and_one_that_learns_says_how" and loss.learned is None
     assert as_pair_loss(loss) is loss
 
+    class Half(torch.nn.Module):
+        learning_rate = 0.1
 
-# ---- in training ----
+    with pytest.raises(UsageError, match=r"Half learns, and has no learning_rate or no fit\(longer\)"):
+        ScalarTask(as_pair_loss(Half()))
+
 
 WORDS = tokenizer()
 

@@ -51,13 +51,17 @@ def test_a_conflicting_pair_has_its_optimum_at_the_logit_of_the_soft_label():
     assert gap.grad.item() < -0.01  # the global term pushes beyond it
 
 
-def test_the_sign_says_that_the_first_answer_is_better():
+def test_the_sign_says_that_the_first_answer_is_better_and_a_tie_has_no_global_term():
     for i, (wins, sign) in enumerate([(1.0, -1), (0.0, 1)]):
         gap = torch.zeros(1, requires_grad=True)
         for form in ("scalarised", "mixed_label"):
             sequence_logistic(0.1, form=form)(gap, torch.tensor([[wins, wins]]), torch.tensor([[0.5, 0.5]])).backward()
             assert gap.grad.item() * sign > 0, (i, form)
             gap.grad = None
+    even = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
+    for form in ("scalarised", "mixed_label"):
+        with_it, without = (sequence_logistic(0.1, weight=w, form=form)(GAP[:1].float(), *even) for w in (1.0, 0.0))
+        assert with_it.item() == without.item()
 
 
 def test_global_forms_by_hand():
@@ -80,14 +84,7 @@ def test_global_forms_by_hand():
         assert value == pytest.approx(plain + 2 * added[form], abs=1e-6), form
 
 
-def test_a_tie_has_no_global_term():
-    even = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
-    for form in ("scalarised", "mixed_label"):
-        with_it, without = (sequence_logistic(0.1, weight=w, form=form)(GAP[:1].float(), *even) for w in (1.0, 0.0))
-        assert with_it.item() == without.item()
-
-
-def test_an_objective_without_a_label_says_nothing():
+def test_an_objective_without_a_label_says_nothing_and_neither_does_an_ignored_tie():
     for form in ["scalarised", "mixed_label"]:
         loss = sequence_logistic(0.3, form=form)
         wins = torch.tensor([[1.0, NAN]])
@@ -99,32 +96,20 @@ def test_an_objective_without_a_label_says_nothing():
         value.backward()
         assert torch.isfinite(gap.grad).all()
         assert loss(gap, wins, torch.tensor([[0.0, 1.0]])).item() == 0
+    gap, alpha = torch.tensor([3.0]).double(), torch.tensor([[0.6, 0.4]]).double()
+    tie, missing = torch.tensor([[1.0, 0.5]]).double(), torch.tensor([[1.0, NAN]]).double()
+    for form in ("scalarised", "mixed_label"):
+        ignoring = sequence_logistic(0.1, form=form, ignore_ties=True)
+        assert ignoring(gap, tie, alpha).item() == sequence_logistic(0.1, form=form)(gap, missing, alpha).item()
+        assert ignoring(gap, tie, alpha).item() != sequence_logistic(0.1, form=form)(gap, tie, alpha).item()
 
 
-def test_label_smoothing_and_margin():
+def test_label_smoothing_margin_and_a_beta_for_each_objective_by_hand():
     gap, one = torch.tensor([2.0]), torch.tensor([[1.0]])
     smoothed = sequence_logistic(0.5, weight=0.0, label_smoothing=0.1)(gap, one, one).item()
     assert smoothed == pytest.approx(0.9 * softplus(-1) + 0.1 * softplus(1), abs=1e-6)
     assert sequence_logistic(0.5, weight=0.0, margin=1.0)(gap, one, one).item() == pytest.approx(math.log(2), abs=1e-6)
-
-
-def test_gradients_are_those_of_the_formula():
-    gap = GAP.clone().requires_grad_()
-    scores = torch.tensor([[1.0, -2.0], [0.5, 0.5], [0.0, -0.4], [2.0, 1.0]], dtype=torch.float64)
-    for form in ("scalarised", "mixed_label", "scores"):
-        loss = sequence_logistic(0.4, form=form)
-        assert torch.autograd.gradcheck(lambda gap, loss=loss: loss(gap, WINS, ALPHA, scores=scores), (gap,))
-
-
-def test_settings_that_mean_nothing_are_refused():
-    betas = [{"beta": beta} for beta in (0.0, [0.1, -1.0], [])]
-    for wrong in (*betas, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
-        with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):
-            sequence_logistic(**wrong)
-
-
-def test_a_beta_for_each_objective_by_hand():
-    """β of 0.1 and 0.3, Δ = 5: 0.6 · 2 · softplus(-0.5) + 0.4 · (2/3) · softplus(1.5); at Δ = 0 all pull alike."""
+    # β of 0.1 and 0.3, Δ = 5: 0.6 · 2 · softplus(-0.5) + 0.4 · (2/3) · softplus(1.5); at Δ = 0 all pull alike.
     loss = sequence_logistic([0.1, 0.3], weight=0.0)
     wins, alpha = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[0.6, 0.4]]).double()
     value = loss(torch.tensor([5.0]).double(), wins, alpha).item()
@@ -137,10 +122,13 @@ def test_a_beta_for_each_objective_by_hand():
     assert pulls == [pytest.approx(-0.1), pytest.approx(-0.1)]  # -β̄ / 2
 
 
-def test_an_ignored_tie_is_an_objective_without_a_label():
-    gap, alpha = torch.tensor([3.0]).double(), torch.tensor([[0.6, 0.4]]).double()
-    tie, missing = torch.tensor([[1.0, 0.5]]).double(), torch.tensor([[1.0, NAN]]).double()
-    for form in ("scalarised", "mixed_label"):
-        ignoring = sequence_logistic(0.1, form=form, ignore_ties=True)
-        assert ignoring(gap, tie, alpha).item() == sequence_logistic(0.1, form=form)(gap, missing, alpha).item()
-        assert ignoring(gap, tie, alpha).item() != sequence_logistic(0.1, form=form)(gap, tie, alpha).item()
+def test_gradients_are_those_of_the_formula_and_settings_that_mean_nothing_are_refused():
+    gap = GAP.clone().requires_grad_()
+    scores = torch.tensor([[1.0, -2.0], [0.5, 0.5], [0.0, -0.4], [2.0, 1.0]], dtype=torch.float64)
+    for form in ("scalarised", "mixed_label", "scores"):
+        loss = sequence_logistic(0.4, form=form)
+        assert torch.autograd.gradcheck(lambda gap, loss=loss: loss(gap, WINS, ALPHA, scores=scores), (gap,))
+    betas = [{"beta": beta} for beta in (0.0, [0.1, -1.0], [])]
+    for wrong in (*betas, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
+        with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):
+            sequence_logistic(**wrong)

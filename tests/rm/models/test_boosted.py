@@ -22,22 +22,17 @@ def array(*values) -> np.ndarray:
     return np.array(values, float)
 
 
-# ---- weights ----
-
-
-def test_a_stage_weight_by_hand():
+def test_a_stage_weight_by_hand_is_0_where_it_leads_away():
     """Gaps of 1 that are right in 3 of 4 pairs: σ(λ) = 3/4 and λ = log 3; behind gaps of 1 already, log 3 - 1."""
     own, wins = np.ones(4), array(1, 1, 1, 0)
     assert stage_weight(np.zeros(4), own, wins, 1e-9) == pytest.approx(math.log(3), abs=1e-6)
     assert stage_weight(np.ones(4), own, wins, 1e-9) == pytest.approx(math.log(3) - 1, abs=1e-6)
     # half as large gaps weigh twice as much
     assert stage_weight(np.zeros(4), own / 2, wins, 1e-9) == pytest.approx(2 * math.log(3), abs=1e-6)
-
-
-def test_a_stage_that_leads_away_counts_for_nothing():
     assert stage_weight(np.zeros(4), np.ones(4), array(0, 0, 0, 1), 1e-3) == 0
     assert stage_weight(np.full(4, 5.0), np.ones(4), array(1, 1, 1, 0), 1e-3) == 0
     assert stage_weight(np.zeros(2), np.zeros(2), array(1, 0), 1e-3) == 0
+    assert pair_losses(array(0, 1000, -1000), array(1, 1, 0.5)).tolist() == pytest.approx([math.log(2), 0, 500])
 
 
 def test_a_stage_that_is_always_right_has_a_finite_weight_that_shrinking_sets():
@@ -49,6 +44,8 @@ def test_a_stage_that_is_always_right_has_a_finite_weight_that_shrinking_sets():
         > found
         > stage_weight(np.zeros(3), np.ones(3), np.ones(3), 1.0)
     )
+    with pytest.raises(ValueError, match="shrink is above 0, got 0"):
+        stage_weight(np.zeros(2), np.ones(2), np.ones(2), 0.0)
 
 
 def test_weights_are_those_of_a_plain_search_stage_by_stage():
@@ -70,25 +67,10 @@ def test_weights_are_those_of_a_plain_search_stage_by_stage():
     assert stage_weights(gaps, wins, 0.01) == pytest.approx(expected, abs=1e-5)
 
 
-def test_losses_by_hand():
-    assert pair_losses(array(0, 1000, -1000), array(1, 1, 0.5)).tolist() == pytest.approx([math.log(2), 0, 500])
-
-
-def test_shrinking_by_nothing_is_refused():
-    with pytest.raises(ValueError, match="shrink is above 0, got 0"):
-        stage_weight(np.zeros(2), np.ones(2), np.ones(2), 0.0)
-
-
-# ---- the model ----
-
-
-def test_it_is_the_weighted_sum():
+def test_it_is_the_weighted_sum_and_what_makes_no_chain_is_refused():
     made = BoostedRewardModel([Fixed([1.0, 0.0]), Fixed([3.0, -1.0])], ["a", "b"], [1.0, 0.5])
     assert made.rate(EXAMPLES)[:, 0].tolist() == [2.5, -0.5]
     assert made.contract.objectives == ("reward",)
-
-
-def test_what_makes_no_chain_is_refused():
     with pytest.raises(UsageError, match="two or more stages"):
         BoostedRewardModel([Fixed([1.0])], ["a"], [1.0])
     with pytest.raises(UsageError, match="same objectives"):
@@ -103,10 +85,12 @@ def test_what_makes_no_chain_is_refused():
         BoostedRewardModel.fitted([Fixed([1.0, 0.0])] * 2, ["a", "b"], [pair], objective="harmless")
 
 
-def test_a_pair_that_a_stage_cannot_score_is_named():
+def test_a_pair_that_a_stage_cannot_score_and_a_folder_without_one_are_told(tmp_path):
     pairs = [PreferencePair(name, user_turn("q"), "kind stone", "rude stone") for name in "ab"]
     with pytest.raises(DataError, match="stage 2 has no finite reward for 1 of 2 pairs, first 'b'"):
         BoostedRewardModel.fitted([Fixed([1.0, 0, 1, 0]), Fixed([1.0, 0, np.nan, 0])], ["x", "y"], pairs)
+    with pytest.raises(DataError, match="make one with rewardlab train --kind boosted"):
+        boosted(str(tmp_path))
 
 
 def taught(words, n=40, seed=0) -> list[PreferencePair]:
@@ -138,8 +122,3 @@ def test_stages_that_know_different_things_are_put_together_saved_and_loaded(tmp
     (tmp_path / "both" / "boosted.json").write_text("{}")
     with pytest.raises(DataError, match="not the settings of a boosted model"):
         load_reward_model(str(tmp_path / "both"))
-
-
-def test_a_folder_without_one_is_told(tmp_path):
-    with pytest.raises(DataError, match="make one with rewardlab train --kind boosted"):
-        boosted(str(tmp_path))

@@ -27,9 +27,6 @@ def kind_pairs(number=40):
     ]
 
 
-# ---- the fit ----
-
-
 def test_the_weights_minimise_the_stated_objective():
     random = np.random.default_rng(0)
     d, p, C = random.normal(size=(30, 3)), random.choice([0, 0.3, 0.5, 1], 30), 0.7
@@ -52,9 +49,6 @@ def test_ties_alone_give_no_preference_and_unlabelled_pairs_do_not_count():
         pairwise_logistic(d, np.full(8, np.nan), C=1.0)
 
 
-# ---- linear ----
-
-
 def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(monkeypatch):
     """A completion in several pairs counts several times: `stone` is known from one that two pairs hold."""
     for block in [1, 2, 100]:
@@ -73,9 +67,6 @@ def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(mon
             "stone",
         }
         assert CountedCompletions(completions, pairs).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
-
-
-def test_counted_completions_without_a_common_word_are_refused():
     for completions in [["", "!"], ["stone", "river"]]:
         with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
             pairs = np.array([[0, 1]])
@@ -94,21 +85,15 @@ def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
         assert load_reward_model(str(tmp_path / "rm"), **options).rate(examples).tolist() == rewards.tolist()
 
 
-def test_no_completions_have_no_rewards(encoder, tmp_path):
-    models = linear(), embedding(encoder=str(encoder), cache=tmp_path / "cache.sqlite")
-    assert [model.fit(kind_pairs()).rate([]).shape for model in models] == [(0, 1), (0, 1)]
-
-
-def test_an_unfitted_and_a_broken_linear_model_say_so(tmp_path):
+def test_an_unfitted_and_a_broken_linear_model_say_so_and_no_completions_have_no_rewards(tmp_path, encoder):
     with pytest.raises(UsageError, match="has not been fitted"):
         linear().rate([Example(user_turn("a"), "b")])
     linear().fit(kind_pairs()).save(tmp_path / "rm")
     (tmp_path / "rm" / "vocabulary.json").write_text(json.dumps(["one"]))
     with pytest.raises(DataError, match="1 words but"):
         load_reward_model(str(tmp_path / "rm"))
-
-
-# ---- embedding ----
+    models = linear(), embedding(encoder=str(encoder), cache=tmp_path / "cache.sqlite")
+    assert [model.fit(kind_pairs()).rate([]).shape for model in models] == [(0, 1), (0, 1)]
 
 
 @pytest.fixture(scope="module")

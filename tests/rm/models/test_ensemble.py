@@ -24,15 +24,12 @@ class Fixed:
 EXAMPLES = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude stone")]
 
 
-def test_mean_minus_disagreement_by_hand():
+def test_mean_minus_disagreement_by_hand_of_members_of_the_same_objectives():
     members = [Fixed([1.0, 0.0]), Fixed([3.0, 0.0])]
     plain = EnsembleRewardModel(members, ["a", "b"])
     assert plain.rate(EXAMPLES)[:, 0].tolist() == [2.0, 0.0]
     # the members disagree by ±1 on the first answer
     assert EnsembleRewardModel(members, ["a", "b"], 0.5).rate(EXAMPLES)[:, 0].tolist() == [1.5, 0.0]
-
-
-def test_members_of_one_or_of_other_objectives_are_refused():
     with pytest.raises(UsageError, match="two or more members"):
         EnsembleRewardModel([Fixed([1.0])], ["a"])
     with pytest.raises(UsageError, match="same objectives"):

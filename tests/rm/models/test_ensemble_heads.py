@@ -43,15 +43,10 @@ def test_the_loss_of_samples_by_hand():
 def test_heads_in_units_of_the_target():
     heads = Heads(1, 2)
     weights = {
-        "mean.weight": tensor([[1.0], [-1.0]]),
-        "mean.bias": tensor([0.0, 0.5]),
-        "uncertainty.weight": torch.zeros(2, 1),
-        "uncertainty.bias": torch.zeros(2),
-        "center": tensor([2.0]),
-        "scale": tensor([4.0]),
-        "target_center": tensor(10.0),
-        "target_scale": tensor(3.0),
-    }
+        "mean.weight": tensor([[1.0], [-1.0]]), "mean.bias": tensor([0.0, 0.5]),
+        "uncertainty.weight": torch.zeros(2, 1), "uncertainty.bias": torch.zeros(2), "center": tensor([2.0]),
+        "scale": tensor([4.0]), "target_center": tensor(10.0), "target_scale": tensor(3.0),
+    }  # fmt: skip
     heads.load_state_dict(weights)
     # z = (4 - 2) / 4 = 0.5: 10 + 3 · 0.5 and 10 + 3 · (0.5 - 0.5); softplus(0) = ln 2
     said = heads(tensor([[4.0]]))
@@ -84,22 +79,16 @@ def test_heads_follow_the_target_and_differ_where_nothing_was_seen(form):
     assert heads(fresh).means.std(1).mean() > 2 * known.std(1).mean()
 
 
-def test_a_fit_depends_on_its_seed_only():
+def test_a_fit_depends_on_its_seed_only_and_what_cannot_be_fitted_is_refused():
     given = tokens_of(20, 0), tokens_of(20, 1), tokens_of(20, 2)[:, :2].T, torch.ones(20)
     one, again, other = (fit_heads(*given, HeadFit(steps=5, seed=seed)).mean.weight for seed in (0, 0, 1))
     assert torch.equal(one, again) and not torch.equal(one, other)
-
-
-def test_what_cannot_be_fitted_is_refused():
     for wrong, sentence in [
         ({"form": "mse"}, "one of regression, bradley_terry, got 'mse'"),
         ({"heads": 1}, "heads >= 2, .* got 1"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             HeadFit(**wrong)
-
-
-# ---- on a trained reward model ----
 
 
 def body_of(objectives=("reward",)):
@@ -133,14 +122,11 @@ def test_heads_regress_to_the_trained_head(trained, model):
     assert np.abs(members.mean(0) - aim).mean() < 0.5 * aim.std()
 
 
-def test_the_rule_reads_the_heads_deviations(model):
+def test_the_rule_reads_the_heads_deviations_and_pessimism_is_below_the_mean(model):
     said = model.member_rewards(SAID)
     nominal = said.rewards[said.deviations[..., 0].argmin(0), range(len(SAID)), 0]
     expected = 0.5 * nominal + 0.5 * said.rewards.min(0)[:, 0]
     assert model.rate(SAID)[:, 0] == pytest.approx(expected) and (said.deviations > 0).all()
-
-
-def test_pessimism_is_below_the_mean_everywhere(model):
     for rule in [Rule("min"), Rule("softmin", {"beta": 2.0}), Rule("mean_std", {"weight": 1.0})]:
         plain = MultiHeadRewardModel(model.body, model.heads, Rule("mean"))
         assert (MultiHeadRewardModel(model.body, model.heads, rule).rate(SAID) < plain.rate(SAID)).all()

@@ -39,21 +39,12 @@ def numbers(found) -> list[float]:
     return found[:, 0].tolist()
 
 
-# ---- by hand ----
-
-
-def test_mean_and_lowest():
+def test_mean_lowest_spread_and_softmin_by_hand():
     assert numbers(mean()(MEMBERS, None)) == [2.0, 2.0]
     assert numbers(lowest()(MEMBERS, None)) == [1.0, 0.0]
-
-
-def test_the_spread_is_the_standard_deviation_over_members():
     # (1 + 1 + 0) / 3 and (4 + 4 + 16) / 3
     assert numbers(deviation(MEMBERS)) == pytest.approx([math.sqrt(2 / 3), math.sqrt(8)])
     assert numbers(mean_std(0.5)(MEMBERS, None)) == pytest.approx([2 - math.sqrt(2 / 3) / 2, 2 - math.sqrt(8) / 2])
-
-
-def test_softmin_by_hand():
     # β = ln 2: -log2((2^-1 + 2^-3 + 2^-2) / 3) = -log2(7 / 24), and -log2((1 + 1 + 2^-6) / 3)
     found = numbers(softmin(math.log(2))(MEMBERS, None))
     assert found == pytest.approx([math.log2(24 / 7), -math.log2((2 + 1 / 64) / 3)])
@@ -78,15 +69,12 @@ def test_softmin_lies_between_and_falls_with_beta(members, one, other):
     assert (found <= mean()(members, None) + 1e-9).all()
 
 
-def test_the_nominal_reward_is_that_of_the_surest_head():
+def test_the_nominal_reward_is_that_of_the_surest_head_or_the_mean():
     deviations = np.array([[0.3, 0.3], [0.1, 0.2], [0.2, 0.1]])[..., None]
     # the surest say 3 and 6, the lowest are 1 and 0
     assert numbers(brme(1.0)(MEMBERS, deviations)) == [3.0, 6.0]
     assert numbers(brme(0.25)(MEMBERS, deviations)) == [0.25 * 3 + 0.75 * 1, 0.25 * 6]
     assert numbers(brme(0.0)(MEMBERS, deviations)) == [1.0, 0.0]
-
-
-def test_without_deviations_the_nominal_reward_is_the_mean():
     assert numbers(brme(0.25)(MEMBERS, None)) == [0.25 * 2 + 0.75 * 1, 0.25 * 2]
 
 
@@ -118,9 +106,6 @@ def test_a_rule_that_makes_no_sense_is_refused():
     ]:
         with pytest.raises(UsageError, match=sentence):
             combine_by(rule)
-
-
-# ---- in an ensemble ----
 
 
 class Fixed:
@@ -158,9 +143,6 @@ def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
         for beta in (1.0, 2.0, math.inf)
     }
     assert len(ruled | {EnsembleRewardModel(members, [*"xyz"]).contract.hash()}) == 4
-
-
-def test_a_rule_and_a_pessimism_exclude_each_other():
     with pytest.raises(UsageError, match="a pessimism or a rule, got 0.5 and 'min'"):
         EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=Rule("min"))
 
@@ -177,7 +159,7 @@ def test_the_spread_after_a_reward_asks_nobody_twice():
     assert [member.asked for member in members] == [4, 4, 4], "a reward is always asked for"
 
 
-def test_a_policys_loop_sees_members_and_logs_their_spread():
+def test_a_policys_loop_sees_members_and_logs_their_spread_once_there_is_one():
     sources = RewardSources({"rm": EnsembleRewardModel(three(), [*"xyz"])})
     rewards, faults = sources(EXAMPLES)
     assert not faults and rewards.members[:, 0].tolist() == MEMBERS[..., 0].T.tolist()
@@ -190,9 +172,6 @@ def test_a_policys_loop_sees_members_and_logs_their_spread():
     rollout = Rollout(zeros(2).long(), ones(2, 1).bool(), ones(2).bool())
     moved = pessimism(reward="rm", share=0.25).change({}, rewards, rollout)[1]["rm"]
     assert moved.tolist() == numbers(brme(0.25)(MEMBERS, None)), "the transform and the rule are one formula"
-
-
-def test_before_anything_is_rated_there_is_nothing_to_log():
     assert EnsembleRewardModel(three(), [*"xyz"]).facts() == {}
 
 
@@ -209,24 +188,18 @@ def folders(tmp_path) -> str:
 SAID = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude river")]
 
 
-def test_a_folder_keeps_the_rule(folders, tmp_path):
+def test_a_folder_keeps_the_rule_which_cannot_be_edited(folders, tmp_path):
     for rule in (Rule("softmin", {"beta": 2.0}), Rule("softmin", {"beta": math.inf}), Rule("min")):
         made = ensemble(folders, rule=rule)
         made.save(tmp_path / str(rule))
         again = load_reward_model(str(tmp_path / str(rule)))
         assert again.rule == rule and again.contract == made.contract
         assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist()
-
-
-def test_a_folder_of_before_there_were_rules_opens(folders, tmp_path):
     made = ensemble(folders, pessimism=1)
     made.save(tmp_path / "both")
     settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())
     assert settings == {"members": folders.split(","), "pessimism": 1}
     assert load_reward_model(str(tmp_path / "both")).contract.hash() == made.contract.hash()
-
-
-def test_an_edited_rule_is_refused(folders, tmp_path):
     ensemble(folders, rule=Rule("min")).save(tmp_path / "both")
     file = tmp_path / "both" / "ensemble.json"
     settings = json.loads(file.read_text())

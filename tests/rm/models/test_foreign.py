@@ -62,16 +62,17 @@ def logits(source: str, model) -> np.ndarray:
         return np.concatenate([plain(row).logits.double().numpy() for row in rows])
 
 
-# ---- which output is the reward ----
-
-
-def test_classes_are_no_rewards_until_one_is_named(words, tmp_path):
+def test_classes_are_no_rewards_until_one_is_named_but_outputs_of_a_regression_are(words, tmp_path):
     for labels in [SENTIMENT, ("LABEL_0", "LABEL_1"), ("toxic", "obscene", "insult")]:
         source = classifier(words, tmp_path / "classes", labels)
         remedy = "--objective NAME, or for every verb with rewardlab merge .*classes --objective NAME --output FOLDER$"
         with pytest.raises(DataError, match=rf"classes: a classifier of {len(labels)} classes .*{labels[1]}.*{remedy}"):
             load_reward_model(source)
         assert classes_of(source) == labels
+    source = classifier(words, tmp_path / "two", ("helpful", "harmless"), problem_type="regression")
+    model = load_reward_model(source)
+    assert model.contract.objectives == ("helpful", "harmless") and classes_of(source) == ()
+    assert model.rate(EXAMPLES) == pytest.approx(logits(source, model), abs=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "bert"])
@@ -90,16 +91,6 @@ def test_the_named_class_is_the_reward_and_stays_it_when_saved(architecture, wor
         load_reward_model(source, objective="POSITIV")
     with pytest.raises(UsageError, match="--objective NEGATIVE: the contract of .*saved says POSITIVE"):
         load_reward_model(str(tmp_path / "saved"), objective="NEGATIVE")
-
-
-def test_outputs_of_a_regression_are_objectives_without_being_named(words, tmp_path):
-    source = classifier(words, tmp_path / "two", ("helpful", "harmless"), problem_type="regression")
-    model = load_reward_model(source)
-    assert model.contract.objectives == ("helpful", "harmless") and classes_of(source) == ()
-    assert model.rate(EXAMPLES) == pytest.approx(logits(source, model), abs=1e-6)
-
-
-# ---- adapters ----
 
 
 def adapter(words, folder: Path, labels) -> Path:
@@ -144,9 +135,6 @@ def test_an_adapter_with_a_head_of_two_classes_is_read_as_peft_does(words, tmp_p
         scalar(str(folder), fresh=True)
 
 
-# ---- OpenRLHF ----
-
-
 def openrlhf(words, folder: Path, **facts) -> str:
     """A reward model as OpenRLHF saves it: `value_head`, and figures of its rewards in config.json."""
     source = classifier(words, folder, ("reward",), **facts)
@@ -173,15 +161,12 @@ def test_openrlhf_normalises_the_rewards_of_its_value_head(words, tmp_path):
     assert again.contract == contract and np.array_equal(again.rate(EXAMPLES), model.rate(EXAMPLES))
 
 
-def test_figures_that_openrlhf_does_not_apply_are_named_and_not_applied(words, tmp_path):
+def test_figures_that_openrlhf_does_not_apply_or_that_are_none_are_named(words, tmp_path):
     source = openrlhf(words, tmp_path / "rm", mean=0.5, std=2.0, normalize_reward=False)
     with pytest.warns(UserWarning, match="rewards are not normalised by the mean 0.5 and std 2.0 .* normalize_reward"):
         model = load_reward_model(source)
     expected = logits(classifier(words, tmp_path / "plain", ("reward",)), model)
     assert model.rate(EXAMPLES) == pytest.approx(expected, abs=1e-6) and model.contract.reward_mean is None
-
-
-def test_a_normalisation_that_is_none_is_refused(words, tmp_path):
     for facts in [{"mean": 0.5, "std": 0.0}, {"mean": "a", "std": 2.0}]:
         source = openrlhf(words, tmp_path / "rm", normalize_reward=True, **facts)
         with pytest.raises(
@@ -197,8 +182,6 @@ def test_tensors_that_no_layer_reads_are_named(words, tmp_path):
     with pytest.warns(UserWarning, match=r"rm: 1 of its tensors are not read, .*no layer for them: gating.0.weight"):
         load_reward_model(source)
 
-
-# ---- BOS and EOS ----
 
 BEGUN, CLOSED = "{{ bos_token }}", "{{ eos_token }}"
 BODY = "{%% for m in messages %%}<|{{ m.role }}|>{{ m.content }}%s{%% endfor %%}"
@@ -250,18 +233,17 @@ LOADERS = [
 
 
 def test_every_kind_can_be_trained_with_the_bos_of_the_template(llama_words, tmp_path):
+    llama_words.chat_template = BODY % CLOSED
+    AutoModelForCausalLM.from_config(small_config(llama_words)).save_pretrained(tmp_path)
+    llama_words.save_pretrained(tmp_path)
     for loader in LOADERS:
-        llama_words.chat_template = BODY % CLOSED
-        AutoModelForCausalLM.from_config(small_config(llama_words)).save_pretrained(tmp_path / "base")
-        llama_words.save_pretrained(tmp_path / "base")
-        base = str(tmp_path / "base")
-        assert [loader(base, **stated).contract.bos for stated in ({}, {"bos": "template"})] == ["once", "template"]
+        policies = [loader(str(tmp_path), **stated).contract.bos for stated in ({}, {"bos": "template"})]
+        assert policies == ["once", "template"]
 
 
 def by_card(folder: Path) -> None:
-    (folder / "README.md").write_text(
-        "---\nlibrary_name: transformers\ntags:\n- trl\n- reward-trainer\n---\n# A model\n"
-    )
+    card = "---\nlibrary_name: transformers\ntags:\n- trl\n- reward-trainer\n---\n# A model\n"
+    (folder / "README.md").write_text(card)
 
 
 def by_arguments(folder: Path) -> None:
@@ -285,14 +267,11 @@ def test_a_model_of_trls_reward_trainer_is_read_as_it_was_trained(leave, llama_w
         load_reward_model(str(tmp_path / "saved"), bos="template")
 
 
-def test_another_card_is_no_sign_of_a_reward_trainer(llama_words, tmp_path):
+def test_another_card_is_no_sign_of_a_reward_trainer_and_a_missing_token_is_not_added(llama_words, tmp_path, words):
+    llama_words.chat_template = BODY % ""
+    source = classifier(llama_words, tmp_path / "rm", ("reward",))
     for card in ["", "---\ntags: [trl\n---\n", "---\ntags:\n- trl\n- sft\n---\n", "---\n- a\n---\n"]:
-        llama_words.chat_template = BODY % ""
-        source = classifier(llama_words, tmp_path / "rm", ("reward",))
         (tmp_path / "rm" / "README.md").write_text(card)
         assert load_reward_model(source).contract.bos == "once"
-
-
-def test_a_token_that_the_tokenizer_lacks_cannot_be_added(words):
     with pytest.raises(UsageError, match="--bos once: the tokenizer of .* has no BOS token"):
         describe_tokenizer(words, bos="once")

@@ -64,9 +64,6 @@ def left(tokens: torch.Tensor, attention: torch.Tensor) -> tuple[torch.Tensor, t
     )
 
 
-# ---- states ----
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @torch.inference_mode()
 def test_states_of_a_padded_batch_are_those_of_a_loop_over_single_rows(architecture):
@@ -116,9 +113,6 @@ def test_models_without_a_cache_that_passes_a_gradient_are_refused():
         check_steps(model, "linear attention", trainable=True)
 
 
-# ---- the reward model ----
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return small_tokenizer([" ".join(WORDS)] * 5, 300)
@@ -148,7 +142,7 @@ def model(request, base) -> LatentRewardModel:
     return made
 
 
-def test_the_score_is_the_head_on_the_state_after_the_chosen_steps(model):
+def test_the_score_is_the_head_on_the_state_after_the_chosen_steps_which_parity_names(model):
     rewards, steps = model.rate_with_steps(examples())
     inner = model.language_model
     for example, reward, number in zip(examples(), rewards, steps, strict=True):
@@ -160,16 +154,16 @@ def test_the_score_is_the_head_on_the_state_after_the_chosen_steps(model):
         assert len(set(steps)) > 1
         first = torch.stack([written_out(inner, model.encoder.encode(example).ids, 0) for example in examples()])
         assert steps.tolist() == inner.latent_depth(first).argmax(dim=1).tolist()
+    one = model.with_steps(1)
+    (result,) = parity(model, examples(), {"one step": lambda some: Scored(one.rate(some))})
+    assert not result.same and result.culprit == "1 latent steps for every conversation"
 
 
-def test_scores_do_not_depend_on_batch_order_padding_or_the_cache(model):
+def test_scores_do_not_depend_on_batch_order_padding_or_the_cache(model, monkeypatch):
     assert model.rate(examples()).std() > 0.1
     results = {result.way: result for result in parity(model, examples(), own_ways(model))}
     assert all(result.same for result in results.values()), results
     assert "without a cache" in results
-
-
-def test_parity_compares_the_cache_with_a_pass_over_everything(model, monkeypatch):
     advance = LatentSteps.advance
 
     def shifted(run):
@@ -179,12 +173,6 @@ def test_parity_compares_the_cache_with_a_pass_over_everything(model, monkeypatc
     monkeypatch.setattr(LatentSteps, "advance", shifted)
     (result,) = parity(model, examples(), {"without a cache": own_ways(model)["without a cache"]})
     assert not result.same
-
-
-def test_parity_names_a_number_of_steps_that_explains_other_scores(model):
-    one = model.with_steps(1)
-    (result,) = parity(model, examples(), {"one step": lambda some: Scored(one.rate(some))})
-    assert not result.same and result.culprit == "1 latent steps for every conversation"
 
 
 def test_a_saved_folder_gives_the_same_scores_and_is_a_language_model(model, tmp_path):
@@ -199,7 +187,7 @@ def test_a_saved_folder_gives_the_same_scores_and_is_a_language_model(model, tmp
         assert not plain["missing_keys"] and not plain["unexpected_keys"]
 
 
-def test_more_steps_are_added_to_a_saved_model_and_its_head_stays(base, tmp_path):
+def test_more_steps_are_added_to_a_saved_model_and_none_are_a_scalar_model(base, tmp_path, tokenizer):
     first = latent(base, fresh=True, latent_steps=0)
     assert first.contract.max_length == 64
     first.save(tmp_path / "first")
@@ -208,9 +196,6 @@ def test_more_steps_are_added_to_a_saved_model_and_its_head_stays(base, tmp_path
     assert second.contract.max_length == 59, "latent steps need positions too"
     assert second.language_model.latent_depth.weight.shape == (6, 32)
     assert first.contract.hash() != second.contract.hash()
-
-
-def test_no_steps_are_a_scalar_reward_model(base, tokenizer):
     ours = latent(base, fresh=True, latent_steps=0)
     config = small_config(tokenizer, hidden=32, layers=2, heads=2, positions=64)
     scalar = scalar_from_config(config, tokenizer)

@@ -49,15 +49,12 @@ def task_of(loss=bradley_terry, names=NAMES, **options):
     return ObjectivesTask({name: loss() for name in names}, **options)
 
 
-# ---- data ----
-
-
 def write(path, rows) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
 
-def test_a_file_of_rated_answers_as_helpsteer_has_them(tmp_path):
+def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
     rows = [
         {"prompt": "q", "response": "a", "helpfulness": 3, "verbosity": 1.5, "other": "x"},
         {"prompt": "q", "response": "b", "helpfulness": 0, "verbosity": None},
@@ -70,9 +67,6 @@ def test_a_file_of_rated_answers_as_helpsteer_has_them(tmp_path):
         {"verbosity": 4.0},
     ]
     assert data.completions[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
-
-
-def test_a_pair_may_bring_the_scores_of_its_answers(tmp_path):
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "wins": {"helpful": 1.0}}
     row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
     data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
@@ -94,9 +88,6 @@ def test_rows_that_rate_nothing_are_refused_with_their_place(tmp_path):
         path = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"} | row])
         with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
             load_judged(path, NAMES)
-
-
-# ---- rows and the loss ----
 
 
 def test_what_is_not_labelled_is_nan_and_counted():
@@ -143,14 +134,11 @@ def l(gap):  # noqa: E743 (the loss of a gap, as in the formula)
     return np.log1p(np.exp(-gap))
 
 
-def test_a_batch_by_hand():
+def test_a_batch_by_hand_in_which_every_label_weighs_the_same():
     batch = task_of().collate(ROWS)
     assert batch["second"].tolist() == [3, -1, 4] and batch["tokens"].shape == (5, 4)
     assert batch["tokens"][3:].tolist() == [[9, 8, 0, 0], [7, 9, 8, 0]]
     assert batch["stated"].shape == (3, 2, 2)
-
-
-def test_every_label_weighs_the_same_and_the_rest_is_masked():
     model, task = small(), task_of(regression_weight=0.5)
     means, outputs = task.loss(model.model, task.collate(ROWS))
     loss = means.sum()
@@ -164,12 +152,14 @@ def test_every_label_weighs_the_same_and_the_rest_is_masked():
     assert outputs[1, 1].isnan().all() and outputs[0, :2].detach().numpy() == pytest.approx(r[0], abs=1e-6)
 
 
-def test_a_batch_without_any_pair_or_any_score_still_has_a_gradient():
+def test_a_batch_without_any_pair_or_score_has_a_gradient_and_a_set_without_is_refused():
     model, task = small(), task_of()
     for rows in (ROWS[1:2], ROWS[:1]):
         loss = task.loss(model.model, task.collate(rows))[0].sum()
         loss.backward()
         assert loss.isfinite()
+    with pytest.raises(DataError, match="none of 2 rows has a label or a score for 'harmless'"):
+        task_of().check(ROWS[:2])
 
 
 def test_a_loss_that_scales_takes_the_objectives_own_gap():
@@ -194,11 +184,6 @@ def test_every_objective_has_a_length_term_of_its_own():
     assert loss.item() == pytest.approx(l(gap + 2 * math.tanh(1)), abs=1e-6), "chosen has one token more"
 
 
-def test_an_objective_that_nothing_is_said_about_is_refused():
-    with pytest.raises(DataError, match="none of 2 rows has a label or a score for 'harmless'"):
-        task_of().check(ROWS[:2])
-
-
 def test_metrics_by_hand():
     rewards = np.array([[[2.0, 0.0], [1.0, 1.0]], [[0.5, 9.0], [NAN, NAN]], [[1.0, 0.0], [0.0, 4.0]]])
     stated = np.array([[row.wins, row.scores] for row in ROWS])
@@ -221,9 +206,6 @@ def test_the_evaluation_loss_does_not_depend_on_the_batch_size(tmp_path):
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-6)
 
 
-# ---- the overall reward ----
-
-
 class Oracle:
     """Gold rewards of the garden's three objectives."""
 
@@ -243,9 +225,6 @@ def preferring(weights, n=400) -> list[PreferencePair]:
 def test_learned_weights_are_those_that_made_the_labels():
     found = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, -0.3]), C=1e4)
     assert [*found.values()] == pytest.approx([1.0, 0.5, -0.3], abs=1e-3)
-
-
-def test_weights_that_may_not_be_negative_are_the_best_of_those():
     made = preferring([1.0, 0.5, -0.3])
     found = learned_weights(Oracle(), garden.OBJECTIVES, made, positive=True, C=1e4)
     assert found["engaging"] == 0 and found["helpful"] > 0.8
@@ -255,9 +234,6 @@ def test_weights_that_may_not_be_negative_are_the_best_of_those():
     two = type("Two", (), {"contract": None, "rate": staticmethod(lambda examples: Oracle().rate(examples)[:, :2])})()
     expected = learned_weights(two, garden.OBJECTIVES[:2], made, C=1e4)
     assert [found[name] for name in expected] == pytest.approx([*expected.values()], abs=1e-3)
-
-
-def test_weights_without_overall_labels_cannot_be_learned():
     with pytest.raises(DataError, match="none of 1 pairs has an 'overall' label to learn weights from"):
         learned_weights(Oracle(), garden.OBJECTIVES, [replace(TAUGHT[0], wins={"helpful": 1.0})])
 
@@ -283,21 +259,17 @@ def model():
     return with_overall(learner, {"harmless": 0.3, "helpful": 0.7})
 
 
-def test_the_head_learns_every_objective(model):
+def test_the_head_learns_every_objective_and_overall_is_the_weighted_sum_in_every_way(model):
     rewards, gold = model.rate(SAID), garden.gold(NAMES).rate(SAID)
     order = [np.corrcoef(rewards[:, k], gold[:, k])[0, 1] for k in range(2)]
     crossed = np.corrcoef(rewards[:, 0], gold[:, 1])[0, 1]
     assert min(order) > 0.4 and crossed < min(order), (order, crossed)
-
-
-def test_overall_is_the_weighted_sum_in_every_way(model):
-    rewards = model.rate(SAID)
     assert rewards[:, 2] == pytest.approx(0.7 * rewards[:, 0] + 0.3 * rewards[:, 1], abs=1e-5)
     assert model.contract.objectives == (*NAMES, OVERALL) and model.contract.kind == "multi_objective"
     assert all(one.passed for one in parity(model, SAID[:12], own_ways(model)))
 
 
-def test_weights_are_part_of_the_contract_and_of_the_folder(model, tmp_path):
+def test_weights_are_part_of_the_contract_and_of_the_folder_and_cannot_be_edited(model, tmp_path):
     model.save(tmp_path / "rm")
     write_golden(model, SAID[:6], tmp_path / "rm")
     again = load_reward_model(str(tmp_path / "rm"))
@@ -307,23 +279,21 @@ def test_weights_are_part_of_the_contract_and_of_the_folder(model, tmp_path):
     assert [*stranger.config.id2label.values()] == [*NAMES, OVERALL]
     other = with_overall(small((*NAMES, OVERALL)), {"helpful": 0.6, "harmless": 0.4})
     assert other.contract.hash() != model.contract.hash()
-
-
-def test_edited_weights_and_an_edited_head_are_refused(model, tmp_path):
-    model.save(tmp_path / "rm")
-    file = tmp_path / "rm" / "objective_weights.json"
+    folder = tmp_path / "edited"
+    model.save(folder)
+    file = folder / "objective_weights.json"
     kept = file.read_text()
     for text in (kept.replace("0.7", "0.8"), "{}", "[1]"):
         file.write_text(text)
         with pytest.raises(DataError, match=r"objective_weights.json"):
-            load_reward_model(str(tmp_path / "rm"))
+            load_reward_model(str(folder))
     file.write_text(kept)
-    edited = load_reward_model(str(tmp_path / "rm"))
+    edited = load_reward_model(str(folder))
     with torch.no_grad():
         edited.model.score.weight[2] *= 2
-    edited.save(tmp_path / "rm")
+    edited.save(folder)
     with pytest.raises(DataError, match="the overall reward is not the sum of the objectives"):
-        load_reward_model(str(tmp_path / "rm"))
+        load_reward_model(str(folder))
 
 
 def test_an_adapted_backbone_keeps_its_overall_reward(tmp_path):

@@ -1,6 +1,5 @@
 """A step has one score: by hand, alone or in a batch, on either padding side, whatever follows, after loading."""
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +13,12 @@ from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models.process import AGGREGATES, process, process_from_config
+from rewardlab.rm.models.process import AGGREGATES, process
 from rewardlab.rm.training.process_task import ProcessTask, encode_solutions
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import Example, Message, Steps, prompt_text, user_turn
 from scipy.special import expit, softmax
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
 QUESTION = user_turn("tell me")
@@ -87,9 +86,6 @@ def close(found, expected) -> bool:
     return all(np.allclose(a, b, rtol=0, atol=1e-6) for a, b in zip(found, expected, strict=True))
 
 
-# ---- what is read ----
-
-
 def test_conversations_that_read_alike_have_scores_of_their_own(model):
     """One user turn that looks like a written conversation, and that conversation: the same text, other templates."""
     texts = ("ro", "ka", "mi")
@@ -102,7 +98,7 @@ def test_conversations_that_read_alike_have_scores_of_their_own(model):
     assert together == alone and together[0].ids != together[1].ids
 
 
-def test_the_tokens_by_hand(base):
+def test_the_tokens_by_hand_and_steps_that_are_given(base):
     model = process(base, fresh=True)
     tokenizer = model.encoder.tokenizer
     (encoded,) = model.encoder.encode_steps([Example(QUESTION, "roba kano\n\nmino")])
@@ -114,9 +110,6 @@ def test_the_tokens_by_hand(base):
     (encoded,) = marked.encode_steps([Example(QUESTION, "roba kano\n\nmino")])
     step = [tokenizer.convert_tokens_to_ids("<step>")]
     assert encoded.ids == head + first + step + second + step
-
-
-def test_given_steps_are_not_split_and_blank_parts_are_no_steps():
     assert split_steps(Steps(["a\n\nb", "c"]), "\n\n") == ("a\n\nb", "c")
     assert split_steps("a\n\n \n\nb\n", "\n\n") == ("a", "b\n") and split_steps("", "\n\n") == ()
 
@@ -135,9 +128,6 @@ def test_aggregates_by_hand(model, alone):
     assert other.contract.hash() != model.contract.hash()
     with pytest.raises(UsageError, match="no aggregate 'prod'.*did you mean 'product'"):
         model.with_aggregate("prod")
-
-
-# ---- one score everywhere ----
 
 
 def test_any_batch_and_order_gives_the_scores_that_a_solution_has_alone(model, alone):
@@ -173,24 +163,15 @@ def saved(model, tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_loaded_folder_gives_the_same_scores_under_the_same_contract(model, saved, alone):
+def test_a_loaded_folder_gives_the_same_scores_under_a_contract_that_cannot_be_changed(model, saved, alone):
     loaded = load_reward_model(str(saved))
     assert loaded.contract == model.contract == load_contract(saved) and loaded.contract.kind == "process"
     assert close(loaded.step_scores(EXAMPLES), alone)
     assert check_golden(loaded, saved) < 1e-6
-
-
-RATE = """
-import logging
-from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model
-from pathlib import Path
-assert check_golden(load_reward_model(sys.argv[1], check=False), Path(sys.argv[1])) < 1e-6
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, script, tmp_path):
-    subprocess.run(script(RATE, saved), check=True, cwd=tmp_path)
+    with pytest.raises(UsageError, match=r"step_separator '\\n\\n', which is part of its contract; got '\\n'"):
+        process(str(saved), step_separator="\n")
+    with pytest.raises(UsageError, match="aggregate 'min'"):
+        process(str(saved), aggregate="last")
 
 
 def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(model, saved, alone):
@@ -205,10 +186,7 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(model,
     assert close([expit(z[list(some.ends)]) for z, some in zip(logits, encoded, strict=True)], alone[:4])
 
 
-# ---- absence and limits ----
-
-
-def test_steps_beyond_the_limit_have_no_score_and_leave_the_others_unchanged(base, tokenizer):
+def test_steps_beyond_the_limit_and_completions_without_steps_have_no_score(base, tokenizer, model):
     steps = ("roba", "kano " * 4, "mino")
     whole = process(base, fresh=True)
     length = whole.encoder.encode_steps([Example(QUESTION, Steps(steps[:2]))])[0].length
@@ -217,18 +195,8 @@ def test_steps_beyond_the_limit_have_no_score_and_leave_the_others_unchanged(bas
     assert np.allclose(scores[:2], expected[:2], atol=1e-6) and np.isnan(scores[2]).all()
     for name in AGGREGATES:
         assert np.isnan(short.with_aggregate(name).rate([Example(QUESTION, Steps(steps))])).all()
-
-
-def test_a_completion_without_steps_has_no_reward(model):
     rewards = model.rate([Example(QUESTION, " \n\n "), EXAMPLES[0]])
     assert np.isnan(rewards[0]).all() and np.isfinite(rewards[1]).all() and model.rate([]).shape == (0, 1)
-
-
-def test_what_the_contract_fixes_cannot_be_asked_for_again(saved):
-    with pytest.raises(UsageError, match=r"step_separator '\\n\\n', which is part of its contract; got '\\n'"):
-        process(str(saved), step_separator="\n")
-    with pytest.raises(UsageError, match="aggregate 'min'"):
-        process(str(saved), aggregate="last")
 
 
 def test_a_step_token_is_a_single_token_and_a_backbone_without_a_head_needs_training(base, tmp_path):
@@ -240,9 +208,6 @@ def test_a_step_token_is_a_single_token_and_a_backbone_without_a_head_needs_trai
     process(base, fresh=True).encoder.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(DataError, match="a token classifier of 3 labels"):
         process(str(tmp_path))
-
-
-# ---- models of others ----
 
 
 def test_two_labels_become_one_output_with_the_same_probability(base, tmp_path):
@@ -261,15 +226,3 @@ def test_two_labels_become_one_output_with_the_same_probability(base, tmp_path):
     assert np.allclose(scores[:, 0], softmax(logits[list(encoded.ends)], axis=1)[:, 1], atol=1e-6)
     model.save(tmp_path / "ours")
     assert np.allclose(load_reward_model(str(tmp_path / "ours")).rate(EXAMPLES), model.rate(EXAMPLES), atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
-def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    sizes |= {"num_key_value_heads": 2, "max_position_embeddings": 512}
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 512} if kind == "gpt2" else sizes
-    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
-    model = process_from_config(config, tokenizer)
-    together = model.step_scores(EXAMPLES[:9])
-    assert close(together, [model.step_scores([example])[0] for example in EXAMPLES[:9]])
-    assert np.ptp(np.concatenate(together)) > 1e-4

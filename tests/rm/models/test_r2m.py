@@ -47,16 +47,10 @@ def on(body, omega=0.6, **options):
     return model
 
 
-# ---- rewards ----
-
-
-def test_with_omega_1_they_are_the_scalar_models(words, examples, states):
+def test_with_omega_1_they_are_the_scalar_models_also_with_an_adapters_own_head(words, examples, states):
     for architecture in ["qwen3", "llama"]:
         scalar = scalar_from_config(small_config(words, architecture, hidden=32), words, seed=1)
         np.testing.assert_allclose(on(scalar, 1.0).rate(examples, states), scalar.rate(examples), atol=1e-6, rtol=0)
-
-
-def test_an_adapters_own_head_is_the_one_that_is_copied(words, examples, states):
     lora = LoraConfig(r=2, target_modules="all-linear")
     scalar = scalar_from_config(small_config(words, "llama", hidden=32), words, lora=lora)
     with torch.no_grad():
@@ -66,28 +60,24 @@ def test_an_adapters_own_head_is_the_one_that_is_copied(words, examples, states)
     np.testing.assert_allclose(on(scalar, 1.0).rate(examples, states), scalar.rate(examples), atol=1e-6, rtol=0)
 
 
-def test_states_change_rewards_unless_nothing_comes_out(body, examples, states):
+def test_states_change_rewards_unless_nothing_comes_out_and_a_seed_draws_one_head(body, examples, states):
     before = body.rate(examples)
     assert np.abs(on(body).rate(examples, states) - 0.6 * before).min() > 1e-4
     np.testing.assert_allclose(on(body, zero_out=True).rate(examples, states), 0.6 * before, atol=1e-6, rtol=0)
+    first, again, other = (on(body, seed=seed).head.W_q for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_company_and_order_change_nothing(body, examples, states):
+def test_company_order_and_half_precision_change_little(body, examples, states):
     model = on(body)
     together = model.rate(examples, states)
     alone = np.concatenate([model.rate([one], [its]) for one, its in zip(examples, states, strict=True)])
     np.testing.assert_allclose(together, alone, atol=1e-6, rtol=0)
     np.testing.assert_allclose(model.rate(examples[::-1], states[::-1]), together[::-1], atol=1e-6, rtol=0)
-
-
-def test_states_in_half_precision_move_rewards_little(body, examples, states):
-    """bfloat16 keeps 8 bits of each number; what is read is a mean of many."""
+    # bfloat16 keeps 8 bits of each number; what is read is a mean of many
     model = on(body, 0.0)
     exact, rounded = model.rate(examples, states), model.rate(examples, [one.bfloat16() for one in states])
     assert np.abs(exact - rounded).max() < 0.01 * np.abs(exact).max()
-
-
-# ---- the attention ----
 
 
 def test_the_head_is_the_literal_attention_in_value_and_gradient(states):
@@ -129,15 +119,7 @@ def test_no_gradient_reaches_the_states(body, examples, states):
     assert all(one.grad is None for one in body.model.parameters())
 
 
-def test_the_same_seed_draws_the_same_head(body):
-    first, again, other = (on(body, seed=seed).head.W_q for seed in (1, 1, 2))
-    assert torch.equal(first, again) and not torch.equal(first, other)
-
-
-# ---- reward tokens ----
-
-
-def test_a_reward_token_does_not_depend_on_padding(body, examples):
+def test_a_reward_token_does_not_depend_on_padding_and_is_read_once(body, examples):
     rows = [encoded.ids for encoded in body.encoder.encode_all(examples)]
     right = pad(rows)
     left = [one.flip(1) for one in pad([row[::-1] for row in rows])]
@@ -146,9 +128,6 @@ def test_a_reward_token_does_not_depend_on_padding(body, examples):
         torch.testing.assert_close(tokens_before_head(body.model, *left), found, atol=1e-6, rtol=0)
         torch.testing.assert_close(tokens_before_head(body.model, *pad(rows[:1])), found[:1], atol=1e-6, rtol=0)
         torch.testing.assert_close(body.model.score(found), body.score(*right), atol=1e-6, rtol=0)
-
-
-def test_the_same_text_is_read_once(body, examples):
     read = []
     hook = body.model.score.register_forward_pre_hook(lambda _module, inputs: read.append(len(inputs[0])))
     with torch.no_grad():
@@ -169,18 +148,12 @@ def test_an_encoder_has_no_reward_token_and_without_states_there_is_no_reward(wo
         on(body).rate(examples)
 
 
-# ---- folders ----
-
-
-def test_a_saved_model_gives_the_same_rewards(body, examples, states, tmp_path):
+def test_a_saved_model_gives_the_same_rewards_from_its_whole_folder(body, examples, states, tmp_path, words):
     model = on(body, 0.7, seed=5)
     model.save(tmp_path / "r2m")
     again = load_reward_model(str(tmp_path / "r2m"))
     assert again.contract == model.contract and again.contract.kind == "r2m"
     np.testing.assert_allclose(again.rate(examples, states), model.rate(examples, states), atol=1e-6, rtol=0)
-
-
-def test_a_folder_that_is_not_whole_or_has_another_body_is_refused(body, words, tmp_path):
     on(body).save(tmp_path)
     head = (tmp_path / "feedback.safetensors").read_bytes()
     (tmp_path / "feedback.safetensors").write_bytes(b"")

@@ -1,10 +1,8 @@
 """One reward model gives one number: alone, in a batch, on either padding side, before saving and after loading."""
 
 import copy
-import json
 import logging
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from peft import AutoPeftModelForSequenceClassification, LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
@@ -116,53 +115,16 @@ def close(found: np.ndarray, alone: np.ndarray) -> bool:
     return np.abs(found - alone).max() <= 1e-5 * alone.std()
 
 
-def test_any_batch_and_order_gives_the_score_that_a_row_has_alone(model, golden, alone):
+def test_any_batch_order_and_padding_gives_the_score_that_a_row_has_alone(model, golden, alone):
     lengths = [model.encoder.encode(example).length for example in golden]
     assert min(lengths) <= 8 and max(lengths) >= 400 and alone.std() >= 0.1, "the set is worth comparing"
     assert close(model.rate(golden), alone)
     assert close(model.rate(golden, batch_tokens=100_000), alone)
     order = np.random.default_rng(3).permutation(len(golden))
     assert close(model.rate([golden[place] for place in order]), alone[order])
-
-
-@pytest.mark.parametrize(("side", "filler"), [("left", "pad"), ("right", "eos")])
-def test_padding_changes_nothing(model, golden, alone, side, filler):
-    """pad != eos and pad == eos: the filler is any token, eos included, on either side."""
-    tokenizer = model.encoder.tokenizer
-    value = tokenizer.pad_token_id if filler == "pad" else tokenizer.eos_token_id
-    order = np.random.default_rng(4).permutation(len(golden))
-    found = np.empty_like(alone)
-    for places in np.array_split(order, 8):
-        rows = [model.encoder.encode(golden[place]).ids for place in places]
-        width = max(map(len, rows)) + 3
-        fill = [[value] * (width - len(row)) for row in rows]
-        both = zip(fill, rows, strict=True)
-        tokens = torch.tensor([f + row if side == "left" else row + f for f, row in both])
-        real = torch.tensor([[0] * len(f) + [1] * len(row) for f, row in zip(fill, rows, strict=True)])
-        with torch.inference_mode():
-            found[places] = model.score(tokens, real if side == "left" else real.flip(1).sort(descending=True).values)
-    assert close(found, alone)
-
-
-RATE = """
-import json
-import logging
-import numpy as np
-from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.types import Example
-_, folder, golden, out = sys.argv
-rows = json.load(open(golden))
-np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["completion"]) for row in rows]))
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
-    rows = [{"prompt": list(example.prompt), "completion": example.completion} for example in golden]
-    (tmp_path / "golden.json").write_text(json.dumps(rows))
-    out = tmp_path / "scores.npy"
-    subprocess.run(script(RATE, saved, tmp_path / "golden.json", out), check=True, cwd=tmp_path)
-    assert close(np.load(out), alone)
+    results = {result.way: result for result in parity(model, golden, own_ways(model))}
+    assert all(result.passed for result in results.values()), results
+    assert {"padded on the left", "padded on the right", "pad is EOS"} <= {*results}
 
 
 def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved, model, golden, alone):
@@ -173,16 +135,11 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved,
     else:
         plain = AutoModelForSequenceClassification.from_pretrained(saved)
     plain.eval()
+    texts = [tokenizer.apply_chat_template([*example.turns], tokenize=False) for example in golden]
     found = []
     with torch.inference_mode():
-        for start in range(0, len(golden), 10):
-            texts = [
-                tokenizer.apply_chat_template(
-                    [*example.prompt, {"role": "assistant", "content": example.completion}], tokenize=False
-                )
-                for example in golden[start : start + 10]
-            ]
-            batch = tokenizer(texts, padding=True, add_special_tokens=False, return_tensors="pt")
+        for start in range(0, len(golden), 8):
+            batch = tokenizer(texts[start : start + 8], padding=True, add_special_tokens=False, return_tensors="pt")
             found.append(plain(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits.double().numpy())
     assert close(np.concatenate(found), alone)
     names = {path.name for path in saved.iterdir()}
@@ -191,9 +148,6 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved,
     if "config.json" in names:
         config = AutoConfig.from_pretrained(saved)
         assert (config.num_labels, config.id2label, config.problem_type) == (1, {0: "reward"}, "regression")
-
-
-# ---- pad and eos ----
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +159,7 @@ def eos_only():
     return PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, eos_token="<|eos|>", chat_template=template)
 
 
-def test_a_model_that_must_pad_with_eos_is_read_at_its_last_token(eos_only, tmp_path):
+def test_a_tokenizer_whose_only_special_token_is_eos_pads_with_it_unless_there_is_a_spare_row(eos_only, tmp_path):
     """transformers would read the token before EOS here; ours and the folder that we save do not."""
     model = scalar_from_config(small_config(eos_only, "llama"), eos_only, seed=1)
     tokenizer = model.encoder.tokenizer
@@ -223,37 +177,12 @@ def test_a_model_that_must_pad_with_eos_is_read_at_its_last_token(eos_only, tmp_
     with pytest.raises(ValueError, match="batch sizes > 1"):  # better than the wrong token
         plain(pad([[1, 2], [1, 2, 3]]).tokens)
     assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate(examples), together, atol=1e-6)
-
-
-def test_a_spare_embedding_row_becomes_the_pad_token(eos_only):
     tokenizer = copy.deepcopy(eos_only)
     tokenizer.pad_token = tokenizer.eos_token
     config = small_config(tokenizer, "llama")
     config.vocab_size = len(tokenizer) + 8
     model = scalar_from_config(config, tokenizer, seed=1)
     assert model.encoder.tokenizer.pad_token == "<|pad|>" and tokenizer.pad_token_id < config.vocab_size
-
-
-# ---- architectures ----
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "gemma2", "gpt2", "gpt_neox"])
-def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
-    sizes = {
-        "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2},
-        "gemma2": {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16},
-        "gpt_neox": {"num_hidden_layers": 2, "num_attention_heads": 2},
-    }
-    if kind == "qwen3":
-        config = small_config(tokenizer, kind, hidden=32)
-    else:
-        words = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
-        size = {"eos_token_id": tokenizer.eos_token_id, "hidden_size": 32, "intermediate_size": 64} | sizes[kind]
-        config = AutoConfig.for_model(kind, **words, **size)
-    model = scalar_from_config(config, tokenizer, seed=0)
-    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 5, 20)]
-    together, one_by_one = model.rate(examples), np.concatenate([model.rate([example]) for example in examples])
-    assert np.abs(together - one_by_one).max() < 1e-5 and np.ptp(together) > 1e-4
 
 
 def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tokenizer, tmp_path):
@@ -279,9 +208,6 @@ def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
     found = load_reward_model(str(tmp_path / "rm"))
     assert found.contract.objectives == objectives and found.rate(examples).shape == (2, 3)
     assert found.rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-
-
-# ---- heads and folders that would give random scores ----
 
 
 @pytest.fixture
@@ -358,13 +284,19 @@ def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
         load_reward_model(str(tmp_path / "rm"))
 
 
-def test_damaged_weights_and_a_damaged_tokenizer_are_one_sentence(rm):
+def test_damaged_files_and_an_edited_contract_are_one_sentence(rm):
     for name in ("model.safetensors", "tokenizer.json"):
         content = (rm / name).read_bytes()
         (rm / name).write_bytes(content[:100])
         with pytest.raises(DataError, match=str(rm)):
             load_reward_model(str(rm))
         (rm / name).write_bytes(content)
+    (rm / FILE).write_text((rm / FILE).read_text().replace('"left"', '"right"'))
+    with pytest.raises(DataError, match="does not belong to these fields"):
+        load_reward_model(str(rm))
+    (rm / FILE).write_text("{}")
+    with pytest.raises(DataError, match="not a scoring contract"):
+        load_reward_model(str(rm))
 
 
 def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
@@ -377,16 +309,13 @@ def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
         scalar(str(tmp_path / "lora"), fresh=True, lora=lora)
 
 
-def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypatch):
+def test_an_adapter_finds_its_base_from_another_folder_and_training_a_head_needs_no_notice(base, tmp_path, monkeypatch):
     monkeypatch.chdir(Path(base).parent)
     model = scalar(Path(base).name, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"))
     model.save(tmp_path / "lora")
     monkeypatch.chdir(tmp_path)
     examples = [Example(user_turn("roba"), "kano")]
     assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-
-
-def test_a_head_that_is_to_be_trained_is_no_reason_for_a_notice(base):
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign]
@@ -410,10 +339,7 @@ def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
     assert scalar(str(tmp_path / "lora"), seed=2).rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
 
 
-# ---- encoder ----
-
-
-def test_a_dated_template_gives_the_same_score_tomorrow(base):
+def test_a_template_with_a_date_gives_the_same_score_tomorrow_and_one_that_refuses_says_so(base):
     tokenizer = AutoTokenizer.from_pretrained(base)
     config = small_config(tokenizer, "llama")
     turns = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
@@ -427,9 +353,16 @@ def test_a_dated_template_gives_the_same_score_tomorrow(base):
     tokenizer.chat_template = "{% for"
     with pytest.raises(DataError, match="does not render a reply"):
         scalar_from_config(config, tokenizer)
+    tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+        "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    )
+    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer)
+    with pytest.raises(DataError, match=r"refuses roles \['system', 'user', 'assistant'\]: no system turn"):
+        model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
 
 
-def test_truncation_keeps_the_end_of_the_answer_and_counts(base):
+def test_truncation_keeps_the_end_of_the_answer_and_pairs_over_the_limit_are_counted(base):
     model = scalar(base, fresh=True, max_length=10)
     long = Example(user_turn("roba " * 50), "kano " * 50)
     encoded = model.encoder.encode(long)
@@ -437,9 +370,6 @@ def test_truncation_keeps_the_end_of_the_answer_and_counts(base):
     assert encoded.ids[-1] == model.encoder.tokenizer.eos_token_id
     encoding = encode_pairs(model.encoder, [PreferencePair("a", long.prompt, "kano", "roba " * 50)], "overall")
     assert (encoding.over_length, encoding.identical, encoding.limit) == (1, 0, 10)
-
-
-def test_over_long_pairs_may_be_skipped_or_refused_and_equal_ones_are_left_out(base):
     model = scalar(base, fresh=True, max_length=12)
     tail = " kano" * 40
     pairs = [
@@ -467,23 +397,3 @@ def test_bos_is_never_doubled_and_never_lost(base):
         model = scalar_from_config(config, tokenizer, max_length=8)
         ids = model.encoder.encode(Example(user_turn("roba " * 20), "kano")).ids
         assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8
-
-
-def test_a_template_that_refuses_a_conversation_says_so(base):
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.chat_template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
-        "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
-    )
-    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer)
-    with pytest.raises(DataError, match=r"refuses roles \['system', 'user', 'assistant'\]: no system turn"):
-        model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
-
-
-def test_an_edited_contract_is_refused(rm):
-    (rm / FILE).write_text((rm / FILE).read_text().replace('"left"', '"right"'))
-    with pytest.raises(DataError, match="does not belong to these fields"):
-        load_reward_model(str(rm))
-    (rm / FILE).write_text("{}")
-    with pytest.raises(DataError, match="not a scoring contract"):
-        load_reward_model(str(rm))

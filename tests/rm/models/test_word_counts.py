@@ -8,19 +8,13 @@ from rewardlab.rm.models.linear.word_counts import gram_counts
 from sklearn.feature_extraction.text import CountVectorizer
 
 
-def test_words_and_pairs_of_neighbours_are_counted_in_alphabetical_order():
+def test_grams_are_counted_in_alphabetical_order_in_as_many_documents_as_their_texts_stand_for():
     counts = gram_counts(["to be or not to be", "to Be, so"], np.ones(2, int), least=1)
     # be, be or, be so, not, not to, or, or not, so, to, to be
     assert counts.toarray().tolist() == [[2, 1, 0, 1, 1, 1, 1, 0, 2, 2], [1, 0, 1, 0, 0, 0, 0, 1, 1, 1]]
-
-
-def test_a_gram_counts_in_as_many_documents_as_its_texts_stand_for():
     assert gram_counts(["stone", "river"], np.array([2, 1]), least=2).toarray().tolist() == [[1], [0]]
     assert gram_counts(["stone", "stone"], np.array([1, 1]), least=2).toarray().tolist() == [[1], [1]]
     assert gram_counts(["stone", "stone"], np.array([1, 0]), least=2).shape == (2, 0)
-
-
-def test_texts_without_a_word_have_no_column():
     for texts in [[], [""], ["a", "!"]]:
         assert gram_counts(texts, np.ones(len(texts), int), least=1).shape == (len(texts), 0)
 

@@ -45,24 +45,30 @@ def moved(model):
     return model
 
 
-def test_rows_hold_labels_by_objective_and_where_answers_begin(base):
-    model = arm(base)
-    row = rows_of(model)[3]
+@pytest.fixture(scope="module")
+def untrained(base):
+    return arm(base)
+
+
+@pytest.fixture(scope="module")
+def guide(base):
+    """Return a guide that differs from its base model."""
+    return moved(arm(base))
+
+
+def test_rows_hold_labels_by_objective_also_where_one_is_missing(untrained):
+    row = rows_of(untrained)[3]
     chosen, _ = GARDEN[3].examples
-    assert row.chosen == model.encoder.encode(chosen).ids and row.pair_index == 3
+    assert row.chosen == untrained.encoder.encode(chosen).ids and row.pair_index == 3
     assert row.chosen[: row.starts[0]] == row.rejected[: row.starts[1]]
     assert row.wins == (GARDEN[3].wins["helpful"], GARDEN[3].wins["harmless"])
-
-
-def test_a_set_labelled_for_one_objective_only_teaches_that_one(base):
-    model = arm(base)
     made = [replace(pair, wins={"helpful": 1.0}) for pair in GARDEN[:4]]
     made += [replace(pair, wins={"overall": 1.0}) for pair in GARDEN[4:6]]
-    encoding = encode_preferences(model.encoder, made, NAMES)
+    encoding = encode_preferences(untrained.encoder, made, NAMES)
     assert len(encoding.rows) == 4 and encoding.unlabelled == 2
     assert [math.isnan(win) for win in encoding.rows[0].wins] == [False, True]
     with pytest.raises(DataError, match="none of 2 pairs is left .* 2 without a label for 'helpful, harmless'"):
-        encode_preferences(model.encoder, made[4:], NAMES)
+        encode_preferences(untrained.encoder, made[4:], NAMES)
 
 
 def test_the_gap_of_a_row_is_the_difference_of_its_rewards_at_its_preference(base):
@@ -78,53 +84,39 @@ def test_the_gap_of_a_row_is_the_difference_of_its_rewards_at_its_preference(bas
             assert found[place].item() == pytest.approx(chosen - rejected, abs=2e-4)
 
 
-def test_at_the_start_a_relative_gap_is_zero_and_a_plain_one_is_not(base):
-    model = arm(base)
-    inputs = task_of(model).collate(rows_of(model)[:4])
+def test_a_relative_gap_is_zero_at_the_start_and_still_has_its_gradient(untrained):
+    inputs = task_of(untrained).collate(rows_of(untrained)[:4])
     alpha = torch.full((4, 2), 0.5)
     with torch.no_grad():
         plain, relative, normal = (
-            task_of(model, **options).gap(model.model, inputs, alpha)
+            task_of(untrained, **options).gap(untrained.model, inputs, alpha)
             for options in ({}, {"reference": True}, {"normalised": True})
         )
     assert plain.abs().max() > 1 and relative.abs().max() < 1e-5 and normal.abs().max() < plain.abs().max()
-
-
-def test_a_relative_gap_still_has_its_gradient(base):
-    model = arm(base)
-    task = task_of(model, reference=True)
-    loss, _ = task.loss(model.model, task.collate(rows_of(model)[:4]), 0)
+    task = task_of(untrained, reference=True)
+    loss, _ = task.loss(untrained.model, task.collate(rows_of(untrained)[:4]), 0)
     loss.backward()
-    assert any(value.grad is not None and value.grad.abs().sum() > 0 for value in model.model.parameters())
+    assert any(value.grad is not None and value.grad.abs().sum() > 0 for value in untrained.model.parameters())
 
 
-def test_what_is_drawn_depends_on_seed_step_and_rows_only(base):
-    model = moved(arm(base))
-    inputs = task_of(model).collate(rows_of(model)[:6])
+def test_what_is_drawn_depends_on_seed_step_and_rows_only_and_vertices_are_seen(guide):
+    inputs = task_of(guide).collate(rows_of(guide)[:6])
     with torch.no_grad():
-        first, again, later = (task_of(model).loss(model.model, inputs, step)[0].item() for step in (3, 3, 4))
-        other = task_of(model, seed=1).loss(model.model, inputs, 3)[0].item()
+        first, again, later = (task_of(guide).loss(guide.model, inputs, step)[0].item() for step in (3, 3, 4))
+        other = task_of(guide, seed=1).loss(guide.model, inputs, 3)[0].item()
     assert first == again and len({first, later, other}) == 3
-
-
-def test_vertices_are_seen_beside_the_mixture(base):
-    model = moved(arm(base))
-    inputs = task_of(model).collate(rows_of(model)[:6])
     with torch.no_grad():
-        plain = task_of(model, weight=0.0).loss(model.model, inputs, 0)[0].item()
-        anchored = task_of(model, weight=1.0, form="vertices").loss(model.model, inputs, 0)[0].item()
+        plain = task_of(guide, weight=0.0).loss(guide.model, inputs, 0)[0].item()
+        anchored = task_of(guide, weight=1.0, form="vertices").loss(guide.model, inputs, 0)[0].item()
     assert anchored > plain
 
 
-def test_stored_scores_are_asked_for_before_training(base):
+def test_stored_scores_are_asked_for_and_metrics_read_every_objective_at_its_vertex(base):
     model = arm(base)
     task = task_of(model, form="scores")
     with pytest.raises(DataError, match="needs pairs with a 'gaps' column"):
         task.check(rows_of(model))
     task.check(rows_of(model, [replace(pair, gaps={"helpful": 0.5}) for pair in GARDEN]))
-
-
-def test_metrics_read_every_objective_at_its_own_vertex(base):
     task = task_of(arm(base))
     gaps = np.array([[1.0, -1.0], [2.0, 3.0], [-1.0, 1.0]])
     wins = np.array([[1.0, 1.0], [0.0, np.nan], [0.5, 1.0]])
@@ -134,14 +126,13 @@ def test_metrics_read_every_objective_at_its_own_vertex(base):
     assert [*task.metrics(blind).values()] == [0.0, 0.0, 0.0], "a guide without a preference is never right"
 
 
-def test_an_evaluation_draws_nothing(base):
-    model = moved(arm(base))
-    task = task_of(model, sampler=at_vertices(2))
-    inputs = task.collate(rows_of(model)[:6])
+def test_an_evaluation_draws_nothing(guide):
+    task = task_of(guide, sampler=at_vertices(2))
+    inputs = task.collate(rows_of(guide)[:6])
     with torch.no_grad():
-        loss, gaps = task.evaluate(model.model, inputs)
-        again, _ = task_of(model, seed=9).evaluate(model.model, inputs)
-        corner = task.gap(model.model, inputs, torch.tensor([1.0, 0.0]).expand(6, 2))
+        loss, gaps = task.evaluate(guide.model, inputs)
+        again, _ = task_of(guide, seed=9).evaluate(guide.model, inputs)
+        corner = task.gap(guide.model, inputs, torch.tensor([1.0, 0.0]).expand(6, 2))
     assert loss.item() == again.item() and gaps.shape == (6, 2)
     torch.testing.assert_close(gaps[:, 0], corner)
 
@@ -185,28 +176,24 @@ def test_training_puts_the_better_answer_first_at_each_vertex(base):
     assert ((gaps > 0) == (wins > 0.5))[wins != 0.5].float().mean() > 0.9
 
 
-# ---- the saved model ----
-
-
-def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(base, tmp_path):
-    model = moved(arm(base))
+def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(guide, tmp_path):
     examples = [example for pair in GARDEN[:5] for example in pair.examples]
-    model.save(tmp_path / "arm")
-    write_golden(model, examples, tmp_path / "arm")
+    guide.save(tmp_path / "arm")
+    write_golden(guide, examples, tmp_path / "arm")
     again = load_reward_model(str(tmp_path / "arm"))
-    assert again.contract == model.contract and again.contract.objectives == NAMES
-    np.testing.assert_allclose(again.rate(examples), model.rate(examples), atol=1e-6)
+    assert again.contract == guide.contract and again.contract.objectives == NAMES
+    np.testing.assert_allclose(again.rate(examples), guide.rate(examples), atol=1e-6)
     leaning = again.at({"helpful": 0.8, "harmless": 0.2})
     assert leaning.contract.objectives == ("helpful=0.8,harmless=0.2",)
-    by_hand = model.logprobs(examples, preference={"helpful": 0.8, "harmless": 0.2})
+    by_hand = guide.logprobs(examples, preference={"helpful": 0.8, "harmless": 0.2})
     np.testing.assert_allclose(leaning.rate(examples)[:, 0], [0.1 * one.sum() for one in by_hand], atol=1e-5)
     with pytest.raises(UsageError, match="no objective 'honest' in this model"):
         again.at({"honest": 1.0})
     with pytest.raises(UsageError, match="is an adapter already"):
-        autoregressive(str(tmp_path / "arm"), adapter=model.adapter.settings)
+        autoregressive(str(tmp_path / "arm"), adapter=guide.adapter.settings)
 
 
-def test_a_base_that_changed_is_refused(base, tmp_path):
+def test_a_base_that_changed_and_centred_rewards_without_an_adapter_are_refused(base, tmp_path):
     words, other = tokenizer(), tmp_path / "base"
     causal_lm(words, seed=1).save_pretrained(other)
     words.save_pretrained(other)
@@ -214,12 +201,11 @@ def test_a_base_that_changed_is_refused(base, tmp_path):
     causal_lm(words, seed=2).save_pretrained(other)
     with pytest.raises((DataError, CheckFailed), match="was trained on"):
         load_reward_model(str(tmp_path / "arm"))
+    with pytest.raises(UsageError, match="compare a guide with its base model"):
+        autoregressive(base, centred=True)
 
 
-# ---- length ----
-
-
-def test_the_token_offset_is_added_for_every_token_of_a_completion(base):
+def test_the_token_offset_is_added_for_every_token_and_saved(base, tmp_path):
     """Δ rises by c times the difference of lengths, and rewards by β c times the length."""
     model = moved(arm(base))
     rows = rows_of(model)[:6]
@@ -234,9 +220,6 @@ def test_the_token_offset_is_added_for_every_token_of_a_completion(base):
     sizes = np.array([len(values) for values in model.logprobs(examples, preference={"helpful": 1, "harmless": 0})])
     np.testing.assert_allclose(neutral.rate(examples) - model.rate(examples), 0.1 * 2.5 * sizes[:, None] * [1, 1])
     assert neutral.contract.token_offset == 2.5 and neutral.contract.hash() != model.contract.hash()
-
-
-def test_a_saved_model_keeps_its_token_offset(base, tmp_path):
     model = moved(arm(base)).with_token_offset(1.25)
     model.save(tmp_path)
     write_golden(model, list(GARDEN[0].examples), tmp_path)
@@ -289,8 +272,3 @@ def test_a_new_guides_centred_gap_is_not_decided_by_length(base):
     centred = task.gap(model.model, inputs, alpha)
     correlation = [np.corrcoef(gap.detach(), lengths)[0, 1] for gap in (plain, centred)]
     assert correlation[0] < -0.95 and abs(correlation[1]) < 0.5
-
-
-def test_centred_rewards_need_an_adapter(base):
-    with pytest.raises(UsageError, match="compare a guide with its base model"):
-        autoregressive(base, centred=True)

@@ -20,13 +20,16 @@ def checkpoint(folder: Path, step: int, *, marked: bool = True) -> Path:
     return one
 
 
-def test_sums_are_sizes_and_sha_256(tmp_path):
+def test_sums_are_sizes_and_sha_256_and_what_cannot_be_read_is_none(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     write_sums(tmp_path, [tmp_path / "a"], tmp_path / "sums.json")
     assert json.loads((tmp_path / "sums.json").read_text()) == {
         "a": {"bytes": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}
     }, "FIPS 180-2, example B.1"
     assert hashlib.sha256(b"abc").hexdigest() == read_sums(tmp_path / "sums.json")["a"]["sha256"]
+    (tmp_path / "sums.json").write_text('{"a": 3}')
+    with pytest.raises(ValueError, match="sums.json cannot be read"):
+        read_sums(tmp_path / "sums.json")
 
 
 def test_a_fault_names_the_file_and_sizes_alone_miss_a_flipped_bit(tmp_path):
@@ -40,12 +43,6 @@ def test_a_fault_names_the_file_and_sizes_alone_miss_a_flipped_bit(tmp_path):
         write_sums(tmp_path, [tmp_path / "a"], tmp_path / "sums.json")
         (tmp_path / "a").write_bytes(content)
         assert fault_of(tmp_path, read_sums(tmp_path / "sums.json"), hashed=hashed) == fault
-
-
-def test_sums_that_cannot_be_read_are_no_sums(tmp_path):
-    (tmp_path / "sums.json").write_text('{"a": 3}')
-    with pytest.raises(ValueError, match="sums.json cannot be read"):
-        read_sums(tmp_path / "sums.json")
 
 
 def test_the_newest_whole_checkpoint_is_resumed_from_and_the_faulty_one_named_and_kept(tmp_path):
@@ -64,13 +61,6 @@ def test_the_newest_whole_checkpoint_is_resumed_from_and_the_faulty_one_named_an
     assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint-4", "corrupt-checkpoint-8"], "one at most"
 
 
-def test_a_first_checkpoint_that_was_cut_off_lets_the_run_start_anew(tmp_path):
-    told: list[str] = []
-    checkpoint(tmp_path, 4, marked=False)
-    assert last_complete_checkpoint(tmp_path, told.append) is None
-    assert "cut off while it was written" in told[0] and told[0].endswith("so the run starts anew")
-
-
 def test_where_no_whole_checkpoint_is_left_nothing_starts_anew_and_nothing_is_moved(tmp_path):
     one = checkpoint(tmp_path, 4)
     (one / COMPLETE).write_text("{")
@@ -80,9 +70,12 @@ def test_where_no_whole_checkpoint_is_left_nothing_starts_anew_and_nothing_is_mo
     assert one.exists()
 
 
-def test_nothing_there_is_a_start_without_a_word(tmp_path):
+def test_a_first_checkpoint_that_was_cut_off_lets_the_run_start_anew_and_none_needs_no_word(tmp_path):
     told: list[str] = []
     assert last_complete_checkpoint(tmp_path, told.append) is None and told == []
+    checkpoint(tmp_path, 4, marked=False)
+    assert last_complete_checkpoint(tmp_path, told.append) is None
+    assert "cut off while it was written" in told[0] and told[0].endswith("so the run starts anew")
 
 
 def test_a_checkpoint_without_its_mark_was_cut_off(tmp_path):

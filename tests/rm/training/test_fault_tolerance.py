@@ -60,19 +60,13 @@ def weights(trainer) -> torch.Tensor:
     return torch.cat([one.detach().flatten() for one in trainer.model.parameters()])
 
 
-# ---- memory ----
-
-
-def test_halves_keep_pairs_together():
+def test_a_lack_of_memory_is_known_on_every_device_and_halves_keep_pairs_together():
+    for error in [torch.OutOfMemoryError("x"), RuntimeError(OF_A_CPU)]:
+        assert lacks_memory(error) and not lacks_memory(RuntimeError("shapes do not match"))
     whole = Piece(tokens=torch.tensor([[1], [2], [3], [-1], [-2], [-3]]), wins=torch.tensor([0.1, 0.2, 0.3]), of=7)
     first, second = halved(whole, 3)
     assert first["tokens"].flatten().tolist() == [1, 2, -1, -2] and second["tokens"].flatten().tolist() == [3, -3]
     assert second["wins"].tolist() == pytest.approx([0.3]) and (first["of"], second["of"]) == (7, 7)
-
-
-def test_a_lack_of_memory_is_known_on_every_device():
-    for error in [torch.OutOfMemoryError("x"), RuntimeError(OF_A_CPU)]:
-        assert lacks_memory(error) and not lacks_memory(RuntimeError("shapes do not match"))
 
 
 def test_a_micro_batch_is_halved_until_it_fits_and_ends_with_the_same_weights(trainer):
@@ -110,30 +104,22 @@ def test_memory_that_runs_out_half_way_back_adds_no_gradient_twice(trainer):
     assert all(one.requires_grad for one in narrow.model.parameters())
 
 
-def test_one_row_that_does_not_fit_ends_the_run_in_one_sentence(trainer):
+def test_one_row_or_pairs_that_depend_on_each_other_are_not_halved(trainer):
     with pytest.raises(
         UsageError, match=r"step 1: memory does not hold the micro-batch \(CUDA .*, and it is one row alr"
     ):
         trainer(Narrow(0)).train()
-
-
-def test_a_batch_whose_pairs_depend_on_each_other_is_not_halved(trainer):
-    """`boosted` weighs a pair by the mean of its batch, so that two halves have another gradient than the whole."""
+    # `boosted` weighs a pair by the mean of its batch, so that two halves have another gradient than the whole
     task = Narrow(1)
     task.pair_loss = boosted(share=0.5)
     with pytest.raises(UsageError, match="this loss is no mean of its rows' losses, so they are not read apart; lower"):
         trainer(task, [row._replace(other=0.3 * index) for index, row in enumerate(ROWS)]).train()
 
-
-def test_another_error_of_a_step_is_not_taken_for_a_lack_of_memory(trainer):
     def broken(step, loss):
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
         trainer(Narrow(9, broken)).train()
-
-
-# ---- what is not finite ----
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_the_weights_of_before(trainer, tmp_path):
@@ -147,32 +133,23 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_the_weights_of_before(train
     assert sorted(one.name for one in tmp_path.glob("checkpoint-*")) == ["checkpoint-1"]
 
 
-def test_a_gradient_that_is_not_finite_is_not_applied(trainer):
+def test_gradients_and_weights_that_are_not_finite_are_neither_applied_nor_written(trainer, tmp_path):
     found = trainer()
     start = weights(found)
     next(found.model.parameters()).register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(CheckFailed, match="step 1: the norm of the gradient of the loss 'bradley_terry' is nan"):
         found.train()
     assert torch.equal(weights(found), start)
-
-
-def test_weights_that_are_not_finite_are_never_written(trainer, tmp_path):
     steep = Narrow(9, lambda step, loss: loss * 1e9)
     found = trainer(steep, learning_rate=3e38, optim="sgd", max_grad_norm=0.0)
     with pytest.raises(CheckFailed, match=r"step 1: the weights \S+ are not finite"):
         found.train()
     assert not list(tmp_path.glob("checkpoint-*"))
-
-
-def test_the_first_tensor_that_is_not_finite_is_named():
     named = [("a", torch.ones(2)), ("b", torch.tensor([1.0, math.inf])), ("c", torch.tensor(math.nan))]
     assert first_not_finite(named) == "b" and first_not_finite(named[:1]) is None
 
 
-# ---- a full disk ----
-
-
-def test_a_full_disk_is_known_whichever_library_writes():
+def test_a_full_disk_is_known_whichever_library_writes_and_how_much_room_there_is(tmp_path):
     for error, told in [
         (OSError(errno.ENOSPC, "No space left on device"), "no space left on device"),
         (OSError(errno.EFBIG, "File too large"), "file too large"),
@@ -182,9 +159,6 @@ def test_a_full_disk_is_known_whichever_library_writes():
     ]:
         found = told_full(error)
         assert found is None if told is None else found is not None and found.startswith(told)
-
-
-def test_the_sentence_says_how_much_room_there_is(tmp_path):
     assert f"{tmp_path}/a: no space left on device; its disk has " in no_room(tmp_path / "a", "no space left on device")
     assert (size(999), size(1000), size(65_400_000_000)) == ("999 B", "1.0 kB", "65.4 GB")
 

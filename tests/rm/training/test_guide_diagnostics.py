@@ -25,7 +25,7 @@ from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 NAMES = ("helpful", "harmless")
 
 
-def test_context_sensitivity_by_hand():
+def test_context_sensitivity_by_hand_does_not_depend_on_the_batches():
     """Two contexts that are sure of one token each: means 1/2, SD 1/2, so the sum is 1; and a blind model has 0."""
     sure = ContextSpread()
     sure.add(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
@@ -34,9 +34,6 @@ def test_context_sensitivity_by_hand():
     for _ in range(3):
         blind.add(torch.zeros(1, 4))
     assert blind.values() == (pytest.approx(0.0, abs=1e-7), pytest.approx(math.log(4)))
-
-
-def test_context_sensitivity_does_not_depend_on_the_batches():
     logits = torch.randn(12, 7, generator=torch.Generator().manual_seed(0))
     whole, parts = ContextSpread(), ContextSpread()
     whole.add(logits)
@@ -45,15 +42,12 @@ def test_context_sensitivity_does_not_depend_on_the_batches():
     assert whole.values() == pytest.approx(parts.values())
 
 
-def test_accuracy_without_length_removes_what_length_explains():
+def test_accuracy_without_length_ties_or_missing_labels():
     """Δ = -2 (|y0| - |y1|) + s with s = ±1 as labelled: length decides the sign of Δ, and s what is left."""
     lengths = np.array([3.0, -3.0, 3.0, -3.0])
     wins = np.array([1.0, 1.0, 0.0, 0.0])
     correlation, accuracy, without, pairs = pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
     assert accuracy == 0.5 and without == 1.0 and correlation < -0.97 and pairs == 4
-
-
-def test_ties_and_missing_labels_do_not_count_and_a_gap_of_zero_is_wrong():
     gaps, lengths = np.array([1.0, -1.0, 2.0]), np.array([1.0, 2.0, -1.0])
     assert pair_diagnostics(gaps, lengths, np.array([1.0, 0.5, np.nan]))[1] == 1.0
     assert math.isnan(pair_diagnostics(gaps, lengths, np.full(3, np.nan))[1])
@@ -71,9 +65,6 @@ def test_a_collapse_is_a_guide_without_context_that_tells_nothing_beyond_length(
         "without labels": GuideDiagnostics(0.3, 1, 0, math.nan, math.nan, 0),
     }
     assert collapsed_objectives(measured, base=1.0, limit=0.5) == ["collapsed"]
-
-
-def test_parts_of_an_adapter():
     assert part_of("base_model.model.layers.0.q_proj.lora_B.default.weight") == "B"
     assert part_of("base_model.preference_heads.3.scale.weight") == "modulation"
     assert part_of("model.embed_tokens.weight") is None

@@ -36,26 +36,17 @@ def small(steps: int = 2, depth: str = "fixed", seed: int = 0) -> LatentRewardMo
     return made
 
 
-# ---- formulas ----
-
-
-def test_step_t_of_T_stands_for_token_t_M_over_T_rounded_up():
+def test_formulas_of_steps_divergence_and_returns_by_hand():
     assert aligned_tokens(torch.tensor([4, 6, 1, 0]), 4).tolist() == [
         [1, 2, 3, 4],
         [2, 3, 5, 6],
         [1, 1, 1, 1],
         [0, 0, 0, 0],
     ]
-
-
-def test_the_divergence_is_the_mean_of_both_directions():
     p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.2, 0.2, 0.6])
     expected = 0.5 * ((p * (p / q).log()).sum() + (q * (q / p).log()).sum())
     torch.testing.assert_close(bidirectional_kl(p.log() + 3.0, q.log()), expected)
     assert bidirectional_kl(p.log(), p.log()).item() == 0.0
-
-
-def test_a_return_is_the_right_order_minus_the_price_of_the_steps():
     chosen, rejected = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 2.0]])
     returns = pair_returns(chosen, rejected, torch.tensor([0.75]), price=0.1)
     assert returns[0].tolist() == [
@@ -79,9 +70,6 @@ def test_reinforce_follows_the_exact_gradient_on_average():
             average = [total + chance * gradient for total, gradient in zip(average, gradients, strict=True)]
     for total, gradient in zip(average, exact, strict=True):
         torch.testing.assert_close(total, gradient)
-
-
-# ---- the loss by hand ----
 
 
 def log_probs(model: LatentRewardModel, state: torch.Tensor) -> torch.Tensor:
@@ -114,7 +102,7 @@ def nll_of(gap: float, wins: float) -> float:
 
 
 @torch.no_grad()
-def test_the_loss_of_stage_2_by_hand():
+def test_the_loss_of_both_stages_by_hand():
     model = small(steps=2)
     task = LatentTask(model, alignment=0.7, rationale_weight=0.3)
     loss, outputs = task.loss(model.model, task.collate(ROWS))
@@ -125,11 +113,6 @@ def test_the_loss_of_stage_2_by_hand():
         expected += nll_of(sides[0][0][2] - sides[1][0][2], row.wins)
         expected += sum(0.7 * sum(divergences) / 2 + 0.3 * nll for _, divergences, nll in sides) / 2
     assert loss.item() == pytest.approx(expected / 3, rel=1e-4)
-
-
-@torch.no_grad()
-def test_stage_1_is_bradley_terry_without_steps_for_so_many_optimizer_steps():
-    model = small(steps=2)
     task = LatentTask(model, rationale_weight=0.0, stage_1_steps=5)
     loss, outputs = task.loss(model.model, task.collate(ROWS), step=4)
     scores = [[by_hand(model, ids, [], 0)[0][0] for ids in row[:2]] for row in ROWS]
@@ -202,9 +185,6 @@ def test_the_depth_head_learns_and_passes_no_gradient_to_the_backbone():
     assert moved == {f"{DEPTH_HEAD}.weight", f"{DEPTH_HEAD}.bias"}
 
 
-# ---- rows ----
-
-
 def pairs(number: int, stated: bool = True) -> list[PreferencePair]:
     words = ["roba", "kano", "mino", "suba"]
     draw = np.random.default_rng(0)
@@ -227,21 +207,15 @@ def test_rationales_are_counted_and_cut():
     assert len(short[0].rationales[0]) <= 2 and short[0].rationales[0] == ids[: len(short[0].rationales[0])]
 
 
-def test_alignment_without_rationales_is_refused():
+def test_alignment_without_rationales_is_refused_and_metrics_tell_accuracy_and_steps():
     model = small()
     rows = encode_latent(model.encoder, pairs(8, stated=False), "overall")[0].rows
     with pytest.raises(UsageError, match="no pair has one; add columns rationale_chosen"):
         LatentTask(model).check(rows)
     LatentTask(model, alignment=0.0).check(rows)
-
-
-def test_metrics_tell_accuracy_and_steps():
     outputs = np.array([[2.0, 1.0, 0, 3], [0.0, 1.0, 2, 2]])
     metrics = LatentTask(small()).metrics(EvalPrediction(outputs, np.array([1.0, 1.0])))
     assert (metrics["accuracy"], metrics["latent_steps"]) == (0.5, 1.75)
-
-
-# ---- training ----
 
 
 def arguments(folder, steps: int, **changes) -> RewardArguments:

@@ -49,14 +49,11 @@ def test_a_constant_loss_with_a_gradient_is_a_signal(tmp_path):
     assert any(not torch.equal(weight, before[name]) for name, weight in training.model.named_parameters())
 
 
-def test_a_gradient_that_is_not_finite_is_no_signal():
+def test_a_gradient_that_is_not_finite_is_no_signal_and_weights_of_0_are_refused():
     for value, is_signal in [(0.0, False), (math.nan, False), (1e-30, True)]:
         layer = torch.nn.Linear(2, 1)
         layer.weight.grad = torch.tensor([[0.0, value]])
         assert _has_gradient(layer) == is_signal
-
-
-def test_fitted_weights_that_are_all_0_are_refused():
     check_fitted(np.array([0.0, 1e-6]), "linear")
     with pytest.raises(CheckFailed, match="all weights of the linear reward model are 0"):
         check_fitted(np.array([0.0, 1e-17]), "linear")

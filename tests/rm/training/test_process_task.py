@@ -38,7 +38,7 @@ def test_the_loss_is_the_mean_over_labelled_steps():
     assert logits[1, 2].item() == pytest.approx(second[2, 0], rel=1e-4)
 
 
-def test_unlabelled_steps_have_no_gradient():
+def test_unlabelled_steps_and_padding_change_no_loss():
     model, task = small(), ProcessTask()
     inputs = task.collate(ROWS[1:])
     loss, logits = task.loss(model.model, inputs)
@@ -46,10 +46,6 @@ def test_unlabelled_steps_have_no_gradient():
     assert gradient[0].ne(0).tolist() == [False, True, False]
     changed = [ROWS[1]._replace(labels=(NAN, 0.0, 1.0))]
     assert task.loss(model.model, task.collate(changed))[0].item() != loss.item()
-
-
-def test_padding_a_batch_changes_no_loss():
-    model, task = small(), ProcessTask()
     model.model.eval()
     alone = [task.loss(model.model, task.collate([row]))[0].item() for row in ROWS]
     together = task.loss(model.model, task.collate(ROWS))[0].item()

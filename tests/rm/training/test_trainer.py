@@ -24,26 +24,20 @@ def test_collated_pairs_stand_chosen_first_and_padded_on_the_right():
     assert batch["wins"].tolist() == [1.0, 0.5] and batch["margin"].tolist() == [0.0, 2.0]
 
 
-def test_metrics_by_hand():
+def test_metrics_by_hand_and_labels_that_all_tie_have_no_accuracy():
     # right by 2, wrong by 1, a tie in the label, and a turned label that is right by 3
     rewards = np.array([[3.0, 1.0], [0.0, 1.0], [5.0, 0.0], [1.0, 4.0]])
     found = pair_metrics(EvalPrediction(predictions=rewards, label_ids=np.array([1.0, 1.0, 0.5, 0.0])))
     assert found["accuracy"] == pytest.approx(2 / 3) and found["margin"] == pytest.approx((2 - 1 + 3) / 3)
     assert (found["min_reward"], found["max_reward"]) == (0.0, 5.0) and found["mean_reward"] == pytest.approx(15 / 8)
-
-
-def test_labels_that_all_tie_have_no_accuracy():
     found = pair_metrics(EvalPrediction(predictions=np.ones((2, 2)), label_ids=np.array([0.5, 0.5])))
     assert np.isnan(found["accuracy"]) and np.isnan(found["margin"])
 
 
-def test_an_adapters_own_dropout_stays():
+def test_an_adapters_own_dropout_stays_and_two_checkpoints_are_kept(tmp_path):
     model = torch.nn.ModuleDict({"lora_dropout": torch.nn.Dropout(0.1), "hidden": torch.nn.Dropout(0.1)})
     _disable_dropout(model)
     assert (model["lora_dropout"].p, model["hidden"].p) == (0.1, 0.0)
-
-
-def test_at_least_two_checkpoints_are_kept_so_that_one_is_always_whole(tmp_path):
     assert RewardArguments(output_dir=str(tmp_path), save_total_limit=1).save_total_limit == 2
 
 

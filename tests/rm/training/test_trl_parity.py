@@ -15,17 +15,9 @@ from trl import RewardTrainer as PeerTrainer
 
 STEPS = 4
 SETTINGS = {
-    "max_steps": STEPS,
-    "learning_rate": 1e-3,
-    "weight_decay": 0.01,
-    "seed": 5,
-    "save_strategy": "no",
-    "use_cpu": True,
-    "bf16": False,
-    "report_to": "none",
-    "disable_tqdm": True,
-    "gradient_checkpointing": False,
-}
+    "max_steps": STEPS, "learning_rate": 1e-3, "weight_decay": 0.01, "seed": 5, "save_strategy": "no",
+    "use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "gradient_checkpointing": False,
+}  # fmt: skip
 
 
 def random_rows(number: int, vocabulary: int) -> list[PairRow]:

@@ -51,12 +51,19 @@ def test_the_average_of_bfloat16_weights_moves_by_steps_below_their_rounding(tmp
     assert model.weight.item() == pytest.approx(1 + 0.999**1000, abs=2**-8)
 
 
-def test_before_its_start_there_is_no_average():
+def test_before_its_start_and_of_frozen_weights_there_is_no_average():
     model = one_weight()
     average = WeightAverage(model, decay=0.5, start=0.5)
     stepped(average, model, [100.0, 3.0, 5.0])
     average.apply()
     assert model.weight.item() == 5.0
+    model = nn.Sequential(one_weight(), one_weight())
+    model[0].weight.requires_grad_(False)
+    assert [*WeightAverage(model, decay=0.9).weights] == ["1.weight"]
+    for decay, start in [(1.0, 0.0), (0.0, 0.0), (0.5, 1.0), (0.5, -0.1)]:
+        with pytest.raises(UsageError, match="decay in"):
+            WeightAverage(nn.Linear(1, 1), decay, start)
+        assert torch.is_grad_enabled()
 
 
 def test_a_checkpoint_keeps_the_average(tmp_path):
@@ -70,16 +77,3 @@ def test_a_checkpoint_keeps_the_average(tmp_path):
     second.update(3, 8)
     second.apply()
     assert model.weight.item() == 0.5 * 3.0 + 0.5 * 1.0
-
-
-def test_frozen_weights_are_not_averaged():
-    model = nn.Sequential(one_weight(), one_weight())
-    model[0].weight.requires_grad_(False)
-    assert [*WeightAverage(model, decay=0.9).weights] == ["1.weight"]
-
-
-def test_a_wrong_decay_or_start_is_refused():
-    for decay, start in [(1.0, 0.0), (0.0, 0.0), (0.5, 1.0), (0.5, -0.1)]:
-        with pytest.raises(UsageError, match="decay in"):
-            WeightAverage(nn.Linear(1, 1), decay, start)
-        assert torch.is_grad_enabled()
