@@ -31,9 +31,9 @@ from ...policy.aggregations.token_mean import token_mean
 from ...policy.composition.algorithm import Algorithm, Penalty
 from ...policy.losses.ppo import ppo
 from ...policy.rewards.sources import RewardSources
+from ._memory import peak_of
 from ._scripts import argument_parser, in_fresh_process, machine, write
 from .decoding import backbone, tokenizer
-from .head import peak_of
 
 BETA = 0.04
 GROUP = 4

@@ -47,8 +47,8 @@ from ...rm.backbones.loading import small_config, small_tokenizer
 from ...rm.backbones.packing import shared
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.types import Example, user_turn
+from ._memory import peak_of
 from ._scripts import VERSIONS, argument_parser, in_fresh_process, machine, write
-from .head import peak_of
 
 BATCH = 16
 TOLERANCE = 1e-4

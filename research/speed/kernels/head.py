@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ....kernels.linear_logprob import linear_logprob, reference
-from ..head import Batch, made_at_once, truth
+from ....kernels.linear_logprob import linear_logprob, linear_loss, reference
 from .timing import (
     COMPILING,
     CUDA_ONLY,
@@ -22,6 +21,21 @@ from .timing import (
     implementations,
     no_error,
 )
+
+ENTROPY = 0.01  # c
+
+
+class Batch(NamedTuple):
+    """Inputs of every variant; hidden and weight require gradients."""
+
+    hidden: Tensor
+    weight: Tensor
+    target: Tensor
+    advantage: Tensor
+
+    def loss(self, logprob: Tensor, entropy: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Return the loss of each row."""
+        return -(self.advantage[rows] * logprob + ENTROPY * entropy) / len(self.advantage)
 
 
 class WithoutEntropy(Batch):
@@ -197,3 +211,17 @@ def largest_gradient_error(true: Sequence[Tensor], gradients: Sequence[Tensor]) 
     """Return the largest relative error of the gradients, by norm."""
     pairs = zip(gradients, true, strict=True)
     return max(float((gradient.float() - exact).norm() / exact.norm()) for gradient, exact in pairs)
+
+
+def made_at_once(inputs: Batch) -> Tensor:
+    """Compute the loss by `linear_loss`."""
+    return linear_loss(inputs.hidden, inputs.weight, inputs.target, inputs.loss).total
+
+
+def truth(inputs: Batch, rows: int = 128) -> list[Tensor]:
+    """Compute the float64 gradients of hidden and weight by autograd through the reference, `rows` rows at a time."""
+    hidden, weight = (tensor.detach().double().requires_grad_() for tensor in (inputs.hidden, inputs.weight))
+    for part in (slice(first, first + rows) for first in range(0, len(hidden), rows)):
+        inputs.loss(*reference(hidden[part], weight, inputs.target[part]), part).sum().backward()
+    assert hidden.grad is not None and weight.grad is not None
+    return [hidden.grad, weight.grad]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ....kernels.dispatch import VARIABLE
-from ..head import Traffic, peak_of
+from .._memory import Traffic, peak_of
 
 WARM_UP, REPEATS, MOST = 3, 10, 100  # untimed runs; minimum rounds, if the budget allows; maximum rounds
 FLUSHED = 2**28  # bytes written between runs: more than any second-level cache holds

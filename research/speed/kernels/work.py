@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ....kernels.triton_common.launch import INTERPRETED, Launch, recorded
 from ....rm.capacity.gpus import Gpu
 from ....rm.errors import UsageError
-from ..head import bytes_moved
+from .._memory import bytes_moved
 from .timing import Bench, Case, Size, Trial, Variant, kernel_backend
 
 PROCESSORS, LANES, CLOCK = 132, 128, 1.98e9

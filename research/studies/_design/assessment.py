@@ -8,11 +8,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import (
-    Estimate,
-    formatted_p,
-    t_interval,
-)
+from ....benchmarks.statistics.cluster_bootstrap import Estimate, formatted_p, t_interval
 from ....benchmarks.statistics.multiple_tests import holm, holm_levels
 from ....rm.errors import DataError
 from ...statistics.forest import Effect, forest

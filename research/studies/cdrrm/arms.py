@@ -22,7 +22,7 @@ from ....rm.types import PreferencePair, prompt_text
 from ....tests.stand_ins.checks import demanded
 from ....tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
 from ....tests.stand_ins.simulated_teacher import SimulatedTeacher, Teacher
-from ....tests.stand_ins.verifiable_prompts import Item, items, null_pairs, pairs
+from ....tests.stand_ins.verifiable_prompts import items, null_pairs, pairs
 from .._runs.job_cache import Arrays, Job
 from .learnt_rubrics import LearntGenerator, as_shown
 
@@ -107,46 +107,25 @@ def _unfiltered(shown: Sides, written: Synthesis) -> FilteredRubric | Rejected:
 
 @dataclass(frozen=True)
 class Asked:
-    """The held-out items of a seed, nine comparisons each; slots at random, or the chosen response first."""
+    """The held-out items of a seed, nine comparisons each; or pairs of equally good responses, one called chosen."""
 
     seed: int
     items: int
     chosen_first: bool = False
-    what: str = "items"
-
-    def drawn(self) -> list[Item]:
-        """Draw the items."""
-        return items(self.items, self.seed, "test")
+    """Whether the chosen response is shown first, a leak; else slots are random."""
+    equal: bool = False
 
     def shown(self) -> list[Sides]:
-        """Return nine comparisons of every item; the style of the chosen response varies slowest."""
-        preference_pairs = (item.pair(*cell) for item in self.drawn() for cell in CELLS)
-        if self.chosen_first:
-            return [_chosen_first(pair) for pair in preference_pairs]
-        return [sides(pair, self.seed) for pair in preference_pairs]
-
-
-@dataclass(frozen=True)
-class Nulls:
-    """Pairs of equally good responses, one randomly called chosen; slots at random, or chosen first, a leak."""
-
-    seed: int
-    items: int
-    chosen_first: bool = False
-    what: str = "nulls"
-
-    def shown(self) -> list[Sides]:
-        """Return the pairs with their slots assigned."""
-        preference_pairs = null_pairs(self.items, self.seed)
-        if self.chosen_first:
-            return [_chosen_first(pair) for pair in preference_pairs]
-        return [sides(pair, self.seed) for pair in preference_pairs]
+        """Return the pairs with their slots assigned; the style of an item's chosen response varies slowest."""
+        comparisons = (item.pair(*cell) for item in items(self.items, self.seed, "test") for cell in CELLS)
+        preference_pairs = null_pairs(self.items, self.seed) if self.equal else comparisons
+        return [_chosen_first(pair) if self.chosen_first else sides(pair, self.seed) for pair in preference_pairs]
 
 
 class Source(Job):
     """A job that writes a rubric for every judged pair."""
 
-    asked: Asked | Nulls
+    asked: Asked
 
     @abstractmethod
     def rubrics(self, cache: Path, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
@@ -166,7 +145,7 @@ class Simulated(Source):
     """One of `ARMS`: the simulated teacher's rubrics, the demanded checks themselves, or those of another prompt."""
 
     arm: str
-    asked: Asked | Nulls
+    asked: Asked
 
     libraries: ClassVar = ("numpy",)
 
@@ -198,7 +177,7 @@ class Learnt(Source):
 
     corpus: Corpus
     n: int
-    asked: Asked | Nulls
+    asked: Asked
     swapped: bool = False
     """Whether the rubric is written for the responses in the other order."""
 
@@ -218,7 +197,7 @@ class Judged(Job):
     """Rulings of a simulated judge on every pair in both orders, under the source's rubrics or under none."""
 
     source: Source | None
-    asked: Asked | Nulls
+    asked: Asked
     biases: Biases
     mask: int = 0
     """Number of random rules that are removed from every rubric."""

@@ -12,7 +12,7 @@ from ....judges.cdrrm.synthesise import Sides
 from ....judges.cdrrm.training import Training, train
 from ....judges.rubrics.rubric import Rubric
 from .._runs.job_cache import Arrays, Job
-from .arms import Asked, Corpus, Nulls, Source
+from .arms import Asked, Corpus, Source
 
 LIBRARIES = ("torch", "transformers", "trl")
 
@@ -46,7 +46,7 @@ class LanguageModel(Source):
     corpus: Corpus
     n: int
     steps: int
-    asked: Asked | Nulls
+    asked: Asked
     learning_rate: float = 1e-3
     batch: int = 32
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....tests.stand_ins.simulated_judge import Biases
 from .._runs.job_cache import Arrays, Job
-from .arms import ARMS, BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Learnt, Nulls, Simulated, Source
+from .arms import ARMS, BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Learnt, Simulated, Source
 from .measures import Measures, doublings, measures
 from .models import LanguageModel, Reader
 
@@ -134,7 +134,7 @@ class Plan:
 
     def nulls_of(self, seed: int) -> dict[str, Judged]:
         """Return the judging jobs on pairs of equally good responses; the last two have leaks."""
-        asked, first = Nulls(seed, self.nulls), Nulls(seed, self.nulls, chosen_first=True)
+        asked, first = (Asked(seed, self.nulls, chosen_first, equal=True) for chosen_first in (False, True))
         biases, corpus = POINTS[MIDDLE], self.corpus(seed)
         fair = Learnt(corpus, self.most, asked)
         leaky = Learnt(self.leaky(seed), self.corrupt_size, first)

@@ -12,7 +12,6 @@ from ...statistics.fronts import COLOURS, CONTROL
 from .claims import share, shown
 from .plan import BARE, MASKED, MASKS, MIDDLE, MODEL, ORACLE, OTHER_PROMPT, POINTS, TRAINED, Results
 
-SHARES = ("hard", "normal", "easy", "both_hard", "consistent", "first_slot", "coverage", "without")
 PLAIN = ("slope", "rules")
 HEADER = {
     "hard": "hard",

@@ -38,7 +38,6 @@ SIZES: Mapping[str, int] = {"1 step": 1, "10 steps": 10}
 """Optimizer steps on each pool: the paper's movement in all its cycles, and ten times that."""
 OMEGA, ALPHA, MAX_GRAD_NORM = 0.6, 0.3, 1.0
 GARDEN, PRIVATE = "garden", "private"
-WORLDS = (GARDEN, PRIVATE)
 SHARE, STRENGTH = 1.0, 2.0
 ACCURACY, BEST, LABEL_ACCURACY = "accuracy", "best of 8", "label accuracy"
 

@@ -6,14 +6,7 @@ from itertools import count, islice
 import pytest
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.research.speed.decoding import (
-    Bench,
-    Size,
-    main,
-    pretrained,
-    public_loop,
-    take_turns,
-)
+from rewardlab.research.speed.decoding import Bench, Size, main, pretrained, public_loop, take_turns
 
 TOY = Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2))
 

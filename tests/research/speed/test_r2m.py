@@ -4,13 +4,7 @@ import json
 
 import pytest
 from rewardlab.research.speed.r2m import ARMS, WARM, Size, main, markdown, shares
-from rewardlab.research.speed.r2m.cost import (
-    PAPER,
-    Shape,
-    absorbed_products,
-    literal_products,
-    predicted_bytes,
-)
+from rewardlab.research.speed.r2m.cost import PAPER, Shape, absorbed_products, literal_products, predicted_bytes
 
 TOY = Size(
     layers=1, hidden=192, vocabulary=400, rows=8, group=4, prompt=4, answer=6, steps=2 + WARM, inner=16,

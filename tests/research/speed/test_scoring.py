@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.research.speed import scoring
-from rewardlab.research.speed.scoring import (
-    Size,
-    faults,
-    main,
-    markdown,
-    padded_tokens,
-)
+from rewardlab.research.speed.scoring import Size, faults, main, markdown, padded_tokens
 
 TOY = Size(layers=1, hidden=64, vocabulary=300, limit=200, pairs=5, groups=2, words=40, repeats=2)
 RM_ROW = {

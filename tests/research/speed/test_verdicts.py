@@ -2,7 +2,7 @@ import gzip
 import json
 
 import pytest
-from rewardlab.research.speed.verdicts import NAME, main, measure, read_winner, stored_replies
+from rewardlab.research.speed.verdicts import NAME, main, measure, stored_replies
 
 
 def record(first: str, second: str, winners: tuple[str | None, str | None]) -> dict:
@@ -47,14 +47,6 @@ def test_replies_are_counted_by_judge_and_prompt_style(packed):
         "Judge-1.0 CoT Natural/1 swapped": "abstained",
         "Judge-1.0 CoT Natural/2 swapped": "only ours",
     }
-
-
-def test_withheld_ratings_are_no_replies(packed):
-    final = {"score_1": ["", "content management policy"], "score_2": ["0", "stop"]}
-    reply = next(stored_replies(packed))
-    assert measure(iter([reply._replace(final=final)]))["table"][0]["withheld"] == 1
-    equal = {"score_1": ["4", "stop"], "score_2": ["4", "stop"]}
-    assert [read_winner(reply._replace(final=equal, swapped=swapped)) for swapped in (False, True)] == ["2", "1"]
 
 
 def test_the_report_has_ids_and_counts_but_no_text_of_the_replies(packed, tmp_path):

@@ -40,18 +40,6 @@ def test_costs_weigh_the_cases():
     assert routing_area(cheap, strong, np.array([2.0, 3.0, 1.0]), costs=costs) < 1
 
 
-def test_counts_are_repeated_cases_and_order_is_no_matter():
-    draw = np.random.default_rng(0)
-    cheap, strong = draw.integers(0, 2, (2, 40)).astype(float)
-    priority, counts = draw.integers(0, 9, 40) / 9, draw.integers(0, 3, (5, 40))
-    areas = routing_area(cheap, strong, priority, counts=counts)
-    for row, area in zip(counts, areas, strict=True):
-        repeated = np.repeat(np.arange(40), row)
-        assert area == pytest.approx(routing_area(cheap[repeated], strong[repeated], priority[repeated]))
-        shuffled = draw.permutation(repeated)
-        assert area == pytest.approx(routing_area(cheap[shuffled], strong[shuffled], priority[shuffled]))
-
-
 def test_shares_at_a_price_by_hand():
     assert pre_route_share(0.55, 0.1) == pytest.approx(0.5) and cascade_share(0.55, 0.1) == pytest.approx(0.45)
     assert pre_route_share(0.55, 0.1, always=0.09) == pytest.approx(0.4)

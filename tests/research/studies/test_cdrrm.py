@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 from rewardlab.judges.cdrrm.generator import generate, rule_with
-from rewardlab.judges.cdrrm.requests import Rejected
 from rewardlab.judges.cdrrm.synthesise import Sides, sides, synthesise
-from rewardlab.judges.rubrics.rubric import parse
 from rewardlab.research.studies.cdrrm import cdrrm
 from rewardlab.research.studies.cdrrm.arms import BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Simulated
 from rewardlab.research.studies.cdrrm.claims import share
 from rewardlab.research.studies.cdrrm.learnt_rubrics import LearntGenerator, as_shown
 from rewardlab.research.studies.cdrrm.measures import length_slope, measures
-from rewardlab.tests.stand_ins.checks import CHECKS
-from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
-from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher, Teacher
+from rewardlab.tests.stand_ins.simulated_judge import SimulatedJudge, rubric_of
+from rewardlab.tests.stand_ins.simulated_teacher import SimulatedTeacher
 from rewardlab.tests.stand_ins.verifiable_prompts import null_pairs, pairs
 
 NULLS = 2000
@@ -51,13 +48,13 @@ def share_of(judge, shown, rubrics, both_orders=True):
 # ---- leaks ----
 
 
-@pytest.mark.parametrize("pipeline", ["contrast", "learnt", "bare"])
+@pytest.mark.parametrize("pipeline", ["contrast", "learnt"])
 def test_the_label_of_a_null_pair_is_recovered_by_chance_alone(pipeline, learnt):
     shown = [sides(one) for one in null_pairs(NULLS, 0)]
     if pipeline == "contrast":
         rubrics = [one.rubric for one in synthesise(SimulatedTeacher(), shown)]
     else:
-        rubrics = generate(learnt, shown) if pipeline == "learnt" else [Rejected("bare")] * NULLS
+        rubrics = generate(learnt, shown)
     found = share_of(SimulatedJudge(), shown, rubrics)
     assert found.low <= 0.5 <= found.high
     assert found.high - found.low < 0.05
@@ -113,29 +110,7 @@ def test_the_slope_is_the_log_odds_of_a_doubling():
     assert np.isnan(length_slope(np.ones((4, 1)), np.arange(4.0)))
 
 
-def test_the_share_is_over_pairs_not_calls():
-    found = share([np.array([[1.0, 1.0], [0.0, 0.0], [1.0, np.nan], [0.0, np.nan]])])
-    assert found.value == 0.5
-    assert found.high - 0.5 == pytest.approx(1.96 * np.sqrt(1 / 3) / 2)
-
-
 # ---- jobs and the whole ----
-
-
-def test_the_filter_keeps_a_corrupt_teachers_rubrics_out(tmp_path):
-    exact = Biases(error=0.0, failure=0.0)
-    assert exact.error == 0 and Teacher(corrupt=0.25).corrupt == 0.25
-    kept, all_of_them = (Corpus(0, 120, corrupt=0.25, filtered=filtered).result(tmp_path) for filtered in (True, False))
-    made = pairs(120, 0)
-
-    def about(result) -> float:
-        hits = [
-            CHECKS[made[place].subset].criterion in [rule.criterion for rule in parse(str(text)).rules]
-            for place, text in zip(result["place"], result["rubric"], strict=True)
-        ]
-        return float(np.mean(hits))
-
-    assert about(kept) > about(all_of_them) + 0.1
 
 
 @pytest.mark.slow

@@ -32,14 +32,7 @@ from rewardlab.research.studies.generative.demands import (
     marks_of,
     met,
 )
-from rewardlab.research.studies.generative.measures import (
-    ACCURACY,
-    CONSISTENCY,
-    EVIDENCE,
-    FIRST,
-    NO_VERDICT,
-    measure,
-)
+from rewardlab.research.studies.generative.measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT, measure
 from rewardlab.research.worlds.small_policies import Completions
 from rewardlab.rm.types import Example, user_turn
 
@@ -70,15 +63,6 @@ def test_a_teacher_that_sees_all_is_right_and_writes_what_the_judge_can_write():
     ids = words(replies(SEES_ALL, PAIR)).input_ids
     assert {len(row) for row in ids} == {REPLY - 1} and words.unk_token_id not in {id for row in ids for id in row}
     assert words.unk_token_id not in encoder().encode_prompt(PROMPT.ask(PAIR, (0, 1)).messages)
-
-
-def test_a_tie_goes_to_the_response_shown_first():
-    blind = Teacher(0, 0.0, 1.0)
-    assert "teal" in RARE and replies(blind, PAIR) == [
-        "tool saw fruit none colour none tool none fruit plum colour none . Winner: A",
-        "tool none fruit plum colour none tool saw fruit none colour none . Winner: A",
-    ]
-    assert measure(scripted(blind), [PAIR])[CONSISTENCY] == 0.0
 
 
 def test_traces_are_right_in_both_orders_and_dropped_pairs_are_not():

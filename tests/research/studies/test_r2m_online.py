@@ -19,7 +19,6 @@ from rewardlab.research.studies.r2m_online.runs import (
     LEVEL_75,
     LEVEL_85,
     R2M,
-    STALE,
     random_labeller,
     read_at,
 )
@@ -74,16 +73,6 @@ def test_with_a_learning_rate_of_0_r2m_orders_completions_as_the_frozen_proxy_do
     expected, after = frozen.rate(given, states(2)), still.rate(given, states(2))
     np.testing.assert_allclose(after, 0.6 * expected, rtol=1e-5)  # ω = 0.6 and W_o = 0: the scale alone
     assert not np.allclose(moved.rate(given, states(2)), 0.6 * expected, rtol=1e-3)
-
-
-def test_stale_states_do_not_depend_on_the_policy_and_current_ones_do(cache):
-    given = examples()
-    for arm, same in ((STALE, True), (R2M, False)):
-        source = source_of(arm, cache, rounds=1)
-        for _ in range(2):  # ω is 1 in the first cycle, so that no update reads states before the second
-            source.rate(given, states(0))
-            learn(source, given)
-        assert np.allclose(source.rate(given, states(2)), source.rate(given, states(3)), rtol=1e-5) is same
 
 
 # ---- label accuracy ----

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws
 from rewardlab.judges.types import Case
-from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies.routing import AREA, accuracies, areas, measure, routing
+from rewardlab.research.studies.routing import accuracies, areas, routing
 from rewardlab.research.studies.routing.judges import CHEAP, COMBINED, Judged, judged, stored
 from rewardlab.research.studies.routing.rankings import (
     CASCADE,
-    FITTED,
     ORACLE,
     RANDOM,
     fixed_rankings,
@@ -56,18 +54,6 @@ def test_the_oracle_has_area_1_random_0_and_a_telling_margin_is_between():
     ends = [accuracies(material, fixed_rankings(material)[CASCADE][None], share, draws).values[0] for share in (0, 1)]
     assert ends[0] == pytest.approx([material.cheap[name].mean() for name in CHEAP])
     assert ends[1] == pytest.approx([material.strong.mean()] * len(CHEAP))
-
-
-def test_every_claim_has_its_arms():
-    material, draw = made(), np.random.default_rng(0)
-    rankings = {rule: draw.random((3, len(CHEAP), 40)) for rule in FITTED}
-    fixed = {rule: ranked[None] for rule, ranked in fixed_rankings(material).items()}
-    results = measure(material, rankings | fixed, 20, 0)
-    differences = paired_differences(read_claims("routing"), results.by_seed())
-    assert len(differences) == 12 and all(len(values) == 3 for values in differences.values())
-    assert (results.seeds, results.questions) == (3, 40)
-    values = [results.measured[AREA, "metadata"].values[seed].mean() for seed in range(3)]
-    assert differences["metadata_beats_random"] == pytest.approx(values)
 
 
 def test_the_group_of_a_question_is_known_from_the_other_folds_alone():

@@ -8,7 +8,6 @@ from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.research.studies._design import paired_differences, read_claims
 from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.wmss import ARMS, FIRST_ROUND, METRICS, Plan, values_of
-from rewardlab.research.studies.wmss.report import saturation_section
 from rewardlab.research.studies.wmss.runs import COOLED, Arm, Demonstrations, WeakDrivenArm, mixed_losses
 from rewardlab.research.worlds.small_policies.supervised import rows_of_examples
 from rewardlab.research.worlds.small_policies.trunk import completion_logits, layout_of
@@ -69,18 +68,6 @@ def test_values_are_those_of_the_last_round_and_of_the_first():
     assert values["gold (standard deviations)"]["cross-entropy at temperature λ"].tolist() == [9.0, 9.0]
     assert values[FIRST_ROUND]["WMSS"].tolist() == [1.0, 1.0]
     assert paired_differences(read_claims("wmss"), values)["wmss_beats_cooler_sampling"].tolist() == [-6.0, -6.0]
-
-
-def test_the_report_says_whether_the_rule_of_saturation_holds():
-    def measured(training):
-        return {"gold": np.array(2.0), "held_out": np.array(3.4), "training": np.array(training)}
-
-    flat, falling = (
-        saturation_section({200: [measured(3.45)], 400: [measured(3.43)], 800: [measured(last)]})
-        for last in (3.42, 3.40)
-    )
-    assert "at most 0.010 nats per token (saturated)" in flat[-1]
-    assert "at most 0.030 nats per token (**not saturated**)" in falling[-1]
 
 
 @pytest.mark.slow

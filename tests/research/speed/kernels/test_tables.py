@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from rewardlab.research.speed._scripts import write
-from rewardlab.research.speed.kernels import Selection, failures, main, markdown, rows_of
+from rewardlab.research.speed.kernels import main, markdown, rows_of
 from rewardlab.research.speed.kernels import timing as kernel_timing
 from rewardlab.research.speed.kernels.losses import by_peft
 from rewardlab.research.speed.kernels.sampling import logprob_error
@@ -21,7 +21,6 @@ from rewardlab.research.speed.kernels.timing import (
     Case,
     Trial,
     Variant,
-    fractions,
     from_package,
     kernel_backend,
     timed,
@@ -93,14 +92,6 @@ def test_peft_computes_the_adapter_that_is_not_modulated():
     torch.testing.assert_close(y[3:], x[3:] @ weight.T + 0.5 * (x[3:] @ A.T) @ B.T)
 
 
-def test_cases_and_variants_are_chosen_by_their_names(bench):
-    selection = Selection(("lora",), "one position$", "layer|eager")
-    (case,) = selection.cases_of("lora", bench)
-    assert case.title == "N=4, one position"
-    ways = [*case.trial().variants]
-    assert "the layer" in ways and "eager" in ways and "reference" not in ways
-
-
 def test_a_killed_run_leaves_every_row_before_the_one_that_ran(script, tmp_path):
     file = tmp_path / "found.json"
     done = subprocess.run(script(KILLED, "--tables", "C", "--budget", "60", "--output", file), capture_output=True)
@@ -121,28 +112,6 @@ def test_a_run_killed_while_it_writes_leaves_the_earlier_file(tmp_path, monkeypa
     assert json.loads(file.read_text()) == {"row": 1}
     write({"row": 3}, file)
     assert json.loads(file.read_text()) == {"row": 3} and [*tmp_path.iterdir()] == [file]
-
-
-def test_what_failed_and_what_is_no_number_is_told():
-    rows = [{"case": "N=1", "way": "good", "error": 0.5}, {"case": "N=1", "way": "off", "error": float("nan")}]
-    rows += [
-        {"case": "N=1", "way": "bad", "failed": "RuntimeError"},
-        {"case": "N=1", "way": "late", "not run": "budget"},
-    ]
-    told = failures({"tables": {"A": rows}})
-    assert told == ["A, N=1, off: its error is no number", "A, N=1, bad: RuntimeError"]
-
-
-def test_bytes_are_each_operations_inputs_and_outputs(bench):
-    x, y = torch.ones(2, 50), torch.ones(2, 50, dtype=torch.bfloat16)
-    trial = Trial({"one": Variant(lambda: x + y.float(), counted=True)}, lambda _: 0.0, elements=100, of="logit")
-    *_, (row,) = timed(trial, bench, 0, time.perf_counter() + SECONDS)
-    assert row["bytes per logit"] == 2 + 4 + 4 + 4 + 4  # bfloat16 read, float32 written; two float32 read, one written
-
-
-def test_a_fraction_is_the_ceilings_time_over_the_time_taken(bench):
-    trial = Trial({}, lambda _: 0.0, bytes=int(bench.copied), flops=2 * bench.multiplied)
-    assert fractions(Variant(int), trial, bench, seconds=4.0) == pytest.approx({"of copy": 0.25, "of product": 0.5})
 
 
 def test_the_error_of_a_draw_is_that_of_its_log_probability():

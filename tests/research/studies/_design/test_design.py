@@ -27,21 +27,6 @@ def test_a_design_has_the_seeds_for_its_hardest_claim():
     assert json.loads(json.dumps(design.facts()))["claims"] == ["a", "b"]
 
 
-def test_claims_of_one_family_share_its_level():
-    one = plan_seeds([claim("a", 0.5)], {"a": SPREAD}, **PILOT)
-    two = plan_seeds([claim("a", 0.5), claim("b", 0.5)], {"a": SPREAD, "b": SPREAD}, **PILOT)
-    assert (one.level(one.claims[0]), two.level(two.claims[0])) == pytest.approx((0.05, 0.025))
-    assert len(two.seeds) > len(one.seeds)
-
-
-def test_looks_cost_seeds_and_are_at_whole_numbers_of_them():
-    design = plan_seeds([claim("a", 0.5)], {"a": SPREAD}, looks=(0.5, 1), **PILOT)
-    assert design.level(design.claims[0]) == pytest.approx(0.0444, abs=1e-4)
-    assert design.look_seeds == (18, 35)
-    assert replace(design, seeds=(0, 1)).look_seeds == (2, 2)
-    assert replace(design, seeds=tuple(range(10)), looks=(0.3, 0.7, 1)).look_seeds == (3, 7, 10)
-
-
 def test_a_claim_without_a_pilot_has_no_say_and_a_minimum_has():
     claims = [claim("a", 0.8), claim("b", 0.001)]
     design = plan_seeds(claims, {"a": SPREAD}, first_seed=7, at_least=20, **PILOT)

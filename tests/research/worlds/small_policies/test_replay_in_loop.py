@@ -36,17 +36,3 @@ def test_a_cycle_that_replays_nothing_has_no_update_of_past_completions():
         torch.testing.assert_close(without[name], weight)
     again = train(lambda state, total, past: (state, past.advantage))
     assert any((again[name] - weight).abs().max() > 1e-5 for name, weight in plain.items())
-
-
-def test_a_replay_gets_the_entropies_that_it_reads():
-    seen = []
-
-    def replay(state, total, past):
-        seen.append((past.rollout.entropy, past.now.entropy))
-        return state, None
-
-    train(replay, 2)
-    replay.reads = ("entropy",)
-    train(replay, 2)
-    assert seen[0] == (None, None)
-    assert all(entropy.shape == (4, 4) and (entropy > 0).any() for entropy in seen[1])
