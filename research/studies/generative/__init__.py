@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from .._design import claims_figure, run_pilot_first, study_facts
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from .arms import ARMS, CURVE, TRACED, Arm, Supervised
 from .measures import ACCURACY, CONSISTENCY, EVIDENCE, FIRST, NO_VERDICT
 from .report import Values, curves_figure, text

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from .._design import claims_figure, run_pilot_first, study_facts
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from .reasoners import ACCURACY, ARMS, MILLISECONDS, SECONDS, STEPS, UPDATES, Reasoner, Timing
 from .report import Values, text
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import MEASURED, Record, best_of_n_records
 from ...worlds.guides import Recipe
 from .._design import Design, assess, assessment_facts, claims_figure, paired_differences, plan_seeds, read_claims
 from .._runs.job_cache import Arrays, Job, run_jobs
 from .._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, TEACHINGS, Proxy
+from .._study import Log, Study
 from .guided import UNIARM, AtlasGuide, AtlasGuided
 from .measures import CLAIMED, GOLD, ByArm, values
 from .report import atlas_figure, peaks_figure, text

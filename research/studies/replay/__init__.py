@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import at_kl
 from ...worlds.guides import Base
 from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
 from .._runs.job_cache import Arrays, run_jobs
+from .._study import Log, Study
 from .report import curves_figure, text
 from .runs import ARMS, ReplayRun
 

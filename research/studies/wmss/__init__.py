@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.small_policies.supervised import SupervisedLoop
 from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
 from .._runs.job_cache import Arrays, run_jobs
+from .._study import Log, Study
 from .report import rounds_figure, text
 from .runs import COOLED, Arm, Demonstrations, Evaluation, SaturatedPolicy, WeakDrivenArm
 

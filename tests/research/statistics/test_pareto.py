@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate
+from rewardlab.research.statistics.estimates import Estimate
 from rewardlab.research.statistics.pareto import (
     hypervolume,
     mean_inner_product,
