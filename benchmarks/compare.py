@@ -109,10 +109,12 @@ def compare(
     layout = lay_out(cases, samples, seed)
     pair = paired(suite, (after, before), layout)
     areas, subsets = _changes(pair, layout.names)
+    gap, items = pair.value(OVERALL), int(both.sum())
+    square = max(items * pair.null_variance(OVERALL), gap**2)  # the variance that the difference has with these items
     return Comparison(
         first=first[0],
         second=second[0],
-        cases=int(both.sum()),
+        cases=items,
         left_out=int((~both).sum()),
         areas=areas,
         subsets=subsets,
@@ -121,7 +123,7 @@ def compare(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
-        needed=_needed(pair, int(both.sum())),
+        needed=items_to_see(gap, square) if abs(gap) > 1e-9 else None,
         unscored=_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
     )
 
@@ -154,12 +156,6 @@ def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dic
     adjusted[known], levels[known] = holm(p[known]), holm_levels(p[known])
     tested = zip(names, adjusted.tolist(), levels, strict=True)
     return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
-
-
-def _needed(pair: Paired, items: int) -> int | None:
-    """Return the number of items to see the overall difference, from the variance that it has with these items."""
-    gap = pair.value(OVERALL)
-    return items_to_see(gap, max(items * pair.null_variance(OVERALL), gap**2)) if abs(gap) > 1e-9 else None
 
 
 def _beginning(case: Case) -> str:

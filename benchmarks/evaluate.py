@@ -52,7 +52,8 @@ def evaluate(
     judgments: dict[str, list[Judgment]] = {}
     for scorer in scorers:
         progress(scorer.name)
-        judgments[scorer.name] = _judge(scorer, cases)
+        judgments[scorer.name] = judged = scorer(cases)
+        assert [judgment.case for judgment in judged] == [case.id for case in cases], f"{scorer.name} changed the order"
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     rows = _rows(suite, cases, scorers, judgments, figures, interval)
@@ -63,7 +64,8 @@ def evaluate(
             other: paired(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
             for other in baselines
         }
-        if baselines and (chance := _random_alike(suite, cases, judgments[name])) is not None:
+        if baselines and asked_in_both_orders(judgments[name]):
+            chance = rotated_credits(suite, cases, judgments[name])
             pairs[RANDOM_ALIKE] = paired(suite, (credits[name], chance), layout)
         return {other: _differences(pair, INTERVALS[interval]) for other, pair in pairs.items()}
 
@@ -139,12 +141,6 @@ def alphabetical_ranks(names: Sequence[str]) -> np.ndarray:
     return np.array([rank[name] for name in names], int)
 
 
-def _judge(scorer: Scorer, cases: Sequence[Case]) -> list[Judgment]:
-    judged = scorer(cases)
-    assert [judgment.case for judgment in judged] == [case.id for case in cases], f"{scorer.name} changed the order"
-    return judged
-
-
 def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
     """Return the credits [M, K] of all judgments; NaN where the scorer abstained."""
     none = [np.nan] * len(suite.measures)
@@ -185,20 +181,12 @@ def _sections(figures: Figures) -> list[str]:
     return [area for area in figures.observed if is_section(area)]
 
 
-def _random_alike(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray | None:
-    """Return the credits of chance asked as a judge was in both orders; None for any other scorer.
-
-    Two verdicts that follow the order are a tie, which is wrong: with two responses, a judge that guesses at random is
-    right in a quarter of the cases and not in half of them.
-    """
-    return rotated_credits(suite, cases, judgments) if asked_in_both_orders(judgments) else None
-
-
 def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
     """Return the mean credits [M, K] over all rotations of each case's scores among its responses.
 
     This is what chance earns with the scorer's own ties and abstentions: if its scores have nothing to do with the
-    responses, every rotation is as likely as the scores that it gave.
+    responses, every rotation is as likely as the scores that it gave. Two verdicts that follow the order are a tie,
+    which is wrong: of two responses, a judge that guesses at random in both orders is right in a quarter of the cases.
     """
 
     def rotated(judgment: Judgment, shift: int) -> Judgment:

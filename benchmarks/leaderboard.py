@@ -73,10 +73,11 @@ def board(
         pair = (credits[first], credits[second])
         return paired(suite, pair, layout, [figures[first], figures[second]]).p(OVERALL)
 
-    def at_worst(name: str) -> float:
-        return filled_overall(suite, credits[name], np.isnan(credits[name][:, 0]), 0.0, layout)
-
-    known = {name: at_worst(name) for name in judged if not np.isnan(figures[name].observed[OVERALL])}
+    known = {
+        name: filled_overall(suite, credits[name], np.isnan(credits[name][:, 0]), 0.0, layout)
+        for name in judged
+        if not np.isnan(figures[name].observed[OVERALL])
+    }
     groups = enumerate(tied_groups(known, p_value, lambda name: judged[name][0] == "baseline"), start=1)
     order = [(number, name) for number, group in groups for name in group]
     order += [(None, name) for name in judged if name not in known]

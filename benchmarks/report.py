@@ -108,14 +108,10 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
         panel.scatter(
             [bin_.confidence for bin_ in bins], [bin_.accuracy for bin_ in bins], s=sizes, color=COLOURS["model"]
         )
-        panel.set_title(f"{name}: {_calibration_error(error)}", fontsize=9)
+        panel.set_title(f"{name}: {'no data' if error != error else f'ECE {error:.3f}'}", fontsize=9)
         panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
     panels[0].set_ylabel("accuracy", fontsize=8)
     return drawing
-
-
-def _calibration_error(error: float) -> str:
-    return "no data" if error != error else f"ECE {error:.3f}"
 
 
 def figure(report: Report) -> Figure:
@@ -125,7 +121,10 @@ def figure(report: Report) -> Figure:
     panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]
     for panel, area in zip(panels, areas, strict=True):
         for index, row in enumerate(report.rows):
-            _bar(panel, index, _interval(row, area), COLOURS[row.role])
+            interval = row.overall if area == OVERALL else row.sections[area]
+            value, low, high = (100 * number for number in interval)
+            panel.barh(index, value, color=COLOURS[row.role], height=0.62)
+            panel.plot([low, high], [index, index], color="black", linewidth=1.2)
         panel.axvline(50, color="#444444", linewidth=0.8, linestyle="--")
         panel.set_title(area, fontsize=9)
         panel.set_xlim(0, 100)
@@ -134,13 +133,3 @@ def figure(report: Report) -> Figure:
     panels[0].invert_yaxis()
     drawing.supxlabel("accuracy, per cent, with 95 % interval", fontsize=8)
     return drawing
-
-
-def _interval(row: Row, area: str) -> Interval:
-    return row.overall if area == OVERALL else row.sections[area]
-
-
-def _bar(panel, position: int, interval: Interval, colour: str) -> None:
-    value, low, high = (100 * number for number in interval)
-    panel.barh(position, value, color=colour, height=0.62)
-    panel.plot([low, high], [position, position], color="black", linewidth=1.2)

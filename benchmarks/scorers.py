@@ -49,7 +49,9 @@ def open_scorer(
         model = loader(source, **options)
     elif ":" in source:
         _refuse_edges(source, options.keys())
-        model = _function_model(source)
+        function = load("rm.models", source)
+        rates = "completions" in signature(function).parameters  # instead of returning a reward model
+        model: Any = FunctionModel(function, source) if rates else function()
     else:
         stated = {} if (Path(source) / FILE).exists() else {"objective": objective}
         model = load_reward_model(source, **stated, **options)
@@ -103,16 +105,6 @@ class FunctionModel:
         if len(rewards) != len(examples):
             raise UsageError(f"{self.name} returns {len(rewards)} values for {len(examples)} completions")
         return np.array(rewards, dtype=np.float64)[:, None]
-
-
-def is_reward_function(function: Callable[..., Any]) -> bool:
-    """Return whether the function rates completions itself, instead of returning a reward model."""
-    return "completions" in signature(function).parameters
-
-
-def _function_model(source: str) -> Any:
-    function = load("rm.models", source)
-    return FunctionModel(function, source) if is_reward_function(function) else function()
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:

@@ -1,19 +1,16 @@
 """Interfaces of suites and scorers, and the contents of reports. Imports no torch."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..judges.types import BatchJudge, Case, Judgment
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
 
-    from .evaluate import Evaluation
     from .statistics.cluster_bootstrap import Cells
 
-Log = Callable[[str], None]
 RANDOM = "random"
 """Name of the baseline that guesses at random."""
 TFIDF = "prompt-blind tf-idf"
@@ -143,21 +140,3 @@ class Report:
     """Which of `statistics.INTERVALS` was used."""
     compares: bool = True
     """Whether the suite compares the scores of a case, so that a margin claims a probability of being right."""
-
-
-class Criterion(NamedTuple):
-    """A claim of a study, the measured figures, and whether it holds."""
-
-    claim: str
-    measured: str
-    holds: bool
-
-
-class Study(NamedTuple):
-    """A study: its text with tables, the data read, its figures by name, the evaluations behind them, and facts."""
-
-    text: str
-    sources: Sequence[str]
-    figures: "Mapping[str, Figure]"
-    evaluations: "Mapping[str, Evaluation]"
-    facts: Mapping[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
 from ...rm.registry import load
-from ...rm.types import Example, Messages, completion_turns
+from ...rm.types import Example, completion_turns
 from ..settings.plain_functions import is_required
 from ..settings.specs import is_function, parse_spec, typed_arguments
 from ._run import PromptRow
@@ -36,11 +36,10 @@ class FunctionReward:
         """Return the function's rewards of completions to the prompts in these rows of the table."""
         read = [self.table[row] for row in rows]
         columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
-        prompts = [_as_in_row(example.prompt, row) for example, row in zip(examples, read, strict=True)]
-        pairs = zip(examples, read, strict=True)
-        completions = [
-            example.completion if row.as_text else [*completion_turns(example.completion)] for example, row in pairs
-        ]
+        prompts, completions = [], []
+        for (prompt, completion), row in zip(examples, read, strict=True):
+            prompts.append(prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt])
+            completions.append(completion if row.as_text else [*completion_turns(completion)])
         return self.function(
             **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
         )
@@ -78,10 +77,6 @@ class FunctionReward:
                 f"reward {self.text} returns {len(values)} values for {len(rows)} completions; its signature is "
                 f"{SIGNATURE}"
             )
-
-
-def _as_in_row(prompt: Messages, row: PromptRow) -> Any:
-    return prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt]
 
 
 def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:

@@ -4,14 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import combinations, count
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from ...judges.backends.chat import Arrived, Ask, Chat, Reply
-from ...judges.backends.cost import FREE, Prices
+from ...judges.backends.chat import Arrived, Ask, Reply
+from ...judges.backends.cost import FREE
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
@@ -61,16 +61,14 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
     ((short, chat),) = open_chats(config).items()
     prices = prices_of(short_names(config.names)[short], config)
     folder = Path(replies) / f"rank-{rank}" if processes > 1 else Path(replies)
-    asked = Asked(_stored_judge(chat, folder, prices or FREE) if replies else chat, prices)
+    if replies:
+        store = _store(folder)
+        count_stored([chat], store)
+        chat = StoredReplies(chat, store, prices=prices or FREE)
+    asked = Asked(chat, prices)
     return OpenJudge(
         open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
     )
-
-
-def _stored_judge(chat: Chat, folder: Path, prices: Prices) -> StoredReplies:
-    store = _store(folder)
-    count_stored([chat], store)
-    return StoredReplies(chat, store, prices=prices)
 
 
 _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
@@ -172,15 +170,21 @@ class JudgeReward:
         for index, example in enumerate(examples):
             groups[prompt_text(example.prompt)].append(index)
         duels = [duel for indices in groups.values() for duel in _duels(examples, indices)]
-        judged = self._judged([_duel(examples, *duel, name) for duel, name in zip(duels, count())])
+        judged = self._judged(
+            [
+                Case(str(name), examples[i].prompt, (examples[i].completion, examples[j].completion))
+                for name, (i, j) in enumerate(duels)
+            ]
+        )
         shares: dict[tuple[str, str, str], float | None] = {}
         for (i, j), judgment in zip(duels, judged, strict=True):
             shares[(*_text(examples[i]), examples[j].completion)] = _score(judgment, 0)
             shares[(*_text(examples[j]), examples[i].completion)] = _score(judgment, 1)
 
         def won(i: int) -> float | None:
-            others = [j for j in groups[prompt_text(examples[i].prompt)] if j != i]
-            return win_share([_share(shares, examples[i], examples[j]) for j in others])
+            others = [examples[j].completion for j in groups[prompt_text(examples[i].prompt)] if j != i]
+            text = examples[i].completion
+            return win_share([0.5 if text == other else shares[(*_text(examples[i]), other)] for other in others])
 
         return [won(i) for i in range(len(examples))]
 
@@ -203,14 +207,6 @@ def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tupl
     """Return all pairs of different texts among the completions of a prompt."""
     distinct = list({examples[index].completion: index for index in indices}.values())
     return combinations(distinct, 2)
-
-
-def _duel(examples: Sequence[Example], first: int, second: int, name: int) -> Case:
-    return Case(str(name), examples[first].prompt, (examples[first].completion, examples[second].completion))
-
-
-def _share(shares: Mapping[tuple[str, str, str], float | None], example: Example, other: Example) -> float | None:
-    return 0.5 if example.completion == other.completion else shares[(*_text(example), other.completion)]
 
 
 def _score(judgment: Judgment, index: int) -> float | None:

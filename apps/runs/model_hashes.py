@@ -25,7 +25,8 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
     size and time of a file do not tell a model from another one that was trained in its place.
     """
     hashes: dict[str, str] = {}
-    waiting = [part.strip() for source in sources for part in _parts(source)]
+    ensembles = [[source] if os.path.exists(source) else source.split(",") for source in sources]
+    waiting = [part.strip() for members in ensembles for part in members]
     while waiting:
         name = waiting.pop()
         if name in hashes:
@@ -33,14 +34,11 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
         if os.path.isdir(name):
             hashes[name] = folder_hash(Path(name), skip=_is_not_loaded)
             waiting += _named_in(Path(name))
-        elif is_function(name) and (file := _file_of(name)):
-            hashes[name] = sha256(file)
+        elif is_function(name):
+            load("rm.models", name)  # or a `UsageError`
+            if file := module_file(name):
+                hashes[name] = sha256(file)
     return dict(sorted(hashes.items()))
-
-
-def _parts(source: str) -> list[str]:
-    """Return the members of an ensemble `a,b,c`, or the source alone."""
-    return [source] if os.path.exists(source) else source.split(",")
 
 
 def _is_not_loaded(path: Path) -> bool:
@@ -61,9 +59,3 @@ def _named_in(folder: Path) -> list[str]:
         for value in (settings.get(key) for key in NAMING) if isinstance(settings, dict) else ():
             named += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
     return [name for name in named if os.path.isdir(name)]
-
-
-def _file_of(function: str) -> Path | None:
-    """Return the file of a function's module; raise a `UsageError` if the function cannot be loaded."""
-    load("rm.models", function)
-    return module_file(function)

@@ -90,22 +90,17 @@ def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **o
     """Yield rank 0's `run_folder`; the other processes wait until it exists, and do not wait at the end."""
     if not here.leads:
         work = partial_folder(Path(output).absolute())
-        join(work, here)
+        _join(work, here)
         yield work
         return
     with run_folder(output, config, **options) as work:
         if here.world > 1:
-            announce(work, here)
+            replace_text(work / LEADER, json.dumps(here.run))  # for the other processes of this launch
         yield work
         (work / LEADER).unlink(missing_ok=True)
 
 
-def announce(folder: Path, process: Process) -> None:
-    """Mark the folder as belonging to this launch, for the other processes."""
-    replace_text(folder / LEADER, json.dumps(process.run))
-
-
-def join(folder: Path, process: Process) -> None:
+def _join(folder: Path, process: Process) -> None:
     """Wait until rank 0 of the same launch has announced the folder."""
     end = time.monotonic() + WAIT
     while time.monotonic() < end:

@@ -32,18 +32,14 @@ class Item(NamedTuple):
     """A text of the conversation that the chat template omits, if any."""
 
 
-def takes_tokens(model: Any) -> bool:
-    """Return whether the model scores token ids."""
-    return len(encoders_of(model)) == 1 and hasattr(model, "score") and hasattr(model, "model")
-
-
 class Reader:
     """Converts requests for one model, in a single thread; raises `Refused` for what cannot be scored."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
         per_token = hasattr(model, "token_logits")
-        rows = embedding_rows(model.model) if per_token or takes_tokens(model) else None  # pyright: ignore
+        takes_tokens = len(self.encoders) == 1 and hasattr(model, "score") and hasattr(model, "model")
+        rows = embedding_rows(model.model) if per_token or takes_tokens else None  # pyright: ignore
         self.vocabulary, self.token_vocabulary = (None, rows) if per_token else (rows, None)
         self.config = config
 
@@ -92,7 +88,9 @@ class Reader:
     def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
         self._check_number(examples)
         if not self.encoders:
-            return self._within([Item(example, _characters(example) // 4 + 1) for example in examples], [])
+            sizes = [len(prompt_text(example.prompt)) + len(example.completion) for example in examples]
+            items = [Item(example, size // 4 + 1) for example, size in zip(examples, sizes, strict=True)]
+            return self._within(items, [])
         readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]
         lengths = [max(encoded.length for encoded in some) for some in readings]
         read_lengths = [max(len(encoded.ids) for encoded in some) for some in readings]
@@ -158,10 +156,6 @@ class Reader:
         if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):
             raise Refused(422, f"{total} tokens in one request; it may hold {most}", limit=most)
         return items
-
-
-def _characters(example: Example) -> int:
-    return len(prompt_text(example.prompt)) + len(example.completion)
 
 
 def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:

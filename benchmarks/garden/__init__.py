@@ -11,8 +11,6 @@ Prompts name a topic; completions are plain words. `gold_rewards` is a function 
 
 import math
 import zlib
-from collections.abc import Sequence
-from functools import cache
 from itertools import count, product
 from random import Random
 from typing import NamedTuple
@@ -21,7 +19,9 @@ import numpy as np
 
 from ...rm.errors import UsageError
 from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, prompt_text, user_turn
-from .gold_reward import CAUTION, FILLER, FLOURISH, OBJECTIVES, TOPICS, gold, gold_rewards, topic_of
+from .gold_reward import CAUTION, FILLER, FLOURISH, OBJECTIVES, TOPICS, gold_rewards
+from .gold_reward import gold as gold
+from .gold_reward import topic_of as topic_of
 
 OPENINGS = ("", "hello ", "please ", "friend ")
 QUESTIONS = (
@@ -35,7 +35,6 @@ QUESTIONS = (
 SPLITS = ("train", "validation", "test")
 TEMPERATURE = 0.2
 NOISE = 0.05
-PASS_RATES = tuple(0.1 + 0.8 * index / (len(TOPICS) - 1) for index in range(len(TOPICS)))
 
 
 def vocabulary() -> tuple[str, ...]:
@@ -161,36 +160,3 @@ def pairs(
     """
     rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
     return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]
-
-
-# ---- verifiable rewards ----
-
-
-def pass_rate_of(prompt: Messages) -> float:
-    """Return the share of supervised completions that are right: 0.1 for the hardest topic to 0.9 for the easiest."""
-    topic = topic_of(prompt_text(prompt))
-    if topic is None:
-        raise UsageError(f"no topic of the garden in {prompt_text(prompt)!r}; there are {', '.join(TOPICS)}")
-    return PASS_RATES[[*TOPICS].index(topic)]
-
-
-def verify(examples: Sequence[Example]) -> list[float]:
-    """Return 1 for each completion whose overall gold reward reaches its prompt's bar, and 0 for the others.
-
-    Supervised completions reach the bar at the prompt's pass rate: some prompts are easy, others hard.
-    """
-    return [float(beyond >= -1e-9) for beyond in beyond_the_bar(examples)]  # 1e-9: rounding errors
-
-
-def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
-    """Return overall gold reward minus the prompt's bar: a reward that largely depends on the prompt alone."""
-    golds = gold().rate(examples)[:, 0]
-    bars = [_bars()[pass_rate_of(example.prompt)] for example in examples]
-    return [float(reached - bar) for reached, bar in zip(golds, bars, strict=True)]
-
-
-@cache
-def _bars() -> dict[float, float]:
-    """Return the gold reward at each pass rate's quantile of supervised completions; topics differ in words only."""
-    golds = gold().rate(supervised(3000, seed=0))[:, 0]
-    return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}

@@ -8,7 +8,7 @@ from typing import Any
 from ...judges.types import Case
 from ...rm.data.pairs import OnBadRow, column
 from ...rm.types import content_hash
-from ._suite import Parse, read_cases
+from ._suite import read_cases
 from .pandalm import PandaLM, labelled
 
 LABELS = {0: 1, 1: 2, 2: 0}  # Auto-J's labels (first, second, tie) -> PandaLM's (1, 2, 0)
@@ -21,16 +21,12 @@ class AutoJ(PandaLM):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases; the test set contains one pair three times, so repetitions are numbered."""
-        return read_cases(sources, _parser(), self.on_bad_row)
-
-
-def _parser() -> Parse:
-    """Return a parser that derives ids from the content, with a number for repetitions, since rows have no id."""
-    seen: Counter[str] = Counter()
-    return lambda values: _case(values, seen)
+        seen: Counter[str] = Counter()
+        return read_cases(sources, lambda values: _case(values, seen), self.on_bad_row)
 
 
 def _case(values: Mapping[str, Any], seen: Counter[str]) -> Case:
+    """Return the case of a row; rows have no id, so it is of the content, with a number for repetitions."""
     label, prompt = column(values, "label"), column(values, "prompt")
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")

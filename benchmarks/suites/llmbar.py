@@ -11,7 +11,7 @@ from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ...rm.data.readers import source_name
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import Parse, StrictSuite, case, read_cases, refuse_repeated
+from ._suite import StrictSuite, case, read_cases, refuse_repeated
 
 SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 
@@ -23,10 +23,14 @@ class LLMBar(StrictSuite):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases; the set is taken from the path, as in the authors' repository."""
-        read = [read_cases([source], _parser(_set_of(source)), self.on_bad_row) for source in sources]
+        read = [self._read(source, _set_of(source)) for source in sources]
         cases = [case for case_list, _ in read for case in case_list]
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
+
+    def _read(self, source: str, subset: str) -> tuple[list[Case], list[str]]:
+        numbers = count()  # rows have no id
+        return read_cases([source], lambda values: _case(values, subset, next(numbers)), self.on_bad_row)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all items, over Natural, and the unweighted mean of the adversarial sets."""
@@ -43,12 +47,6 @@ def _set_of(source: str) -> str:
     last = {name: source.lower().rfind(name.lower()) for name in SETS}
     name = max(last, key=lambda name: last[name])
     return name if last[name] >= 0 else source_name(source)
-
-
-def _parser(subset: str) -> Parse:
-    """Return a parser that uses the row's index in the file as its id, since rows have none."""
-    numbers = count()
-    return lambda values: _case(values, subset, next(numbers))
 
 
 def _case(values: Mapping[str, Any], subset: str, number: int) -> Case:

@@ -25,12 +25,12 @@ import torch
 from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback
 
-from ...benchmarks.statistics.cluster_bootstrap import t_interval
 from ...policy.advantages.grpo import grpo
 from ...policy.aggregations.token_mean import token_mean
 from ...policy.composition.algorithm import Algorithm, Penalty
 from ...policy.losses.ppo import ppo
 from ...policy.rewards.sources import RewardSources
+from ..statistics.estimates import t_interval
 from ._memory import peak_of
 from ._scripts import argument_parser, in_fresh_process, machine, write
 from .decoding import backbone, tokenizer

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...benchmarks.statistics.cluster_bootstrap import Estimate
+from .estimates import Estimate
 from .fronts import COLOURS, CONTROL
 
 

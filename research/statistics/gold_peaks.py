@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...benchmarks.statistics.cluster_bootstrap import Estimate, percentile_interval
+from ...benchmarks.statistics.cluster_bootstrap import percentile_interval
+from .estimates import Estimate
 
 DRAWS = 2000
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
 from ...rm.errors import DataError
 from .best_of_n import best_of_n, best_of_n_kl
+from .estimates import Estimate, t_interval
 
 Record = Mapping[str, Any]
 BEST_OF_N = "best of n"

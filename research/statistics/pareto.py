@@ -12,9 +12,10 @@ import moocore
 import numpy as np
 from scipy import stats
 
-from ...benchmarks.statistics.cluster_bootstrap import LEVEL, Estimate, percentile_interval
+from ...benchmarks.statistics.cluster_bootstrap import LEVEL, percentile_interval
 from ...benchmarks.statistics.pareto import check_points
 from ...rm.errors import UsageError
+from .estimates import Estimate
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Fronts [..., A, K] -> one number each [...], such as `partial(hypervolume, reference=reference)`."""

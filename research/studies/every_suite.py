@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from ...benchmarks.baselines import baselines_for
 from ...benchmarks.evaluate import Evaluation, evaluate
 from ...benchmarks.report import COLOURS, table
-from ...benchmarks.types import Log, Report, Row, Study, Suite
+from ...benchmarks.types import Report, Row, Suite
 from ...judges.types import Case
 from ...rm.registry import load
 from ...rm.types import Example
+from ._study import Log, Study
 from .human_preferences import KINDS, Job, as_scorer, run_jobs, training_pairs
 
 SUITES = {

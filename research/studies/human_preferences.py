@@ -16,12 +16,12 @@ from ...benchmarks.report import figure, markdown
 from ...benchmarks.scorers import StoredScores
 from ...benchmarks.suites.pairs import Pairs, as_cases
 from ...benchmarks.suites.rewardbench import rewardbench
-from ...benchmarks.types import Log, Study
 from ...judges.types import Case
 from ...rm.data.conversation_split import first_turn, normal_prompt
 from ...rm.data.pairs import RowReport, load_pairs
 from ...rm.types import Example, Messages, PreferencePair, content_hash
 from ._runs.worker_processes import in_processes
+from ._study import Log, Study
 
 SOURCES = {
     "HH harmless": ["hh_rlhf/harmless_base_test.public.jsonl.gz"],

@@ -9,7 +9,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from ...benchmarks.garden import NOISE, gold, labeller, pairs, questions
-from ...benchmarks.garden.models import Fit, fit, tokenizer
+from ...benchmarks.garden.models import tokenizer
 from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.guided import decode
 from ...policy.decoding.language_models import decoding_model
@@ -19,6 +19,7 @@ from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.training.encoding import encode_pairs
 from ...rm.training.trainer import ScalarTask
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
+from ...tests.stand_ins.small_training import Fit, fit
 
 LONGEST = 32
 BATCH_SIZE = 512

@@ -37,13 +37,13 @@ class Measured(NamedTuple):
 
 def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) -> str:
     """Return the YAML header and the text of a model card."""
-    manifest, recipe = _json(folder / MANIFEST), _yaml(folder / CONFIG)
+    manifest, recipe = _json(folder / MANIFEST), _mapping(folder / CONFIG, from_yaml)
     parts = [
         f"# {text(folder.resolve().name)}",
         _about(contract),
         _contract(contract),
         _loading(folder, contract),
-        _figures(measured),
+        *(["## Measured", *map(_run, measured)] if measured else []),
         _training(manifest, recipe),
         _guide(manifest.get("guide") or {}),
         _parity(folder, contract),
@@ -86,8 +86,8 @@ def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], mea
 def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
     """Return the Hub id of the base model; None for a local path."""
     name = _json(folder / ADAPTER).get("base_model_name_or_path") or recipe.get("model")
-    known = isinstance(name, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
-    return name if known else None
+    is_id = isinstance(name, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
+    return name if is_id else None
 
 
 def _about(contract: ScoringContract) -> str:
@@ -134,16 +134,11 @@ def _loading(folder: Path, contract: ScoringContract) -> str:
     )
 
 
-def _figures(measured: Sequence[Measured]) -> str:
-    return "\n\n".join(["## Measured", *(_run(measurement) for measurement in measured)]) if measured else ""
-
-
 def _run(measurement: Measured) -> str:
     """Render the results of one run: the model beside the baselines, calibration and length."""
     summary, row = measurement.run.summary, measurement.row
     rows = [row, *(other for other in summary["rows"] if other["role"] == "baseline")]
-    areas = [OVERALL, *row["sections"]]
-    lines = [[text(r["scorer"]), r["role"], *(_interval(_area(r, name)) for name in areas)] for r in rows]
+    lines = [[text(r["scorer"]), r["role"], *map(_interval, (r[OVERALL], *r["sections"].values()))] for r in rows]
     facts = [
         f"{summary['cases']} cases of {text(summary['suite'])} (version {text(summary['version'])}) over "
         f"{summary['clusters']} prompts; accuracy in per cent with its 95 % interval. "
@@ -161,12 +156,8 @@ def _run(measurement: Measured) -> str:
     return "\n\n".join(
         [f"### {text(summary['suite'])}{' (a part of it)' if part else ''}"]
         + ([f"**{text(part)}**"] if part else [])
-        + [" ".join(facts), table(["scorer", "role", *areas], lines), "\n".join(against)]
+        + [" ".join(facts), table(["scorer", "role", OVERALL, *row["sections"]], lines), "\n".join(against)]
     )
-
-
-def _area(row: Mapping[str, Any], name: str) -> Sequence[Any]:
-    return row[OVERALL] if name == OVERALL else row["sections"][name]
 
 
 def _interval(interval: Sequence[Any]) -> str:
@@ -270,19 +261,15 @@ def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
         lines.append(f"It does not see what lies beyond {contract.max_length} tokens.")
     if contract.kind == "implicit":
         lines.append("Rewards of one prompt may be compared, those of two prompts may not.")
-    lines += [text(finding) for measurement in measured for finding in _findings(measurement)]
+    for measurement in measured:
+        name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
+        lines += [text(finding) for finding in measurement.run.summary["findings"] if name.search(finding)]
     if not measured:
         lines.append("No evaluation was given to this card: how well it judges is not known from it.")
     lines.append(
         "A score has no unit: only differences between answers mean something, for texts like the training data."
     )
     return "\n".join(["## Limits", "", *(f"- {line}" for line in lines)])
-
-
-def _findings(measurement: Measured) -> list[str]:
-    """Return the findings of the run that name this model."""
-    name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
-    return [finding for finding in measurement.run.summary["findings"] if name.search(finding)]
 
 
 def _number(value: Any) -> str:
@@ -295,10 +282,6 @@ def _finite(value: Any) -> bool:
 
 def _json(path: Path) -> dict[str, Any]:
     return _mapping(path, from_json)
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    return _mapping(path, from_yaml)
 
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,9 @@ def checked_comparison(config: CompareConfig) -> Comparison:
     """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
     gate = read_gate(config.gate) if config.gate else []
     comparison = comparison_of(config)
-    _check_gate(gate, comparison)
+    changes = _changes(comparison)
+    if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
+        raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
     text = comparing.markdown(comparison)
     log_report(text)
     if config.output:
@@ -98,36 +100,24 @@ def _fault_of(rule: Any) -> str:
     return ""
 
 
-def _check_gate(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> None:
-    """Raise a `UsageError` for a rule on an unknown area."""
-    changes = _changes(comparison)
-    for rule in gate:
-        if rule["area"] not in changes:
-            raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
-
-
 def _changes(comparison: Comparison) -> dict[str, Change]:
     """Return the change of every area that a rule may name; a subset hides a section of its name."""
     return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
 
 
-def _unscored(comparison: Comparison, area: str) -> int:
-    """Return the number of an area's cases that the first run scored and the second did not."""
-    is_subset = area in comparison.subsets and area != OVERALL
-    return comparison.unscored[f"subset:{area}" if is_subset else area]
-
-
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
     """Return how a comparison breaks a rule: cases without a score, or a drop beyond `max_drop`; None if it holds."""
-    change, unscored = _changes(comparison)[rule["area"]], _unscored(comparison, rule["area"])
+    area, change = rule["area"], _changes(comparison)[rule["area"]]
+    is_subset = area in comparison.subsets and area != OVERALL
+    unscored = comparison.unscored[f"subset:{area}" if is_subset else area]
     drop = -change.difference.value
     if math.isnan(drop):
-        return f"{rule['area']} has no case that both scored, so that its rule cannot be checked"
+        return f"{area} has no case that both scored, so that its rule cannot be checked"
     if unscored > rule.get("max_unscored", 0):
         return (
-            f"{rule['area']}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "
+            f"{area}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "
             f"scored, so that the rule cannot be checked; find out why, or accept it with max_unscored: {unscored}"
         )
     if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
         return None
-    return f"{rule['area']} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"
+    return f"{area} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"

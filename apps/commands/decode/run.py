@@ -68,7 +68,9 @@ def _decode(config: DecodeConfig, unfinished: Path | None) -> dict[str, Any]:
     for request, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
         if unfinished:
-            _append(unfinished, request, answer, engine.base.encoder.tokenizer)
+            line = {"key": request.key} | _row(request, answer) | _tokens(answer, engine.base.encoder.tokenizer)
+            with open(unfinished, "a", encoding="utf-8") as lines:
+                lines.write(json.dumps(plain(line), ensure_ascii=False) + "\n")
     if unfinished:
         _put_in_place(unfinished, Path(str(config.output)), asked)
     return {
@@ -120,7 +122,8 @@ def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
     folder = named[0][1]
     if _adapts(folder, base):
         guide = _open_guide(folder, base, config, copy=False)
-        late = _starts_late(guide) and guide.contract.template == base.contract.template
+        starts_late = guide.adapter is not None and guide.adapter.settings.from_layer > 0
+        late = starts_late and guide.contract.template == base.contract.template
         engine: Engine = SharedBackbone(guide, encoder=base.encoder, late=late)
     else:
         guide = _open_guide(folder, base, config, copy=True)
@@ -143,14 +146,10 @@ def _check_objective(name: str, folder: str) -> None:
 def _open_base(config: DecodeConfig, folders: Sequence[str]) -> DecodingModel:
     source = base_of(config.base, folders)
     assert source is not None, "check_guides refuses guides without a base model"
-    dtype = config.dtype or _dtype_of(folders)
+    dtypes = [load_contract(Path(folder)).dtype for folder in folders if (Path(folder) / FILE).exists()]
+    dtype = config.dtype or next(iter(dtypes), "float32")
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(config))
     return decoding_model(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
-
-
-def _dtype_of(folders: Sequence[str]) -> str:
-    dtypes = [load_contract(Path(folder)).dtype for folder in folders if (Path(folder) / FILE).exists()]
-    return dtypes[0] if dtypes else "float32"
 
 
 def _adapts(folder: str, base: DecodingModel) -> bool:
@@ -163,10 +162,6 @@ def _open_guide(folder: str, base: DecodingModel, config: DecodeConfig, *, copy:
     """Load a guide on the weights of the base model if it is an adapter on it, else with separate weights."""
     over = (sharing(base.model) if copy else base.model) if _adapts(folder, base) else None
     return autoregressive(folder, base=over, **trust(config))
-
-
-def _starts_late(guide: DecodingModel) -> bool:
-    return guide.adapter is not None and guide.adapter.settings.from_layer > 0
 
 
 # ---- requests ----
@@ -226,10 +221,13 @@ def _answers(
             for piece in stream(engine, [each.request for each in batch]):
                 if to_stdout:
                     _show(piece, batch[piece.row], out, alone)
-                if piece.completion is not None:
+                if (answer := piece.completion) is not None:
                     bar.update()
-                    _warn(batch[piece.row], piece.completion)
-                    yield batch[piece.row], piece.completion
+                    request = batch[piece.row]
+                    if answer.finished == "context":
+                        full = f"the context is full after {len(answer.tokens)} tokens; the completion is cut off"
+                        log(f"prompt {request.id}: {full}")
+                    yield request, answer
 
 
 def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
@@ -239,11 +237,6 @@ def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
     elif piece.completion is not None:
         print(terminal_json(json.dumps(_row(asked, piece.completion), ensure_ascii=False)), file=out, flush=True)
-
-
-def _warn(asked: Asked, answer: DecodedCompletion) -> None:
-    if answer.finished == "context":
-        log(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the completion is cut off")
 
 
 def _row(asked: Asked, answer: DecodedCompletion) -> dict[str, Any]:
@@ -284,12 +277,6 @@ def _partial(config: DecodeConfig, output: Path) -> Path:
             )
         unfinished.unlink()
     return unfinished
-
-
-def _append(path: Path, asked: Asked, answer: DecodedCompletion, tokenizer: Any) -> None:
-    line = {"key": asked.key} | _row(asked, answer) | _tokens(answer, tokenizer)
-    with open(path, "a", encoding="utf-8") as lines:
-        lines.write(json.dumps(plain(line), ensure_ascii=False) + "\n")
 
 
 def _done(path: Path) -> dict[str, str]:

@@ -114,8 +114,11 @@ def folders() -> dict[str, Path]:
 
 def free_gigabytes(path: Path) -> float:
     """Return the free gigabytes of the disk of a folder, which need not exist yet."""
-    existing = next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
-    return shutil.disk_usage(existing).free / GIGABYTE
+    return shutil.disk_usage(_existing(path)).free / GIGABYTE
+
+
+def _existing(path: Path) -> Path:
+    return next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
 
 
 def _requirements() -> Iterator[Requirement]:
@@ -153,9 +156,12 @@ def _version(name: str) -> str | None:
 
 def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     """Yield the checks: a failure stops the verbs, a warning slows them or disables one."""
-    yield _python(sys.version_info[:2])
+    version = ".".join(map(str, sys.version_info[:2]))
+    supported = sys.version_info[:2] >= OLDEST_PYTHON
+    yield Check("python", "ok" if supported else "fail", version, "install Python 3.11 or newer")
     yield from _packages()
-    yield _kernels(facts["kernels"])
+    status = "fail" if facts["kernels"].startswith("none") else "ok"
+    yield Check("kernels", status, facts["kernels"], "unset REWARDLAB_KERNELS, or pip install triton")
     yield _device(facts["devices"], facts["environment"])
     for name, extra in facts["extras"].items():
         absent = ", ".join(extra["absent"])
@@ -164,14 +170,11 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
         )
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
-    yield _writable(cache_folder())
+    writable = os.access(_existing(cache_folder()), os.W_OK)
+    remedy = "name a folder that can be written to with HF_HOME"
+    yield Check("cache", "ok" if writable else "fail", str(cache_folder()), remedy)
     yield _safetensors()
     yield templates()
-
-
-def _python(version: tuple[int, ...]) -> Check:
-    text = ".".join(map(str, version))
-    return Check("python", "ok" if version >= OLDEST_PYTHON else "fail", text, "install Python 3.11 or newer")
 
 
 def _packages() -> Iterator[Check]:
@@ -179,21 +182,11 @@ def _packages() -> Iterator[Check]:
     needed = [requirement for requirement in _requirements() if not _extras_of(requirement)]
     if not needed:
         yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
-    for needed_package in needed:
-        version = _version(needed_package.name)
-        fits = version is not None and needed_package.specifier.contains(version, prereleases=True)
-        status = "ok" if fits else "fail"
-        yield Check(
-            needed_package.name,
-            status,
-            version or "not installed",
-            f"pip install '{needed_package.name}{needed_package.specifier}'",
-        )
-
-
-def _kernels(backend: str) -> Check:
-    status = "fail" if backend.startswith("none") else "ok"
-    return Check("kernels", status, backend, "unset REWARDLAB_KERNELS, or pip install triton")
+    for package in needed:
+        version = _version(package.name)
+        fits = version is not None and package.specifier.contains(version, prereleases=True)
+        remedy = f"pip install '{package.name}{package.specifier}'"
+        yield Check(package.name, "ok" if fits else "fail", version or "not installed", remedy)
 
 
 def _device(names: list[str], variables: Mapping[str, str]) -> Check:
@@ -210,12 +203,6 @@ def disk(name: str, free: float) -> Check:
     return Check(
         f"disk {name}", status, f"{free:.1f} GB free", "free some, or name another folder with --output or HF_HOME"
     )
-
-
-def _writable(folder: Path) -> Check:
-    existing = next(ancestor for ancestor in (folder, *folder.absolute().parents) if ancestor.exists())
-    status = "ok" if os.access(existing, os.W_OK) else "fail"
-    return Check("cache", status, str(folder), "name a folder that can be written to with HF_HOME")
 
 
 def _safetensors() -> Check:

@@ -23,8 +23,8 @@ from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.model_hashes import model_hashes
-from ...runs.processes import LEADER, Process, announce, join, process
-from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
+from ...runs.processes import process, shared_run_folder
+from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from ...settings.reading import edges
 from ...settings.specs import build
@@ -39,25 +39,26 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    if not here.leads:
-        return _follow(config, suite, sources, here)
-    recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
-    recipe["model_sha256"] = model_hashes(_loaded(config))
-    with run_folder(
-        config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{PROGRESS}/*/*.jsonl"
-    ) as work:
-        announce(work, here)
+    recipe = _recipe(config, sources) if here.leads else {}
+    folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{PROGRESS}/*/*.jsonl"}
+    with shared_run_folder(config.output, recipe, here, **folder_options) as work:
         cases, notes = suite.cases(sources)
         models = _open_models(config)
+        resumable = [ResumableScorer(model, work / PROGRESS / f"{i:03d}", here) for i, model in enumerate(models)]
+        if not here.leads:
+            for scorer in resumable:
+                scorer.work(cases)
+            return {"run": config.output, "rank": here.rank, "processes": here.world}
         write_plan(work, len(cases), len(models))
         stored = [load_stored(source, suite, cases) for source in config.scores]
         notes += [note for scores in stored for note in scores.notes(cases)]
-        notes += [note for source in config.model for note in _guide_notes(source)]
+        for source in config.model:
+            if named := ", ".join(_guide(source).get("collapsed", [])):
+                notes.append(f"{source}: the guide has collapsed at {named}; it hardly reads its context there.")
         evaluation = evaluate(
             suite,
             cases,
-            [*_resumable(models, work, here), *stored, *suite.baselines(cases, config.seed, config.baselines)],
+            [*resumable, *stored, *suite.baselines(cases, config.seed, config.baselines)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,
@@ -68,7 +69,6 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         facts = {"contracts": contracts, **_unread(evaluation.report)} | _guides(models, config.model)
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, **facts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
-        (work / LEADER).unlink()
     log_report(markdown(evaluation.report))
     return {
         "run": config.output,
@@ -81,16 +81,19 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     }
 
 
+def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
+    """Return the settings and the hashes of all that decides the judgments, which a resumed run must have in common."""
+    recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
+    functions = [config.benchmark] if ":" in config.benchmark else []
+    policy = [config.reference_policy] if config.reference_policy else []
+    return recipe | {"model_sha256": model_hashes([*config.model, *config.reference, *policy, *functions])}
+
+
 def _unread(report: Report) -> dict[str, dict[str, int]]:
     """Return how many cases each model read cut, and without a text that its chat template leaves out."""
     rows = [row for row in report.rows if row.role != "baseline"]
     return {name: {row.scorer: getattr(row, name) for row in rows} for name in ("truncated", "omitted")}
-
-
-def _loaded(config: EvalConfig) -> list[str]:
-    """Return the names of all models and functions whose weights or code decide the judgments."""
-    functions = [config.benchmark] if ":" in config.benchmark else []
-    return [*config.model, *config.reference, *filter(None, [config.reference_policy]), *functions]
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
@@ -117,12 +120,6 @@ def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str,
     named = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
     guides = {name: guide for name, guide in named.items() if guide}
     return {"guides": guides} if guides else {}
-
-
-def _guide_notes(source: str) -> list[str]:
-    """Return a note if a guide had collapsed when its training ended."""
-    named = ", ".join(_guide(source).get("collapsed", []))
-    return [f"{source}: the guide has collapsed at {named}; it hardly reads its context there."] if named else []
 
 
 def _pair_label(config: EvalConfig) -> str:
@@ -154,17 +151,3 @@ def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
     label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
     refusals: Any = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
     return RewardScorer(label, open_served(name), objective=config.objective, **refusals)
-
-
-def _resumable(models: list[RewardScorer], work: Path, here: Process) -> list[ResumableScorer]:
-    return [ResumableScorer(model, work / PROGRESS / f"{index:03d}", here) for index, model in enumerate(models)]
-
-
-def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:
-    """Compute the share of judgments of a process that is not rank 0."""
-    work = partial_folder(Path(config.output).absolute())
-    join(work, here)
-    cases, _ = suite.cases(sources)
-    for resumable in _resumable(_open_models(config), work, here):
-        resumable.work(cases)
-    return {"run": config.output, "rank": here.rank, "processes": here.world}

@@ -1,7 +1,7 @@
 """`rewardlab judge --audit`: biases of a judge."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,14 @@ def names_of(
             raise UsageError(
                 f"--names {text}: none of the answers is by '{result_name}'; {did_you_mean(result_name, wrote)}"
             )
-        named = [*_called(judges, key, shorts.get(key, key))]
+        of_model = f"{shorts.get(key, key)} "  # with which the names of all judges that use the model begin
+        named = [judge.name for judge in judges if judge.name == key or judge.name.startswith(of_model)]
         if not named:
             raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [judge.name for judge in judges])}")
         names_by_judge |= dict.fromkeys(
             named, Names(result_name, config.other_author or _other(text, result_name, wrote))
         )
     return names_by_judge
-
-
-def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]:
-    """Return the judge of that name, or all judges that use the model."""
-    return (judge.name for judge in judges if judge.name == key or judge.name.startswith(f"{short} "))
 
 
 def _other(text: str, result_name: str, wrote: Counter[str]) -> str:

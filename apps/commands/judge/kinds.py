@@ -86,14 +86,10 @@ def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> Batch
     """Return a judge of one kind that uses one chat."""
     spec, parameters = parse_spec(source), _parameters(source)
     ours: dict[str, Any] = {"chat": chat, "name": name, "sampling": given.sampling}
-    if given.rubric is not None:
-        ours["rubric"] = given.rubric
-    if given.examples is not None:
-        ours["examples"] = given.examples
-    if given.levels is not None:
-        ours["levels"] = given.levels
-    if given.questions:
-        ours["questions"] = given.questions
+    files = {name: getattr(given, name) for name in ("rubric", "examples", "levels")} | {
+        "questions": given.questions or None
+    }
+    ours |= {name: value for name, value in files.items() if value is not None}
     if "score" in parameters:
         made = getattr(rubric_score, given.score)
         ours["score"] = made() if given.score == "anchored" else made

@@ -35,7 +35,7 @@ class CaseFile(Pairs):
         """Return the cases, then those of preference pairs, and notes on what is left out."""
         rows, read = collect_files(sources, _case_or_pair, self.on_bad_row)
         pairs = [row for row in rows if isinstance(row, _Written)]
-        wrote = {_texts(pair): pair.authors for pair in pairs}
+        wrote = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
         compared, undecided = as_cases(pairs, self.objective)
         compared = [replace(case, authors=wrote[(prompt_text(case.prompt), *case.answers)]) for case in compared]
         cases = [*(row for row in rows if isinstance(row, Case)), *compared]
@@ -58,10 +58,6 @@ def _case_or_pair(values: Mapping[str, Any]) -> Case | _Written:
         return parse_case(values)
     authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
     return _Written(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
-
-
-def _texts(pair: PreferencePair) -> tuple[str, str, str]:
-    return prompt_text(pair.prompt), pair.chosen, pair.rejected
 
 
 def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
@@ -165,14 +161,9 @@ def estimated_sentence(requests: int) -> str:
     )
 
 
-def _routes(judgments: Sequence[Judgment]) -> dict[str, int]:
-    counts = routing_counts(judgments)
-    return counts if counts["routed"] else {}
-
-
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
     """Compute the account of a judge; every case has the same weight, unlike in some suites."""
-    right = credits_of(suite, cases, judgments)[:, 0]
+    right, routes = credits_of(suite, cases, judgments)[:, 0], routing_counts(judgments)
     return Account(
         cases=len(cases),
         answered=sum(not judgment.abstained for judgment in judgments),
@@ -186,7 +177,7 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         completion_tokens=sum(judgment.tokens[1] for judgment in judgments),
         seconds=sum(judgment.seconds for judgment in judgments),
         cost=sum(judgment.cost for judgment in judgments),
-        routes=_routes(judgments),
+        routes=routes if routes["routed"] else {},
         truncated=sum(judgment.truncated for judgment in judgments),
         omitted=sum(bool(judgment.omitted) for judgment in judgments),
     )

@@ -116,13 +116,10 @@ def open_retrieved_rubrics(retrieval: RetrievalConfig, config: JudgeConfig) -> R
 
 
 def _selection(retrieval: RetrievalConfig, how: str, collection: Collection, k: int, seed: int) -> Selection:
-    index = _index(retrieval, collection) if how == RETRIEVED else None
-    return Selection(collection, how, k, index=index, seed=seed)
-
-
-def _index(retrieval: RetrievalConfig, collection: Collection) -> Index:
     folder = Path(retrieval.retriever_index) if retrieval.retriever_index else None
-    return open_index(retrieval.retriever, collection.ids, collection.prompts, folder)
+    named = collection.ids, collection.prompts
+    index = open_index(retrieval.retriever, *named, folder) if how == RETRIEVED else None
+    return Selection(collection, how, k, index=index, seed=seed)
 
 
 def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> Index:

@@ -26,7 +26,7 @@ from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
 from .retrieval import RetrievalConfig, retrieval_notes
-from .settings import ChatConfig, JudgeConfig
+from .settings import READ_LATER, ChatConfig, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
@@ -57,7 +57,9 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
                 judge(shown)
         return {"cases": len(cases), **log_estimate(imagined, chats, names, config.tokenizer)}
     recipe = config.identity() | retrieval.identity() | chats.identity()
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config), *retrieval.files]}
+    rubric = None if config.rubric in SELECTIONS else config.rubric
+    files = [*sources, *filter(None, (rubric, config.levels, config.checklist)), *retrieval.files]
+    recipe["data_sha256"] = {source: data_hash(source) for source in files}
     recipe["model_sha256"] = model_hashes(names.values())
     opened = open_chats(chats)
     with run_folder(
@@ -73,15 +75,11 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         contracts = {judge.name: judge.contract for judge in judges}
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **about, **facts)
-        settings = recipe | config.read_later()  # last of all: until here the run may be resumed with other ones
+        settings = recipe | {
+            name: getattr(config, name) for name in READ_LATER
+        }  # last of all: until here the run may be resumed with other ones
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
-
-
-def _beside(config: JudgeConfig) -> list[str]:
-    """Return the files of rubric, levels and checklist."""
-    rubric = None if config.rubric in SELECTIONS else config.rubric
-    return [*filter(None, (rubric, config.levels, config.checklist))]
 
 
 def evaluated(

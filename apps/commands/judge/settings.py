@@ -211,7 +211,3 @@ class JudgeConfig(Settings):
         """Return the settings that determine the replies; a resumed run must have the same."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer", *READ_LATER)
         return {name: value for name, value in vars(self).items() if name not in free}
-
-    def read_later(self) -> dict[str, Any]:
-        """Return the settings that no reply depends on."""
-        return {name: getattr(self, name) for name in READ_LATER}

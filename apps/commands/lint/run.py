@@ -40,7 +40,9 @@ class Read(NamedTuple):
 def run_lint(config: LintConfig) -> dict[str, Any]:
     """Check every row; findings fail the check, unless --fix writes a file without them."""
     started = time.time()
-    _free(config)
+    taken = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
+    if taken and not config.overwrite:
+        raise UsageError(f"{taken[0]} exists already; name another file with --fix, or replace it with --overwrite")
     with _folder(config) as work:
         read = read_pairs(config.data)
         log_rows("data", read.ignored)
@@ -129,15 +131,14 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
         read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_reading(config)
     )
     similar = similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
-    of_pairs = [_moved(finding, read.pair_rows) for finding in [*linted.findings, *similar]]
+    rows = read.pair_rows
+    of_pairs = [
+        finding._replace(row=rows[finding.row], other=None if finding.other is None else rows[finding.other])
+        for finding in [*linted.findings, *similar]
+    ]
     findings = sorted([*read.unusable, *of_pairs], key=lambda finding: finding.row)
-    leaks = [leak._replace(rows=tuple(read.pair_rows[row] for row in leak.rows)) for leak in linted.leaks]
+    leaks = [leak._replace(rows=tuple(rows[row] for row in leak.rows)) for leak in linted.leaks]
     return Linted(tuple(findings), tuple(leaks), linted.shared)
-
-
-def _moved(finding: Finding, indices: Sequence[int]) -> Finding:
-    """Return the finding with row indices in place of pair indices."""
-    return finding._replace(row=indices[finding.row], other=None if finding.other is None else indices[finding.other])
 
 
 def _reading(config: LintConfig) -> dict[str, Any]:
@@ -187,12 +188,6 @@ def _user_turns(name: str, source: str) -> list[str]:
 # ---- what is written ----
 
 
-def _free(config: LintConfig) -> None:
-    taken = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
-    if taken and not config.overwrite:
-        raise UsageError(f"{taken[0]} exists already; name another file with --fix, or replace it with --overwrite")
-
-
 def _fixed(fix: str) -> tuple[Path, Path]:
     path = Path(fix)
     return path, path.with_name(f"{path.stem}.left_out.jsonl")
@@ -204,17 +199,14 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     if not rows:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
     clean, left_out = _fixed(str(path))
-    gone = (
-        {"place": read.rows[row].location, "reason": reason, **_values(read.rows[row])}
-        for row, reason in reasons.items()
-    )
+    gone = []
+    for index, reason in reasons.items():
+        row = read.rows[index]
+        values = {"row": dict(row.values)} if row.values else {"error": row.error}
+        gone.append({"place": row.location, "reason": reason, **values})
     write_rows(left_out, gone)
     write_rows(clean, rows)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
-
-
-def _values(row: Row) -> dict[str, Any]:
-    return {"row": dict(row.values)} if row.values else {"error": row.error}
 
 
 def _finding_row(read: Read, finding: Finding) -> dict[str, Any]:

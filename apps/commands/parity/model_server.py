@@ -88,10 +88,9 @@ def chat_body(example: Example) -> dict[str, Any]:
 
 def _chat_message(turn: Message) -> dict[str, Any]:
     plain: dict[str, Any] = {key: value for key, value in turn.items() if key not in ("tools", "tool_calls")}
-    calls = [call | {"function": _as_text(call["function"])} for call in turn.get("tool_calls", ())]
+    calls = []
+    for call in turn.get("tool_calls", ()):
+        arguments = call["function"]["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        calls.append(call | {"function": call["function"] | {"arguments": text}})
     return plain | ({"tool_calls": calls} if calls else {})
-
-
-def _as_text(function: dict[str, Any]) -> dict[str, Any]:
-    arguments = function["arguments"]
-    return function | {"arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}

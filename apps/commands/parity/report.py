@@ -45,7 +45,8 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
 
 def cells(result: Parity) -> list[str]:
     """Return the cells of a way in the table."""
-    largest, mean = (_scaled(value, result.deviation) for value in (result.largest, result.mean))
+    deviation = result.deviation
+    largest, mean = (f"{v / deviation:.2g}" if deviation > 0 else "–" for v in (result.largest, result.mean))
     return [
         one_line(result.way),
         str(result.conversations),
@@ -63,10 +64,6 @@ def cells(result: Parity) -> list[str]:
 def verdict(result: Parity) -> str:
     """Return 'same', 'reported' or 'FAILED'."""
     return "same" if result.same else "reported" if result.report_only else "FAILED"
-
-
-def _scaled(value: float, deviation: float) -> str:
-    return f"{value / deviation:.2g}" if deviation > 0 else "–"
 
 
 def one_line(text: str) -> str:

@@ -39,7 +39,8 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     if config.step_token is not None:
         return _report(config, *step_parities(config, _data_examples(config)))
     model = load_reward_model(config.model, check=False, **reading(config), **trust(config))
-    golden = _golden(config.model)
+    folder = Path(config.model)
+    golden = read_golden(folder) if (folder / GOLDEN).exists() else ([], None)
     examples, notes = _conversations(config, model, golden)
     groups, left_out = _groups(config, model, examples, golden)
     precision = other_precision(model)
@@ -62,16 +63,17 @@ def _report(
 ) -> dict[str, Any]:
     text = markdown(config.model, contract, results, notes)
     facts = as_json(config.model, contract, results, notes)
-    _write(config, text, facts, results)
+    if config.output:
+        path = Path(config.output)
+        replace_text(path, text)
+        replace_file(path.with_suffix(".json"), lambda temporary: write_json(temporary, facts))
+    if config.junit:
+        replace_file(Path(config.junit), lambda temporary: temporary.write_bytes(junit(config.model, results)))
     log_report(f"\n{text}")
     if failed := [result for result in results if not result.passed]:
         failures = "; ".join(f"{result.way}: {result.culprit}" for result in failed)
         raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} ways give other scores. {failures}")
     return facts
-
-
-def _golden(source: str) -> tuple[list[Example], Any]:
-    return read_golden(Path(source)) if (Path(source) / GOLDEN).exists() else ([], None)
 
 
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
@@ -153,12 +155,3 @@ def _against(
     if asked.kind == "http":
         return [Group(examples, served(asked.target, config.token), True)]
     return [Group(examples, other_model(asked.target, **options), True)]
-
-
-def _write(config: ParityConfig, text: str, facts: dict[str, Any], results: Sequence[Parity]) -> None:
-    if config.output:
-        path = Path(config.output)
-        replace_text(path, text)
-        replace_file(path.with_suffix(".json"), lambda temporary: write_json(temporary, facts))
-    if config.junit:
-        replace_file(Path(config.junit), lambda temporary: temporary.write_bytes(junit(config.model, results)))

@@ -23,6 +23,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
         right=("TFLOP", "seconds"),
     )
     batch = {"train": "pairs", "rl": "completions", "decode": "completions", "score": "conversations"}[facts["job"]]
+    epochs = "" if config["epochs"] == 1 else f", {config['epochs']:g} times"
     return "\n\n".join(
         [
             f"# {facts['model']}: {facts['job']} on {facts['gpus']} × {facts['gpu']}",
@@ -32,7 +33,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
             memory,
             times,
             f"**Time**: {facts['seconds_per_round']:.2f} s a round, {facts['rounds']:,} rounds for "
-            f"{config['examples']:,} {unit}{_epochs(config)}: {facts['hours']:.1f} hours, "
+            f"{config['examples']:,} {unit}{epochs}: {facts['hours']:.1f} hours, "
             f"{facts['gpu_hours']:.1f} GPU-hours.",
             _assumed(facts, config),
         ]
@@ -64,10 +65,6 @@ def _assumed(facts: Mapping[str, Any], config: Mapping[str, Any]) -> str:
             f"Reward models are {config['reward_dtype']} and whole on every GPU; the policy itself writes the answers."
         )
     return "\n".join(["**Assumed**", "", *(f"- {line}" for line in lines)])
-
-
-def _epochs(config: Mapping[str, Any]) -> str:
-    return "" if config["epochs"] == 1 else f", {config['epochs']:g} times"
 
 
 def _cell(size: float | None) -> str:

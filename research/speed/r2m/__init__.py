@@ -30,7 +30,6 @@ import numpy as np
 import torch
 from transformers import PrinterCallback
 
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
 from ....policy.advantages.grpo import grpo
 from ....policy.aggregations.token_mean import token_mean
 from ....policy.composition.algorithm import Algorithm
@@ -42,6 +41,7 @@ from ....policy.training.arguments import PolicyArguments
 from ....policy.training.trainer import PolicyTrainer
 from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import scalar_from_config
+from ...statistics.estimates import t_interval
 from .. import policy
 from .._scripts import argument_parser, machine, write
 from ..decoding import tokenizer

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, formatted_p, t_interval
+from ....benchmarks.statistics.cluster_bootstrap import formatted_p
 from ....benchmarks.statistics.multiple_tests import holm, holm_levels
 from ....rm.errors import DataError
+from ...statistics.estimates import Estimate, t_interval
 from ...statistics.forest import Effect, forest
 from ...statistics.percentile_tests import at_floor, bootstrap_p, unrejected_interval
 from ...statistics.power import detectable_effect, look_levels, paired_sd

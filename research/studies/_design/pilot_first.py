@@ -6,8 +6,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ....benchmarks.types import Log
 from .._runs.job_cache import Job, run_jobs
+from .._study import Log
 from .assessment import Assessment, assess, study_facts
 from .claims import paired_differences, read_claims
 from .design import Design, plan_seeds

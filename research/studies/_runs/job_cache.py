@@ -17,9 +17,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ....benchmarks.types import Log
 from ....rm.errors import UNREADABLE, DataError
 from ....rm.types import content_hash
+from .._study import Log
 from .worker_processes import in_processes
 
 REVISION = 3  # to be raised when the code that trains or decodes changes a number

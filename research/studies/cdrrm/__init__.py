@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from ....benchmarks.types import Log, Study
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from .claims import claims
 from .plan import POINTS, Plan, Results
 from .report import figure, text

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
-from ....benchmarks.types import Criterion
+from ...statistics.estimates import Estimate, t_interval
+from .._study import Criterion
 from .plan import BARE, MASKS, MIDDLE, MODEL, ORACLE, POINTS, TRAINED, Results
 
 PLATEAU = 0.03

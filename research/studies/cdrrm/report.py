@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
-from ....benchmarks.types import Criterion
+from ...statistics.estimates import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
+from .._study import Criterion
 from .claims import share, shown
 from .plan import BARE, MASKED, MASKS, MIDDLE, MODEL, ORACLE, OTHER_PROMPT, POINTS, TRAINED, Results
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...worlds.guides import Base
 from .._design import claims_figure, run_pilot_first
 from .._runs.job_cache import Arrays, Job
+from .._study import Log, Study
 from .prompts import BANDS, PassBars
 from .report import START, bands_figure, text
 from .runs import ARMS, GROUPS, VerdictRun, named

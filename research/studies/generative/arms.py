@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ....benchmarks.garden.models import Fit, causal_lm, fit, tokenizer
+from ....benchmarks.garden.models import causal_lm, tokenizer
 from ....judges.backends.chat import Ask, Chat
 from ....judges.backends.local_model import in_process
 from ....judges.backends.scripted import scripted
@@ -33,6 +33,7 @@ from ....rm.models.scalar import scalar_from_config
 from ....rm.training.encoding import encode_pairs
 from ....rm.training.trainer import ScalarTask
 from ....rm.types import OVERALL, Example, prompt_text
+from ....tests.stand_ins.small_training import Fit, fit
 from ...worlds.small_policies import Completions, PolicyLoop, clipped, train_policy
 from ...worlds.small_policies.supervised import SupervisedLoop, rows_of_examples, train_supervised
 from .._runs.job_cache import Arrays, Job

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.fronts import Measured, control_figure, front_figure
 from ...worlds.guides.fronts import Front
 from .._runs.job_cache import Job, run_jobs
+from .._study import Log, Study
 from .plan import FIRST_SEED, GROUPS, Plan
 from .report import Health, Results, figure_name, health, text
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
 from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
+from ...statistics.estimates import t_interval
 from ...statistics.fronts import Measured
 from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ...worlds.guides import MONITORED, Arrays

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from .._design import claims_figure, named_values, run_pilot_first
 from .._runs.job_cache import Job
+from .._study import Log, Study
 from .reasoners import ACCURACY, ARMS, MILLISECONDS, SECONDS, STEPS, UPDATES, Reasoner, Timing
 from .report import text
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from ....benchmarks.garden.models import Fit, causal_lm, fit, tokenizer
+from ....benchmarks.garden.models import causal_lm, tokenizer
 from ....rm.backbones.logprobs import head_logits
 from ....rm.backbones.tokenization import Batch, pad
 from ....rm.models.latent import DEPTH_HEAD as DEPTH_MODULE
@@ -19,6 +19,7 @@ from ....rm.models.latent import HEAD, Depth, LatentRewardModel, LatentScores, l
 from ....rm.models.latent.steps import LatentSteps, states_after
 from ....rm.training.latent_task import LatentRow, LatentTask, encode_latent
 from ....rm.types import OVERALL, PreferencePair
+from ....tests.stand_ins.small_training import Fit, fit
 from .._runs.job_cache import Arrays, Job
 from .pairs import RATIONALE, VOCABULARY, draw_pairs, shuffled
 

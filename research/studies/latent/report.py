@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
 from ....rm.models.latent import MOST_STEPS
+from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .pairs import OPERATIONS_OF_A_PROBLEM, RATIONALE
 from .reasoners import ACCURACY, MILLISECONDS, NO_STEPS, SECONDS, STEPS, UPDATES

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import MEASURED, Record, best_of_n_records
 from ...worlds.guides import Recipe
 from .._design import assessment_facts, claims_figure, run_pilot_first
 from .._runs.job_cache import Arrays, Job
 from .._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, TEACHINGS, Proxy
+from .._study import Log, Study
 from .guided import UNIARM, AtlasGuide, AtlasGuided
 from .measures import CLAIMED, GOLD, ByArm, values
 from .report import atlas_figure, peaks_figure, text

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
+from ...statistics.estimates import t_interval
 from ...statistics.fronts import COLOURS, CONTROL
 from ...statistics.gold_peaks import GoldPeak, gold_lost, gold_peak
 from ...statistics.overoptimisation import BEST_OF_N, UNITS, Record, at_matched_kl, curves, gains_at_kl, percent_range

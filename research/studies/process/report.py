@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
+from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .chains import RIGHT
 from .verifiers import BEST, F1, LABELS, SOLUTIONS, THRESHOLD

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from .._design import claims_figure, run_pilot_first
 from .._runs.job_cache import Job
 from .._runs.proxies import LEVELS, Proxy
+from .._study import Log, Study
 from .pools import GROUP, KL, R2MDrift
 from .refits import ACCURACY, ARMS, BEST, FROZEN, GARDEN, LABEL_ACCURACY, PRIVATE, STATES, Arm, R2MRefits
 from .report import gains_figure, text

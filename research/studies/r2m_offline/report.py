@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
+from ...statistics.estimates import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
 from .._design import Design, claims_table, design_markdown
 from .._design.assessment import Assessment

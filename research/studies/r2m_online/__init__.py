@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from .._design import claims_figure, run_pilot_first
 from .._runs.job_cache import Arrays, Job
 from .._runs.proxies import HELD_OUT, OWN_SAMPLES, Proxy
+from .._study import Log, Study
 from .report import curves_figure, text
 from .runs import ARMS, LEVEL_75, ONE_PROXY, PROXIES, R2MOnlineRun
 

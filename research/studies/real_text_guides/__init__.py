@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ....rm.types import Example, PreferencePair
 from ...worlds.guides import Recipe
 from .. import human_preferences
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from ..guide_recipes.plan import GENARM, PARM, UNIARM
 from .models import OBJECTIVES, Completions, TextBase, TextGuide, corpus, halves
 from .report import Measured, text

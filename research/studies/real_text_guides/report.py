@@ -7,8 +7,8 @@ import numpy as np
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
 from ....rm.training.guide_diagnostics import GuideDiagnostics
+from ...statistics.estimates import t_interval
 from .models import OBJECTIVES, PREFERENCES, TextBase
 
 Measures = Mapping[tuple[str, str], GuideDiagnostics]

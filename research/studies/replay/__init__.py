@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import at_kl
 from ...worlds.guides import Base
 from .._design import claims_figure, run_pilot_first
 from .._runs.job_cache import Arrays, Job
+from .._study import Log, Study
 from .report import curves_figure, text
 from .runs import ARMS, PLAIN, ReplayRun
 

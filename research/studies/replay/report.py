@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
+from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, claims_table, design_markdown
 from .._runs.job_cache import Arrays
 from .runs import EXTRA_PASS, PLAIN

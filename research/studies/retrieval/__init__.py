@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...statistics.power import paired_sd
 from .._design import Design, Pilot, assess, claims_figure, paired_differences, read_claims, study_facts
 from .._runs.job_cache import Job, run_jobs
+from .._study import Log, Study
 from .checks import ARMS as JUDGE_ARMS
 from .checks import NONE, ChecksArm
 from .encoders import FACETS, MEAN, UNTRAINED, WHOLE_TEXT, Training

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
+from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, claims_table
 
 Values = Mapping[str, Mapping[str, np.ndarray]]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from ....benchmarks.statistics.cluster_bootstrap import Draws, cluster_draws
-from ....benchmarks.types import Log, Study
 from ...statistics.routing import cascade_share, cost_curve, pre_route_share, sampled_areas
 from .._design import assess_samples, assessment_facts, claims_figure, paired_differences, read_claims
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from ..real_text_guides.models import TextBase, corpus
 from .judges import CHEAP, Judged, judged, stored
 from .rankings import CASCADE, FITTED, GROUP, Classifier, PromptStates, Rankings, fixed_rankings, group_rankings

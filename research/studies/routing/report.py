@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, percentile_interval
+from ....benchmarks.statistics.cluster_bootstrap import percentile_interval
+from ...statistics.estimates import Estimate
 from ...statistics.routing import cost_curve
 from .._design import Assessment, claims_table
 from .judges import CHEAP, COMBINED, OTHER, STRONG, Judged

@@ -8,11 +8,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ....benchmarks.report import table
-from ....benchmarks.statistics.cluster_bootstrap import t_interval
-from ....benchmarks.types import Log, Study
+from ...statistics.estimates import t_interval
 from ...statistics.forest import Effect, forest
 from ...worlds.guides import Base
 from .._runs.job_cache import run_jobs
+from .._study import Log, Study
 from .side_by_side import MEASURES, Budget, Comparison, Recipe, Side, compare, recipes
 
 TITLE = "Systems of policy improvement beside the plain loops that they extend"

@@ -19,13 +19,14 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
-from ....benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.data.pairs import pair_row
 from ....rm.errors import DataError, UsageError, did_you_mean
 from ....rm.io.checked_files import from_json_lines, from_yaml
+from ...statistics.estimates import Estimate, t_interval
 from ...worlds.guides import Base
 from ...worlds.policies import gold_accuracy, sample, split_prompts, unseen_prompts
+from ...worlds.verifiable_garden import verify
 from .._runs.job_cache import Arrays, Job
 
 HERE = Path(__file__).parent
@@ -155,7 +156,7 @@ class Side(Job):
         completions = sample(trained, unseen_prompts(self.budget.completions), self.base.seed)
         return {
             "gold": garden.gold().rate(completions)[:, 0].mean(),
-            "right": float(np.mean(garden.verify(completions))),
+            "right": float(np.mean(verify(completions))),
         }
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....benchmarks.types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.small_policies.supervised import SupervisedLoop
 from .._design import claims_figure, run_pilot_first
 from .._runs.job_cache import Arrays, Job
+from .._study import Log, Study
 from .report import rounds_figure, text
 from .runs import COOLED, Arm, Demonstrations, Evaluation, SaturatedPolicy, WeakDrivenArm
 

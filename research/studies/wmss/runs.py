@@ -32,6 +32,7 @@ from ...worlds.small_policies.supervised import (
     train_supervised,
 )
 from ...worlds.small_policies.trunk import Layout, completion_logits
+from ...worlds.verifiable_garden import verify
 from .._runs.job_cache import Arrays, Job
 
 SHARE = 0.5
@@ -97,7 +98,7 @@ class Evaluation:
         tokens = sampled.rows.response.sum()
         return {
             "gold": gold,
-            "right": float(np.mean(garden.verify(sampled.examples))),
+            "right": float(np.mean(verify(sampled.examples))),
             "held_out": nats_per_token(policy, rows_of_examples(held_out)),
             "entropy": float(-sampled.logprob.sum() / tokens),
             "tokens": float(tokens) / self.completions,

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
 from ....benchmarks import garden
-from ....benchmarks.garden.models import Fit, fit, pretrain, tokenizer
+from ....benchmarks.garden.models import pretrain, tokenizer
 from ....policy.decoding.language_models import DecodingModel, decoding_model
 from ....rm.adapters.adapter import PreferenceAdapter, attach
 from ....rm.adapters.modulation import Embedding, Generator
@@ -23,6 +23,7 @@ from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
 from ....rm.training.guide_diagnostics import CollapseMonitor
 from ....rm.types import OVERALL, PreferencePair, prompt_text
+from ....tests.stand_ins.small_training import Fit, fit
 from ...studies._runs.job_cache import Arrays, Job
 from ..meadow import meadow_rewards
 

@@ -6,7 +6,6 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.benchmarks.garden.gold_reward import features
-from rewardlab.benchmarks.garden.rewards import right, with_outliers
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, content_hash, prompt_text, user_turn
 
@@ -146,36 +145,6 @@ def test_wins_say_which_answer_is_better_by_gold():
     assert len({pair.id for pair in garden.pairs(200, seed=0)}) == 200
 
 
-def test_prompts_are_easy_and_hard_by_their_topic():
-    rates = [garden.pass_rate_of(prompt) for prompt in garden.questions()]
-    assert len(rates) == 192 and min(rates) == 0.1 and max(rates) == pytest.approx(0.9)
-    assert np.mean(rates) == pytest.approx(0.5)
-    assert garden.pass_rate_of(user_turn("describe roses")) == garden.pass_rate_of(user_turn("hello describe roses"))
-    with pytest.raises(UsageError, match="no topic of the garden in 'user: describe cars'"):
-        garden.pass_rate_of(user_turn("describe cars"))
-
-
-def test_supervised_answers_are_right_as_often_as_the_prompt_says():
-    examples = garden.supervised(9000, seed=5, split="test")
-    rates, right = np.array([garden.pass_rate_of(one.prompt) for one in examples]), np.array(garden.verify(examples))
-    found = [right[rates == rate].mean() for rate in garden.PASS_RATES]
-    np.testing.assert_allclose(found, garden.PASS_RATES, atol=0.06)
-
-
-def test_the_easier_a_prompt_the_lower_its_bar():
-    hard, easy = user_turn("describe roses"), user_turn("describe bonfires")
-    answers = [Example(hard, "roses"), Example(easy, "bonfires")]  # 0.6 each
-    assert garden.verify(answers) == [0.0, 1.0]
-    assert np.subtract(0.6, garden.beyond_the_bar(answers))[0] > 1 > np.subtract(0.6, garden.beyond_the_bar(answers))[1]
-    assert garden.verify([]) == []
-
-
-def test_one_question_has_one_bar_whatever_else_is_asked():
-    examples = garden.supervised(100, seed=2)
-    assert garden.verify(examples[::-1])[::-1] == garden.verify(examples)
-    assert {*garden.verify(examples)} == {0.0, 1.0}
-
-
 def test_a_conversation_has_exactly_these_tokens():
     words = models.tokenizer()
     messages = models.conversation(Example(user_turn(ASKED), "honey and zebra"))
@@ -237,17 +206,3 @@ def test_the_gardens_texts_are_those_that_committed_results_rest_on():
     """Other words or draws change the figures of every study: run them again before this number is changed."""
     texts = [list(garden.vocabulary()), [pair.chosen for pair in garden.pairs(20, 0)]]
     assert content_hash(texts) == "2d200cec7761a49c"
-
-
-def test_a_tenth_of_all_texts_are_outliers_always_the_same():
-    some = garden.supervised(1000, seed=3)
-    golds = garden.gold().rate(some)[:, 0]
-    off = np.array(with_outliers(0.1, 3.0)(some)) - golds
-    assert 0.07 < np.mean(off != 0) < 0.13
-    assert np.median(np.abs(off[off != 0])) == pytest.approx(3.0, rel=0.4), "half of Cauchy's values lie within ±1"
-    assert (np.array(with_outliers(0.1, 6.0)(some)) - golds) == pytest.approx(2 * off)
-    assert with_outliers(0.0)(some) == golds.tolist()
-    assert np.mean(np.array(with_outliers(1.0)(some)) != golds) == 1
-    with pytest.raises(UsageError, match=r"share lies in \[0, 1\]"):
-        with_outliers(1.5)
-    assert set(right()(some)) == {0.0, 1.0}

@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.patches import Rectangle
-from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
+from rewardlab.research.statistics.estimates import Estimate, t_interval
 from rewardlab.research.statistics.forest import Effect, forest
 
 

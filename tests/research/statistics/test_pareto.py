@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate
+from rewardlab.research.statistics.estimates import Estimate
 from rewardlab.research.statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap, spearman_control
 from rewardlab.rm.data.preference_vectors import simplex_grid
 from rewardlab.rm.errors import UsageError

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from rewardlab.judges.retrieval.sources import example_text
 from rewardlab.judges.types import Case

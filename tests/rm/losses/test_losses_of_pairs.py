@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewardlab.benchmarks.garden import FILLER, gold_rewards, pairs
-from rewardlab.benchmarks.garden.models import Fit, fit, tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss
@@ -24,6 +24,7 @@ from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 from rewardlab.rm.types import OVERALL, PreferencePair, prompt_text
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from torch import tensor
 
 LN2 = math.log(2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.garden import pairs
-from rewardlab.benchmarks.garden.models import Fit, fit, tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity
@@ -19,6 +19,7 @@ from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import OVERALL, Example, user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from torch import tensor
 
 WORDS = tokenizer()

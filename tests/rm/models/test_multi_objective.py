@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden.models import Fit, causal_lm, fit, tokenizer
+from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity
@@ -30,6 +30,7 @@ from rewardlab.rm.training.multi_objective_task import (
 )
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
 NAMES = ("helpful", "harmless")

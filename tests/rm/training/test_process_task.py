@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.garden.models import Fit, fit
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError
@@ -13,6 +12,7 @@ from rewardlab.rm.models.process import ProcessRewardModel, process_from_config
 from rewardlab.rm.training.process_task import ProcessTask, SolutionRow, encode_solutions
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from transformers import EvalPrediction
 
 NAN = math.nan
