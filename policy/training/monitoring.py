@@ -33,10 +33,7 @@ def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str,
 def log_ratio(
     logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"]
 ) -> Float[Tensor, " N"]:
-    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats         http://joschu.net/blog/kl-approx.html
-
-    Its mean over samples of π is an unbiased estimate of KL(π | base); it is negative for some completions.
-    """
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean is an unbiased KL(π | base)."""
     return torch.where(response, logprobs.double() - base.double(), 0).sum(1)
 
 
@@ -55,10 +52,7 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
 
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any.
-
-    Without spread there is no learning signal; NaN rewards have no effect.
-    """
+    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any."""
     statistics = groups(total, group)
     share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
     return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
