@@ -50,7 +50,10 @@ def single_order(judgment: Judgment) -> tuple[int, ...]:
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """What the answer got that stood first [M]: the mean over requests that compared the two, else in the case."""
+    """What the answer got that stood first [M]: the mean over the requests that compared the two, else in the case.
+
+    NaN for an abstention without such a request, and where both orders were asked and the single verdicts are unknown.
+    """
     return np.array([_first_slot(judgment) for judgment in judgments], float)
 
 

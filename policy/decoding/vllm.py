@@ -88,7 +88,10 @@ def member_of(params: Any) -> Member | None:
 
 
 def in_step(rows: Iterable[LogitsRow]) -> list[tuple[int, int, float]]:
-    """Return base row, guide row and weight of every pair; an error if a guide is missing or out of step."""
+    """Return base row, guide row and weight of every pair; raise an error if a guide is missing or out of step.
+
+    A guide row without its base is ignored: the base has ended, or its next token raises the error.
+    """
     pairs: dict[tuple[str, str], LogitsRow] = {}
     for pair_row in rows:
         key = pair_row.member[:2]

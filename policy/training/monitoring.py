@@ -33,7 +33,10 @@ def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str,
 def log_ratio(
     logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"]
 ) -> Float[Tensor, " N"]:
-    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean is an unbiased KL(π | base)."""
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats         http://joschu.net/blog/kl-approx.html
+
+    Its mean over samples of π is an unbiased estimate of KL(π | base); it is negative for some completions.
+    """
     return torch.where(response, logprobs.double() - base.double(), 0).sum(1)
 
 

@@ -70,7 +70,7 @@ class Costly(Exception):
 
 
 def check_template(template: Any, source: str) -> None:
-    """Raise `DataError` for a template (or one by name) that is too long, forbidden, or takes too many steps."""
+    """Raise `DataError` for a template, or one of several by name, that is too long, forbidden or too costly."""
     for text in template.values() if isinstance(template, Mapping) else [template]:
         if isinstance(text, str) and (fault := fault_of(text)):
             raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")

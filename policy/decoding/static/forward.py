@@ -15,7 +15,7 @@ WINDOW = {"cpu": 1, "cuda": 256}
 
 
 class Forward:
-    """Left-padded prompts' rows, keys and values; the context has `positions`, at most `steps` tokens are added."""
+    """Rows of left-padded prompts with keys and values; a context of `positions`, and at most `steps` more tokens."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], *, steps: int, positions: int):
         self.model = model
