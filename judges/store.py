@@ -162,11 +162,7 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 
 
 class StoredReplies:
-    """A chat with a store of replies: it sends only requests without a stored reply. Of errors only costs are stored.
-
-    A reply counts the tokens of all requests for it, those of runs that were cut off before too.
-    `prices` determine the stored cost of a reply; the progress bar shows the cost so far and the expected total.
-    """
+    """A chat that sends only requests without a stored reply; a reply counts all its tokens at `prices`."""
 
     def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE, progress: bool | None = None):
         self.chat, self.name, self.prices, self.progress = chat, chat.name, prices, progress

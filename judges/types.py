@@ -144,10 +144,7 @@ def scored(case: Case, scores: Sequence[float]) -> Judgment:
 
 
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """Return 1 if every right response scores above every wrong one, else 0: a tie is wrong.
-
-    Where all responses are right the label is a tie, and only equal scores agree with it.
-    """
+    """Return 1 if every right response scores above every wrong one, or all are right and equal, else 0."""
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
         return float(len(set(scores)) == 1)
@@ -165,10 +162,7 @@ class Judge(Protocol):
 
 
 class BatchJudge(Protocol):
-    """Judge of many cases at once, which handles the order of the responses itself; every kind of judge is one.
-
-    Benchmarks score with the same interface.
-    """
+    """Judge of many cases at once, which handles the order of the responses itself; the benchmarks' interface."""
 
     name: str
     role: str

@@ -31,10 +31,7 @@ def philox4x32(counter: Int[Tensor, "4 ..."], key: Int[Tensor, "2 ..."]) -> Int[
 def words(
     seed: Int[Tensor, "..."], index: Int[Tensor, "..."], position: Int[Tensor, "..."], stream: int
 ) -> Int[Tensor, "4 ..."]:
-    """The words of a place: the key is the 64-bit seed, the counter is (index, position, stream, 0).
-
-    They broadcast against each other; `index` and `position` count below 2³².
-    """
+    """The words of a place: key is the 64-bit seed, counter (index, position, stream, 0), all below 2³²; broadcasts."""
     seed, index, position = torch.broadcast_tensors(seed, index, position)
     counter = torch.stack([index, position & WORD, torch.full_like(index, stream), torch.zeros_like(index)])
     return philox4x32(counter, torch.stack([seed & WORD, (seed >> 32) & WORD]))

@@ -15,10 +15,7 @@ State = Mapping[str, Any]
 
 
 class Rollout(NamedTuple):
-    """Completions of one step, aligned at full length: `logprobs[n, t]` belongs to `tokens[n, t]`.
-
-    Fields that were not requested are None.
-    """
+    """Completions of one step, `logprobs[n, t]` belonging to `tokens[n, t]`; fields not requested are None."""
 
     group: Int[Tensor, " N"]
     """Index of the prompt's group; completions of one prompt share it."""

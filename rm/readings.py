@@ -45,10 +45,7 @@ class Rated(NamedTuple):
     readings: list[Reading]
 
     def alike(self, first: int, second: int) -> bool:
-        """Return whether two conversations are the same to the model, since it does not read all of them.
-
-        Where token ids are not known, as of a served model, equal rewards decide.
-        """
+        """Return whether two conversations are the same to the model: by token ids, or by rewards where unknown."""
         a, b = self.readings[first], self.readings[second]
         if not (a.partial or b.partial):
             return False

@@ -82,7 +82,9 @@ def _from_anywhere(name: str) -> Callable[..., Any]:
         return _OBJECTS[name]
     source, _, attribute = name.rpartition(":")
     try:
-        module = _file_module(Path(source)) if source.endswith(".py") else _module(source)
+        if not source.endswith(".py") and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # last, so that it hides no installed package
+        module = _file_module(Path(source)) if source.endswith(".py") else importlib.import_module(source)
         if not hasattr(module, attribute):
             meant = did_you_mean(attribute, vars(module), "name one of its functions")
             raise UsageError(f"no '{attribute}' in {source}; {meant}")
@@ -94,12 +96,6 @@ def _from_anywhere(name: str) -> Callable[..., Any]:
         raise UsageError(
             f"cannot load '{name}': {reason}; write it as 'file.py:function' or 'package.module:function'"
         ) from error
-
-
-def _module(name: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last, so that it hides no installed package
-    return importlib.import_module(name)
 
 
 class _FromSource(SourceFileLoader):

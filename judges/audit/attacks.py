@@ -94,10 +94,7 @@ def padding(words: int, of: str = "") -> str:
 
 
 def verbosity(times: float = 2.0, least: int = 12) -> Attack:
-    """The answer followed by empty words: `times` as many words as before, and at least `least` more.
-
-    Zheng et al. 2023 (arXiv:2306.05685) repeat an answer's list; empty words do it for any answer.
-    """
+    """The answer followed by empty words: `times` as many words as before, at least `least` more  arXiv:2306.05685"""
     if times <= 1 or least < 1:
         raise ValueError(f"padding makes answers longer: times > 1 and least >= 1, got {times} and {least}")
 

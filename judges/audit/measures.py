@@ -64,10 +64,7 @@ def _first_slot(judgment: Judgment) -> float:
 
 
 def first_slots(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """The mean of `first_slot` over a pair and the same pair in the other order [M].
-
-    NaN where the judge showed both to its model in one order: there the response shown first may win by being right.
-    """
+    """The mean of `first_slot` over a pair in both orders [M]; NaN where the model was shown both in one order."""
     slots = (first_slot(straight) + first_slot(crossed)) / 2
     return np.where([_chose_the_order(*pair) for pair in zip(straight, crossed, strict=True)], np.nan, slots)
 
@@ -184,10 +181,7 @@ def bradley_terry(first: float, second: float) -> float:
 
 
 def overconfidence(chance: np.ndarray) -> np.ndarray:
-    """Claimed minus found [M], mean 0 for a calibrated judge: max(p, 1 - p) - [right], with p that of the right answer.
-
-    At p = ½ the claim is ½ and so is what is found.
-    """
+    """Claimed minus found [M]: max(p, 1 - p) - [right], p that of the right answer; mean 0 if calibrated."""
     return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _right(chance))
 
 

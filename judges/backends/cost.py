@@ -67,10 +67,7 @@ ROUNDING = 1e-9
 
 
 class Budget:
-    """Money that several models may spend together.
-
-    A request is sent only if the limit holds whatever it and those in flight cost: unless a server exceeds max_tokens.
-    """
+    """Money that several models may spend together: a request is sent only if the limit then holds for sure."""
 
     def __init__(self, limit: float | None = None, spent: float = 0.0):
         if limit is not None and not limit > 0:
@@ -170,10 +167,7 @@ def most_prompt_tokens(ask: Ask) -> int:
 
 
 def most_completion_tokens(ask: Ask, text: str, finish: str) -> int:
-    """Return an upper bound of the tokens of a reply with a text, which includes visible thoughts.
-
-    Without a text, or where it was cut off, it is max_tokens: the model may have had thoughts that are not returned.
-    """
+    """Bound a reply's tokens by its text with its thoughts; by max_tokens without one, or where it was cut off."""
     return min(most_tokens(text) + 1, ask.max_tokens) if text and finish == "stop" else ask.max_tokens
 
 

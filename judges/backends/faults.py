@@ -1,7 +1,4 @@
-"""Table of what may go wrong at an endpoint: how it is recognised, what is done about it, and whether it may be billed.
-
-docs/guides/judges.md has the same table.
-"""
+"""Table of what may go wrong at an endpoint, what is done about it and whether it is billed: docs/guides/judges.md."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -93,10 +90,7 @@ FAULTS = (
 
 
 def fault_of(status: int | None, error: Any) -> Fault:
-    """Return the fault of a response by its status and the `error` in its body, never by the message.
-
-    `status` is None where the response came with status 200 and its error names none.
-    """
+    """Return the fault of a response by `status` (None: 200) and the `error` in its body, never by the message."""
     codes = _codes(error) if isinstance(error, Mapping) else set()
     by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]
     by_status = [fault for fault in FAULTS if status in fault.statuses]

@@ -203,10 +203,7 @@ def local(
     chat_template: str | None = None,
     trust_remote_code: bool = False,
 ) -> Local:
-    """The causal language model (or PEFT adapter) of a folder or Hub id.
-
-    Its name is the folder's with a fingerprint of weights and template: other weights have other replies.
-    """
+    """The causal language model or PEFT adapter of a folder or Hub id; its name fingerprints weights and template."""
     from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)

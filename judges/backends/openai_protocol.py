@@ -136,10 +136,7 @@ def _part_text(part: Mapping[str, Any] | str) -> str:
 
 
 def _stated_tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and reply; None if the server does not state both, or none of the prompt.
-
-    Thoughts are billed as a reply, but some servers, such as xAI's, count them in `total_tokens` alone.
-    """
+    """Tokens of prompt and reply, thoughts in `total_tokens` included; None if the server does not state both."""
     if not isinstance(usage, Mapping):
         return None
     prompt, completion = (usage.get(name) for name in TOKENS)

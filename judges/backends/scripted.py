@@ -49,8 +49,5 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
 
 
 def dry_run_chat(name: str = "dry run") -> Scripted:
-    """No request is sent: every reply is an error, and `asked` tells what a judge would ask, for an estimate of cost.
-
-    Where a later question depends on an earlier reply it sees the first one only.
-    """
+    """Every reply is an error, and `asked` tells what a judge would ask first, for an estimate of cost."""
     return Scripted(lambda ask: failed("no request was sent: this was a dry run"), name)

@@ -48,10 +48,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def answer_specific(rule: Rule, sides: Sides) -> float:
-    """Share of a rule's words that only one of the answers has, and neither the other nor the instruction.
-
-    |w ∩ (A \\ B \\ x)| / |w| or the same of B, the larger one; in [0, 1]. `w` is the criterion's words.
-    """
+    """max of |w ∩ (A \\ B \\ x)| / |w| and the same of B, in [0, 1]; `w` is the criterion's words."""
     rule_words, asked = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)
     alone = max(len(rule_words & (a - b - asked)), len(rule_words & (b - a - asked)))

@@ -39,10 +39,7 @@ class Sides(NamedTuple):
 
 
 def sides(pair: PreferencePair, seed: int = 0) -> Sides:
-    """Toss a coin for the slots: it sees the texts in alphabetical order and never which one is preferred.
-
-    The coin is a hash of seed, prompt and both texts, so a pair whose label is turned round is shown as before.
-    """
+    """Toss a coin for the slots, by a hash of seed, prompt and both texts in alphabetical order: it sees no label."""
     texts = sorted((pair.chosen, pair.rejected))
     heads = int(content_hash([seed, prompt_text(pair.prompt), texts]), 16) % 2
     a, b = texts[heads], texts[1 - heads]

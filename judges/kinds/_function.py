@@ -13,10 +13,7 @@ MADE_UP = Case("made-up", ({"role": "user", "content": "A made-up prompt?"},), (
 
 
 class FunctionJudge:
-    """Score the responses of a case with a function `(prompt, responses) -> scores | None`.
-
-    `prompt` is a string where the case has a single user message, else a list of messages; so is each response.
-    """
+    """Score with a function `(prompt, responses) -> scores | None`; a single user message is given as a string."""
 
     role = "model"
 

@@ -74,10 +74,7 @@ class RewardScorer:
         return replace(judgment, truncated=truncated, omitted=omitted[:SHOWN])
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
-        """Return a process reward model's scores of the last step of every response [N, K], if responses are prefixes.
-
-        They need one forward pass for each solution, instead of one for each of its steps.
-        """
+        """Return a process model's scores of the last steps [N, K] at once, if responses are prefixes."""
         score: Any = getattr(self.model, "step_scores", None)
         if score is None or not all(map(_are_prefixes, cases)):
             return None
@@ -87,10 +84,7 @@ class RewardScorer:
 def reward_model(
     model: RewardModel, *, objective: str | None = None, role: str = "model", name: str = ""
 ) -> RewardScorer:
-    """s_i = r(x, y_i) of one objective, or the mean over all objectives where none is named.
-
-    A reward that is not a finite number is an abstention.
-    """
+    """s_i = r(x, y_i) of one objective, or the mean over all where none is named; abstains if not finite."""
     return RewardScorer(name or model.contract.kind, model, role=role, objective=objective)
 
 

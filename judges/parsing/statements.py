@@ -186,7 +186,11 @@ def _from_json(
         for name, part in fields
         if name in grammar.keys and not isinstance(part, dict | list)
     ]
-    prose = [part for part in values if _is_prose(part, grammar)]
+    prose = [  # a sentence rather than a value: `verdict` may be either beside a `winner`
+        part
+        for part in values
+        if isinstance(part, str) and len(part.split()) > 3 and _field(part, grammar) == Reason.MALFORMED
+    ]
     prose = prose if len(prose) < len(values) else []
     reasoning = [str(part) for name, part in fields if name in REASONING_KEYS and part] + prose
     values = [part for part in values if part not in prose]
@@ -202,11 +206,6 @@ def _from_json(
     if len(stated) > 1 or contradictory:
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted(map(str, stated))))
     return Stated(read_values[0], "\n".join([*reasoning, *([rest.strip()] if rest.strip(" \n`") else [])]), "json")
-
-
-def _is_prose(value: Any, grammar: Grammar) -> bool:
-    """Whether a field is a sentence rather than a value: `verdict` may be either beside a `winner`."""
-    return isinstance(value, str) and len(value.split()) > 3 and _field(value, grammar) == Reason.MALFORMED
 
 
 def _field(value: Any, grammar: Grammar) -> Value | Reason:
@@ -350,18 +349,14 @@ class Sentence(NamedTuple):
     """Whether the sentence before it ends in a colon and speaks of an example, a command or a quotation."""
 
 
-def _sentences_of(lines: Sequence[str]) -> list[Sentence]:
-    units = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
-    before = ["", *(unit for _, unit in units)]
-    return [
-        Sentence(index, unit, last.endswith(":") and _doubted(last))
-        for (index, unit), last in zip(units, before, strict=False)
-    ]
-
-
 def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
     """The value that the verdict sentences agree on; None where no sentence decides."""
-    units = _sentences_of(lines)
+    texts = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
+    before = ["", *(text for _, text in texts)]
+    units = [
+        Sentence(index, text, last.endswith(":") and _doubted(last))
+        for (index, text), last in zip(texts, before, strict=False)
+    ]
     end = len(units) - 1
     stated = {
         index: value

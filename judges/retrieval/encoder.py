@@ -154,10 +154,7 @@ def new_encoder(
     settings: EncoderSettings, source: str | None, texts: Sequence[str], *, seed: int = 0, hidden: int = 128,
     layers: int = 2, vocabulary: int = 4096, trust_remote_code: bool = False,
 ) -> FacetEncoder:  # fmt: skip
-    """Return an untrained pooling on a backbone: that of a folder or Hub id, or a small one with random weights.
-
-    The small backbone's tokenizer is trained on `texts`. All random weights follow from the seed.
-    """
+    """Return an untrained pooling on a backbone, or on a small one whose tokenizer is trained on `texts`."""
     if source:
         backbone, tokenizer = load_trunk(source, trust_remote_code=trust_remote_code)
     else:

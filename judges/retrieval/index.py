@@ -45,10 +45,7 @@ class Hit(NamedTuple):
 def search(
     index: Index, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "Q N"] | None = None
 ) -> list[list[Hit]]:
-    """Return the k most similar texts of each query, best first; fewer where fewer are `allowed`.
-
-    The search is exact. Of equally similar texts (after rounding to 5 digits) the first of the collection comes first.
-    """
+    """Return the k most similar texts of each query, best first, equal ones (5 digits) in order; fewer if allowed."""
     hits = []
     for start in range(0, len(queries), BLOCK):
         scores = np.round(index.scores(queries[start : start + BLOCK]), DIGITS)

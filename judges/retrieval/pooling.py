@@ -17,10 +17,7 @@ def masked_softmax(logits: Float[Tensor, "..."], mask: Bool[Tensor, "..."]) -> F
 def unit_vectors(
     states: Float[Tensor, "N L D"], logits: Float[Tensor, "N F L"], member: Bool[Tensor, "N U L"]
 ) -> Float[Tensor, "N F U D"]:
-    """v_fu = Σ_{t in u} softmax_{t in u}(s_ft) h_t: what facet f reads in each of the units u of a text.
-
-    A unit without tokens has a vector that no caller may use.
-    """
+    """v_fu = Σ_{t in u} softmax_{t in u}(s_ft) h_t of the units u of a text; undefined for one without tokens."""
     return masked_softmax(logits[:, :, None], member[:, None]) @ states[:, None]
 
 

@@ -34,10 +34,7 @@ class TextPair(NamedTuple):
 
 
 def pairs_within(texts: Sequence[str], groups: Sequence[str], *, per_text: int = 1, seed: int = 0) -> list[TextPair]:
-    """Pair every text with `per_text` other texts of its group, drawn by the seed without replacement.
-
-    Texts without a group, or alone in theirs, are in no pair.
-    """
+    """Pair every text with `per_text` others of its group, drawn by the seed without replacement."""
     members = defaultdict(list)
     for index, group in enumerate(groups):
         members[group].append(index)
@@ -124,10 +121,7 @@ class JointRow(NamedTuple):
 def joint_rows(
     questions: Sequence[TextPair], cases: Sequence[TextPair], case_weight: float, seed: int
 ) -> list[JointRow]:
-    """Return as many rows as there are pairs of the larger kind that has weight; the smaller one starts again.
-
-    The pairs of each kind are in an order drawn by the seed; the trainer shuffles the rows.
-    """
+    """Return as many rows as the larger kind of weight has pairs, in the seed's order; the smaller one starts again."""
     for pairs, weight, kind in ((questions, 1 - case_weight, "prompt -> rubric"), (cases, case_weight, "case -> case")):
         if weight and not pairs:
             raise DataError(

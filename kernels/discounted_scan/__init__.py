@@ -23,7 +23,9 @@ def discounted_scan(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discou
     bounds[-1] = T; sequences may be empty. Rows [N, L] are sequences of length L. The result is float32 (float64 for
     float64) and a constant to autograd. Bounds are not checked on a GPU, which would wait for it.
     """
-    _check(x, bounds, discount)
+    if not (math.isfinite(discount) and 0 <= discount <= 1):
+        raise ValueError(f"discounted_scan: discount lies in [0, 1], got {discount}")
+    check_bounds("discounted_scan", bounds, len(x))
     match way(x):
         case "reference":
             return reference(x, bounds, discount=discount)
@@ -33,9 +35,3 @@ def discounted_scan(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discou
             from .triton import fused
 
             return fused(x, bounds, discount=discount)
-
-
-def _check(x: Tensor, bounds: Tensor, discount: float) -> None:
-    if not (math.isfinite(discount) and 0 <= discount <= 1):
-        raise ValueError(f"discounted_scan: discount lies in [0, 1], got {discount}")
-    check_bounds("discounted_scan", bounds, len(x))

@@ -64,10 +64,7 @@ def draw_by_cell(
 def draw_by_token(
     x: Float[Tensor, "N V"], candidates: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
-    """The kept token of the largest x + Gumbel; 0 where a row keeps none.
-
-    Stream 3, index = token: which other tokens are kept does not matter to a token's noise.
-    """
+    """The kept token of the largest x + Gumbel of stream 3, index = token; 0 where a row keeps none."""
     row, token = candidates.nonzero(as_tuple=True)
     noise = philox.gumbel(philox.words(seed[row], token, position[row], TOKENS)[0])
     score = torch.full_like(x, -torch.inf, dtype=torch.float64)

@@ -21,10 +21,7 @@ SCALES = tl.constexpr(7)  # what `finish` leaves of each row, and the depth down
 def read(
     base, base_step, guides, guides_step, guide_step, weights, row, token, inside, G: tl.constexpr
 ):  # fmt: skip
-    """z and u = z + Σ_g w_g z_g of some tokens of a row; a guide of weight 0 is not read.
-
-    -inf, and whatever lies outside, becomes MASKED: a finite number needs no care in sums, and e^MASKED is 0.
-    """
+    """z and u = z + Σ_g w_g z_g of some tokens of a row; a guide of weight 0 is not read; -inf becomes MASKED."""
     row = row.to(tl.int64)
     z = tl.load(base + row * base_step + token, mask=inside, other=-INFINITY).to(tl.float32)
     u = z

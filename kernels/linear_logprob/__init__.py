@@ -80,7 +80,8 @@ def linear_loss(
             values = loss(*result, slice(0, len(hidden))).masked_fill(target == IGNORED, 0)
             return LinearLoss(values.sum(), result.logprob.detach(), result.entropy.detach())
         head = Head(temperature, softcap, _rows(hidden, weight, chunk))
-        needs_gradient = [_wants_gradient(tensor) for tensor in (hidden, weight, bias)]
+        grad = torch.is_grad_enabled()
+        needs_gradient = [tensor is not None and tensor.requires_grad and grad for tensor in (hidden, weight, bias)]
         return LinearLoss(
             *FormedInForward.apply(hidden, weight, bias, target, head, _engine(chosen), loss, needs_gradient)
         )
@@ -92,10 +93,6 @@ def _engine(chosen: Way) -> Engine:
 
         return TRITON
     return EAGER
-
-
-def _wants_gradient(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.requires_grad and torch.is_grad_enabled()
 
 
 def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:

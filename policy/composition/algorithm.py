@@ -168,10 +168,7 @@ class Algorithm:
     def _total(
         self, rewards: Rewards, shares: Mapping[str, float], counted: Sequence[str], group: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Return the weighted sum of the rewards that a completion has, NaN if it counts as one without a reward.
-
-        `counted` are the components with a share, and those of steps: missing steps are no steps of 0.
-        """
+        """Return the weighted sum of the rewards that a completion has (`counted`), NaN if it counts as without."""
         missing = rewards.values.isnan()
         weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)

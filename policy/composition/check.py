@@ -37,11 +37,7 @@ class RunInputs(NamedTuple):
 
 
 def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
-    """Raise `UsageError` for a composition that fails, or returns a wrong shape or a number that is not finite.
-
-    The made-up rewards include different, tied and missing ones; one group has a single reward, another none, and one
-    completion is truncated. Neither the algorithm's state nor the global random state changes.
-    """
+    """Raise `UsageError` for a composition that fails on made-up rewards; changes no state, nor a random one."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about made-up values would mislead
         for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):

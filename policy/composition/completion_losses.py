@@ -83,10 +83,7 @@ def shares_and_slopes(
 def completion_loss(
     rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
 ) -> Float[Tensor, ""]:
-    """Return Σ_i w_i L_i of a micro-batch, with the gradient of its completions in the loss of the complete step.
-
-    If the loss compares completions, `inputs` has the results of `completion_gradients.attach_slopes`.
-    """
+    """Return Σ_i w_i L_i of a micro-batch, with its gradient in the loss of the step (see `attach_slopes`)."""
     if "loss_slope" not in inputs:
         return (weight * rule(completions)).sum()
     # zero in value; its gradient is that of log π(y_i)

@@ -24,10 +24,7 @@ def behind(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
 
 
 def own_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
-    """Return the order of columns in which a completion's own tokens come first, in their order.
-
-    They are not contiguous if a tool wrote in between.
-    """
+    """Return the order of columns in which a completion's own tokens, between which a tool may write, come first."""
     return (~response).byte().sort(dim=1, stable=True).indices
 
 

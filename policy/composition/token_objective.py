@@ -24,11 +24,7 @@ def token_objective(
     base: Float[Tensor, "N L"] | None = None,
     importance: Tensor | float = 1.0,
 ) -> PolicyLoss:
-    """Return Σ_t w_t (i_t L_t + β KL_t); L is 0 for a loss of whole completions, which the caller adds.
-
-    i = `importance` corrects for completions of another sampler; it does not scale the KL. The other arguments are
-    those of `kernels.policy_loss`, as rows.
-    """
+    """Return Σ_t w_t (i_t L_t + β KL_t), i = `importance` of another sampler; L is 0 for losses of completions."""
     clips, penalty = isinstance(algorithm.rule, ClipRule), algorithm.penalty
     in_loss = penalty.place == "loss"
     loss = policy_loss(

@@ -61,10 +61,7 @@ def decode(
 
 @torch.inference_mode()
 def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool = True) -> Generator[Piece, None, None]:
-    """Decode one batch and yield pieces; the last piece of every request has its completion.
-
-    Close the iterator to stop early: the engine is busy until then.
-    """
+    """Decode a batch and yield pieces, the last of a request with its completion; close the iterator to stop early."""
     if not requests:
         return
     with engine.session(requests) as session:

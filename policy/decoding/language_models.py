@@ -93,10 +93,7 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
 
 
 def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
-    """Return the number of ids, from 0 on, with the same meaning in all models, without padding rows of embeddings.
-
-    A tokenizer may have additional tokens after the common ones. Raises `DataError` for any other difference.
-    """
+    """Return the number of ids that mean the same in all models; `DataError` unless the rest are later ones."""
     tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
     size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
     for follower, other in zip(decoders[1:], tokens[1:], strict=True):

@@ -53,10 +53,7 @@ class Ranked(NamedTuple):
 
 
 def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
-    """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token                                  SAGE, arXiv:2602.08354
-
-    π is the mixture of base and guide, the base alone, or the sampling distribution.
-    """
+    """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token; π mixture, base or sampled   SAGE, arXiv:2602.08354"""
     return lambda candidates: np.array([getattr(candidate.completion, of).mean() for candidate in candidates], float)
 
 

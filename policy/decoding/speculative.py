@@ -299,10 +299,7 @@ def facts(
     p: Float[Tensor, "L V"],
     tokens: Sequence[int],
 ) -> np.ndarray:
-    """Return log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs of T <= L tokens [T, 5 + G], in nats.
-
-    π̃ = softmax(u); p is the sampling distribution.
-    """
+    """log base, log π̃ = log softmax(u), log p (sampled), H(π̃), KL(π̃ || base), guides' logs [T, 5 + G], in nats."""
     token_ids = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
     base, guides, u, p = (logits[: len(tokens)] for logits in (base, guides, u, p))
     logs, logs_base = u.log_softmax(1), base.to(u.dtype).log_softmax(1)

@@ -40,10 +40,7 @@ CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (v
 def combine(
     logits: Float[Tensor, "N V"], pairs: Int[Tensor, "P 2"], weights: Float[Tensor, " P"]
 ) -> Float[Tensor, "N V"]:
-    """Return the logits with both rows of each pair (base row, guide row) at u = z_base + w z_guide; others unchanged.
-
-    A guide of weight 0 is ignored; a token with -inf in a model that is used has -inf in u, for w < 0 too.
-    """
+    """Set the rows of each pair (base, guide) to u = z_base + w z_guide; -inf stays, a guide of weight 0 is ignored."""
     base, guide = pairs.unbind(1)
     u = mixed(logits[base], logits[guide][:, None], weights[:, None].to(logits))
     return logits.index_copy(0, pairs.flatten(), u.repeat_interleave(2, 0))
@@ -238,10 +235,7 @@ def _vllm(module: str = "vllm") -> Any:
 
 
 def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -> Any:
-    """Create a `vllm.LLM` for `vllm_guided`; `settings` are vLLM's.
-
-    A larger `max_num_batched_tokens` lets more pairs start together.
-    """
+    """Create a `vllm.LLM` for `vllm_guided`; of vLLM's `settings`, max_num_batched_tokens bounds pairs at a time."""
     vllm = _vllm()
     settings |= {"model": str(model), "enable_lora": True, "max_lora_rank": max_lora_rank}
     settings |= {"enable_chunked_prefill": False}

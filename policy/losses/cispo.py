@@ -4,8 +4,5 @@ from ...kernels.policy_loss import ClipRule
 
 
 def cispo(*, high: float, low: float = 0.0) -> ClipRule:
-    """L = -sg(clip(r, low, high)) A log π                                MiniMax 2025, arXiv:2506.13585
-
-    `high` bounds the ratio itself; we do not know the paper's value. The paper has no lower bound.
-    """
+    """L = -sg(clip(r, low, high)) A log π, by default without lower bound          MiniMax 2025, arXiv:2506.13585"""
     return ClipRule((low, high), (low, high), through="logprob")

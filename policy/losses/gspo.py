@@ -6,8 +6,5 @@ from ...kernels.policy_loss import ClipRule
 
 
 def gspo(*, low: float = 3e-4, high: float = 4e-4) -> ClipRule:
-    """L = -min(s A, clip(s, 1 - ε_low, 1 + ε_high) A),   s = (Π_t r_t)^{1/n}       Zheng et al. 2025, arXiv:2507.18071
-
-    The paper aggregates by `aggregations.completion_mean`.
-    """
+    """L = -min(s A, clip(s, 1 - ε_low, 1 + ε_high) A),   s = (Π_t r_t)^{1/n}   Zheng et al. 2025, arXiv:2507.18071"""
     return ClipRule((0.0, 1 + high), (1 - low, math.inf), level="sequence")

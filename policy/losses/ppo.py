@@ -6,8 +6,5 @@ from ...kernels.policy_loss import ClipRule
 
 
 def ppo(*, epsilon: float = 0.2) -> ClipRule:
-    """L = -min(r A, clip(r, 1 - ε, 1 + ε) A)                             Schulman et al. 2017, arXiv:1707.06347, eq. 7
-
-    min clips in the advantage's direction only: (0, 1 + ε) for A >= 0, (1 - ε, ∞) for A < 0.
-    """
+    """L = -min(r A, clip(r, 1 - ε, 1 + ε) A): (0, 1 + ε) for A >= 0, (1 - ε, ∞) for A < 0   arXiv:1707.06347, eq. 7"""
     return ClipRule((0.0, 1 + epsilon), (1 - epsilon, math.inf))

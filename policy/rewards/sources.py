@@ -224,10 +224,7 @@ class RewardSources:
     def _ask_members(
         self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
     ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
-        """Return the scores [M, N, K] of an ensemble's members, its values [N, K] and its faults.
-
-        If a value is missing, so are the members' scores; if the members fail, so does the ensemble.
-        """
+        """Return an ensemble's member scores [M, N, K], NaN where a value is, values [N, K], and faults."""
         nothing = np.full((1, *values.shape), np.nan)
         if np.isnan(values).all():
             return nothing, values, faults
@@ -295,10 +292,7 @@ def _wrong(value: object) -> str:
 
 
 def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield statistics of every component: mean, std (N - 1), missing, groups without spread; correlations of pairs.
-
-    The total alone does not show which component collapsed. Names follow TRL's (`rewards/NAME/mean`).
-    """
+    """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
     for name in rewards.names:
         values = rewards[name].double()
         known, group_statistics = values[~values.isnan()], groups(values, group)

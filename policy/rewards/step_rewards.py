@@ -29,10 +29,7 @@ class CompletionTokens(NamedTuple):
     length: int
 
     def index(self, row: int, characters: int) -> int:
-        """Return the index of the token that completes the first `characters` of a completion's text.
-
-        The length of the text of the first m tokens does not fall with m, so the token is found by bisection.
-        """
+        """Return the token that completes the first `characters` of a completion's text, by bisection."""
         ids, low, high = self.ids[row], 0, len(self.ids[row]) - 1
         while low < high:
             middle = (low + high) // 2

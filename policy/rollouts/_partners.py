@@ -86,11 +86,7 @@ def sampling_of(trainer: Any) -> dict[str, Any]:
 
 
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
-    """Derive seeds from the run's seed, the request (a JSON value) and the index.
-
-    For callers that do not know the step: a resumed run makes the same requests and gets the same replies, and requests
-    of another step have other seeds.
-    """
+    """Derive seeds from the run's seed, the request (a JSON value) and the index, for callers without a step."""
     step = int(content_hash(asked), 16)
     return [derived(seed, step, index) for index in range(number)]
 

@@ -178,10 +178,7 @@ class Bandit(NamedTuple):
     seed: int
 
     def observed(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
-        """Observe a new batch: learn the gain of the completions chosen before it, and update V += rate (mean - V).
-
-        A NaN mean has no effect.
-        """
+        """Learn the gain of the completions chosen before, and update V += rate (mean - V) unless it is NaN."""
         held = dict(state)
         chosen, before = held.get("chosen", []), held.get("performance")
         held["chosen"] = []

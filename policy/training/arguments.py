@@ -77,10 +77,7 @@ class PolicyArguments(GRPOConfig):
         return math.ceil(self.num_train_epochs * an_epoch)
 
     def _align(self) -> None:
-        """Round `save_steps` and `rollout_steps` up to whole cycles.
-
-        A checkpoint cannot hold completions that are only partly used, and rollouts are written when generated.
-        """
+        """Round `save_steps` and `rollout_steps` up to whole cycles: completions are saved and written whole."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(

@@ -57,10 +57,7 @@ def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
-    """Make the model return a `Reading` for a `CompletionBatch` passed by keyword; other calls are unchanged.
-
-    Logits are divided by the sampling temperature. `model` is unwrapped: see `rm.backbones.forward_hooks`.
-    """
+    """Make the unwrapped model return a `Reading` (at the sampling temperature) for a `CompletionBatch` by keyword."""
     head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
     def read(inner: Any, rows: CompletionBatch) -> Reading:
@@ -102,10 +99,7 @@ def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
 
 
 def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch | PaddedRows) -> list[Float[Tensor, "S D"]]:
-    """Return each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU.
-
-    Copies let the padded tensor be freed.
-    """
+    """Copy each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU."""
     pairs = zip(states, rows.attention.sum(1).tolist(), strict=True)
     return [state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in pairs]
 

@@ -55,10 +55,7 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
 
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any.
-
-    Without spread there is no learning signal; NaN rewards have no effect.
-    """
+    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any."""
     statistics = groups(total, group)
     share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
     return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()

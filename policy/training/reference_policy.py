@@ -31,11 +31,7 @@ def read_reference(trainer: "PolicyTrainer", rows: CompletionBatch) -> Reading:
 
 @torch.no_grad()
 def soup(model: Any, other: Any, share: float) -> Any:
-    """θ = (1 - λ) θ_model + λ θ_other, frozen; λ = `share` in [0, 1]     SALSA: Chegini et al. 2024, arXiv:2411.01798
-
-    Both must be fine-tuned from the same pretrained model; averages of other pairs are meaningless. The policy can move
-    further from its start than with a KL to the start alone.
-    """
+    """θ = (1 - λ) θ_model + λ θ_other of one origin, frozen; λ = `share`   SALSA: Chegini 2024, arXiv:2411.01798"""
     if not 0 <= share <= 1:
         raise ValueError(f"soup: share lies in [0, 1], got {share}")
     mixed, theirs = frozen_copy(model), other.state_dict()

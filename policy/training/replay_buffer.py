@@ -28,10 +28,7 @@ class StoredBatch(NamedTuple):
 
 
 class ReplayBuffer:
-    """Stores previous batches; the first pass of every cycle trains on those that the replay selects.
-
-    Row indices: the current batch has 0 to N - 1, and the i-th stored batch, oldest first, is offset by i N.
-    """
+    """Previous batches for the replay; rows 0 to N - 1 are the current one's, the i-th oldest is offset by i N."""
 
     def __init__(self, replay: Replay, parts: int):
         self.replay, self.parts = replay, parts
@@ -96,10 +93,7 @@ def remembered(entries: Sequence[StoredBatch], device: torch.device) -> Past:
 
 
 def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
-    """Select `size` rows of all batches: those with an advantage, with the total weight of an average batch.
-
-    Rows that fill up the size have weight 0.
-    """
+    """Select `size` rows with an advantage and the total weight of an average batch; what fills up has weight 0."""
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
         raise UsageError(f"the replay chose {int(live.sum())} completions and a batch has {size}; let it choose fewer")

@@ -71,10 +71,7 @@ def steps_per_batch(trainer: Any) -> float:
 
 
 def all_members(accelerator: Any, members: Tensor | None) -> Tensor | None:
-    """Pad the scores [N, K, M] of an ensemble with NaN to the M of the other processes.
-
-    A process whose rewards are all missing does not know the number of members.
-    """
+    """Pad an ensemble's scores [N, K, M] with NaN to the M of other processes, which one without rewards lacks."""
     if members is None:
         return None
     return accelerator.pad_across_processes(members.to(accelerator.device), dim=2, pad_index=math.nan)

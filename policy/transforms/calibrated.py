@@ -4,10 +4,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def calibrated(*, reward: str, baseline: str) -> Transform:
-    """r' = σ(r - r_baseline), in (0, 1)                                  CGPO: Xu et al. 2024, arXiv:2409.20370
-
-    `baseline` is the reward of a fixed completion of the same prompt, from the same model.
-    """
+    """r' = σ(r - r_baseline), `baseline` a fixed completion's reward    CGPO: Xu et al. 2024, arXiv:2409.20370"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         return state, rewards.replaced(reward, (rewards[reward] - rewards[baseline]).sigmoid())

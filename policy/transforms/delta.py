@@ -10,10 +10,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def delta() -> Transform:
-    """r'_k = r_k - r_{k+1}, the last step is unchanged                    Gao et al. 2024, arXiv:2410.15115
-
-    Σ_k r'_k = r_1: repeating good steps earns nothing.
-    """
+    """r'_k = r_k - r_{k+1}, the last unchanged: Σ_k r'_k = r_1            Gao et al. 2024, arXiv:2410.15115"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         if rewards.steps is None:

@@ -6,10 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def format_gate(*, reward: str, by: str, bad: float = -1.0) -> Transform:
-    """r' = r if the format is valid (f > 0) else `bad`                    SWE-RL: Wei et al. 2025, arXiv:2502.18449
-
-    `by` is f. An invalid completion gets `bad` even if its reward is missing, which the format may have caused.
-    """
+    """r' = r if the format reward f (`by`) > 0, else `bad`, also if r is missing   SWE-RL 2025, arXiv:2502.18449"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, f = rewards[reward], rewards[by]

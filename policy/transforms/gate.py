@@ -6,10 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def gate(*, reward: str, by: str, threshold: float) -> Transform:
-    """r' = r if g >= τ else 0                                            G-RA, gated reward accumulation
-
-    `reward` is r, `by` is g, `threshold` is τ. r' is NaN if r or g is missing.
-    """
+    """r' = r (`reward`) if g (`by`) >= τ (`threshold`), else 0; NaN if r or g is    G-RA, gated reward accumulation"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, g = rewards[reward], rewards[by]

@@ -53,10 +53,7 @@ def backward(
 
 
 def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_negative: float) -> None:
-    """Raise a `ValueError` if the estimator's advantages are the same for corrected verdicts as for raw ones.
-
-    Tested on two groups of four made-up verdicts. Rates of 0 correct nothing and pass.
-    """
+    """Raise a `ValueError` if the estimator's advantages are the same for corrected verdicts as for raw ones."""
     if not false_positive and not false_negative:
         return
     raw = torch.tensor([1.0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.float64)

@@ -9,10 +9,7 @@ from ..types import Rollout, State, Transform
 
 
 def whiten(*, epsilon: float = 1e-8) -> Transform:
-    """A' = (A - mean A) / (std A + ε) over the completions' tokens           as in released PPO code
-
-    Tokens of completions without a reward (`rollout.total` is NaN) are not counted and stay 0.
-    """
+    """A' = (A - mean A) / (std A + ε) over the tokens with a reward, 0 elsewhere; as in released PPO code"""
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         if advantages.dim() == 1:

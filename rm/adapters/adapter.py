@@ -143,10 +143,7 @@ class PreferenceAdapter:
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """Prepare for decoding: rows from `start` on are adapted by `rows`, earlier rows are the base model's.
-
-        PEFT's layers are replaced by a lighter one that computes the same with few small operations.
-        """
+        """Prepare PEFT's layers for decoding: rows from `start` on are adapted by `rows`, others the base's."""
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
@@ -262,10 +259,7 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
 
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
-    """Add a new adapter to a causal language model; initially the logits are the same for every preference.
-
-    The model is changed in place. `tokenizer` is needed for text descriptions of the objectives.
-    """
+    """Add a new adapter in place, equal for every preference; descriptions of objectives need the `tokenizer`."""
     base = settings.base or whole_name(model.config.name_or_path)
     settings = replace(settings, base=base, base_fingerprint=fingerprint(model))
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
@@ -282,7 +276,7 @@ def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
             f"{folder}: the adapter was trained on {settings.base} (fingerprint {settings.base_fingerprint}), not on "
             f"{model.config.name_or_path} ({actual}); give the base that it was trained on"
         )
-    adapter = _assemble(model, settings, _empty_mixer(model, settings))
+    adapter = _assemble(model, settings, _mixer(model, settings, empty=True))
     adapter.load_weights(folder)
     return adapter
 
@@ -319,13 +313,16 @@ def _linear_names(model: Any) -> list[str]:
     return sorted({name.rpartition(".")[2] for name in layers})
 
 
-def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
+def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empty: bool = False) -> nn.Module:
+    """Create the mixer; an `empty` one has the shape of a saved one, whose vectors are not computed again."""
     k, width = len(settings.objectives), model.config.get_text_config().hidden_size
     if settings.kind != "moslora":
         return Preferences(k)
     hidden = settings.hidden if settings.generator == "trunk" else None
     if settings.generator == "alpha" or settings.embedding == "one_hot":
         return MixedVector(torch.eye(k), hidden)  # the generator reads α itself
+    if empty:
+        return MixedVector(torch.zeros(k, k if settings.span else width), hidden)
     if settings.embedding == "text" and tokenizer is None:
         raise UsageError("descriptions of the objectives need the tokenizer; give it, or embedding one_hot or random")
     if settings.embedding == "text":
@@ -333,13 +330,3 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
     else:
         vectors = random_objectives(k, width, settings.seed)
     return MixedVector(span_coordinates(vectors) if settings.span else vectors, hidden)
-
-
-def _empty_mixer(model: Any, settings: AdapterSettings) -> nn.Module:
-    """Create a mixer of the saved shape: vectors of descriptions are loaded from the file and not computed again."""
-    if settings.kind != "moslora":
-        return Preferences(len(settings.objectives))
-    narrow = settings.generator == "alpha" or settings.embedding == "one_hot" or settings.span
-    width = len(settings.objectives) if narrow else model.config.get_text_config().hidden_size
-    hidden = settings.hidden if settings.generator == "trunk" else None
-    return MixedVector(torch.zeros(len(settings.objectives), width), hidden)

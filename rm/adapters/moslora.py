@@ -1,7 +1,4 @@
-"""MoSLoRA of UniARM: an adapter whose rank-r features are scaled and shifted by a preference.
-
-UniARM: one autoregressive reward model for every preference, arXiv:2602.09538. Not the MoSLoRA of arXiv:2406.11909.
-"""
+"""MoSLoRA of UniARM (arXiv:2602.09538, not the MoSLoRA of arXiv:2406.11909): scaled and shifted rank-r features."""
 
 from jaxtyping import Float
 from torch import Tensor, nn

@@ -38,10 +38,7 @@ class ServedLinear(nn.Module):
 
 
 class LayerGroup:
-    """Layers with the same input as one: outputs side by side, A stacked, B and cores block-diagonal.
-
-    x is reduced to rank-r features once, and one expansion adds to all outputs.
-    """
+    """Layers with the same input as one: outputs side by side, A stacked, B and cores block-diagonal."""
 
     def __init__(self, layers: Sequence[ServedLinear]):
         self.layers, first = layers, layers[0]
@@ -81,11 +78,7 @@ class LayerGroup:
 
 
 class Block:
-    """The adapted layers of a module; those with the same input are computed together.
-
-    Which ones share their input is detected at the first token, by the identity of the tensor object, whose values do
-    not change while the module runs.
-    """
+    """The adapted layers of a module; those given the same tensor object at the first token are computed together."""
 
     def __init__(self):
         self.x: Tensor | None = None

@@ -70,11 +70,7 @@ class Costly(Exception):
 
 
 def check_template(template: Any, source: str) -> None:
-    """Raise `DataError` for a template that is too long, uses what the sandbox forbids, or takes too many steps.
-
-    `template` is a text, or a mapping of names to texts as some tokenizers have. Other errors are raised when it is
-    used.
-    """
+    """Raise `DataError` for a template, or one of several by name, that is too long, forbidden or too costly."""
     for text in template.values() if isinstance(template, Mapping) else [template]:
         if isinstance(text, str) and (fault := fault_of(text)):
             raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")
@@ -253,10 +249,7 @@ class Counted(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """Insert a step into every loop and macro, and a measurement around every concatenation and output.
-
-    The inserted calls are attributes of the environment, which a template cannot redefine.
-    """
+    """Insert a step into every loop and macro, and a measurement around every concatenation and output."""
 
     def visit_For(self, node: Any) -> Any:
         """Count a step for each iteration of a loop, and each call of a macro."""

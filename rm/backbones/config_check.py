@@ -16,10 +16,7 @@ HEADS = ("num_attention_heads", "num_key_value_heads")
 
 
 def check_claims(config: Any, source: str) -> None:
-    """Raise `DataError` if config.json claims far larger matrices, or more layers, than the safetensors hold.
-
-    Every layer has at least one vector of the model's width. Folders without weights and Hub ids are not checked.
-    """
+    """Raise `DataError` if config.json claims larger matrices, or more layers, than the folder's weights hold."""
     numbers = stored_numbers(Path(source))
     if numbers and (name := larger(config.get_text_config(), numbers)):
         raise DataError(

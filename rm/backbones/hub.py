@@ -68,10 +68,7 @@ def whole_name(source: str) -> str:
 
 
 def tokenizer_source(source: str) -> str:
-    """Return where a model's tokenizer is: PEFT saves none with an adapter, which then has that of its base model.
-
-    Raises `DataError` for a folder without tokenizer files, from which Transformers makes an empty tokenizer.
-    """
+    """Return where a model's tokenizer is, for an adapter without one its base's; `DataError` if nowhere."""
     if not _lacks_tokenizer(Path(source)):
         return source
     base = _base_of_adapter(Path(source) / ADAPTER)
@@ -129,10 +126,7 @@ def note_model(source: str) -> None:
 
 
 def note_data(source: str, dataset: Any) -> None:
-    """Record the commit of a data set: the URLs of its files are `hf://datasets/org/name@SHA/...`.
-
-    A local data set has no commit; manifests identify it by the hashes of its files.
-    """
+    """Record the commit of a data set from the Hub: the URLs of its files are `hf://datasets/org/name@SHA/...`."""
     checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
     matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
     _note(source, next((match[1] for match in matches if match), ""))

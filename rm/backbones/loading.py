@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from logging import LogRecord
 from pathlib import Path
@@ -53,10 +53,7 @@ def hide_loading_bars() -> None:
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer by path or Hub id; its chat template may come from a Jinja file, or be `plain` (blank lines).
-
-    An adapter's folder without a tokenizer has that of its base model.
-    """
+    """Load a tokenizer, an adapter's from its base; its chat template may be from a Jinja file, or `plain`."""
     holder = tokenizer_source(source)
     location = parse_source(holder, trust_remote_code=trust_remote_code)
     check_layers(source)
@@ -134,10 +131,7 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """Return a small configuration of a real architecture, for the tokenizer's vocabulary.
-
-    Qwen 3 rather than Qwen 2: AutoTokenizer loads any tokenizer beside a Qwen 2 config as Qwen 2's own.
-    """
+    """Return a small config for the tokenizer; not Qwen 2's, beside which AutoTokenizer loads its own tokenizer."""
     return AutoConfig.for_model(
         architecture,
         vocab_size=len(tokenizer),
@@ -179,17 +173,13 @@ def load_classifier(
     Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
     """
     torch.manual_seed(seed)
-
-    def load() -> Any:
+    with _or_data_error(source, "reward model"):
         config = load_config(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         name_labels(config, objectives, per_token)
-        auto = CLASSIFIERS[per_token]
         options = {"trust_remote_code": trust_remote_code, "config": config, "fresh_head": fresh_head}
-        return _from_pretrained(auto, source, dtype, **options)
-
-    model, absent = _or_data_error(load, source, "reward model")
+        model, absent = _from_pretrained(CLASSIFIERS[per_token], source, dtype, **options)
     head = stored_head(source) if decoder_head(model) is not None else None
     if head is not None and len(head.weight) == len(objectives):
         put_head(model, head, source)
@@ -215,11 +205,8 @@ def load_causal_lm(
     """Load a causal language model, an adapter on one, or a reward model of a kind that is one, for a tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
-    model, absent = _or_data_error(
-        lambda: _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code),
-        source,
-        "causal language model",
-    )
+    with _or_data_error(source, "causal language model"):
+        model, absent = _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code)
     if any("SequenceClassification" in name for name in model.config.architectures or ()):
         raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     if absent:
@@ -288,9 +275,10 @@ def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
     return AutoConfig.from_pretrained(location.name, revision=location.revision, trust_remote_code=trust_remote_code)
 
 
-def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
+@contextmanager
+def _or_data_error(source: str, what: str) -> Iterator[None]:
     try:
-        return load()
+        yield
     except DataError:
         raise
     except (*UNREADABLE, RuntimeError, ImportError, AssertionError, SafetensorError) as error:

@@ -133,10 +133,7 @@ def head_logprobs(
 
 @torch.no_grad()
 def head_reads_last_states(model: Any, rows: int = 1) -> bool:
-    """Return whether the logits are head(last hidden state), tested once on a few tokens: some models scale them.
-
-    `rows` is the batch size of the test, for an adapter whose preference is set for that many rows.
-    """
+    """Return whether logits are head(last hidden state), tested once on `rows` rows: some models scale them."""
     # partitioned weights are empty outside of a forward pass, so the head cannot be applied by itself
     if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False

@@ -79,10 +79,7 @@ def asked_dtype(dtype: str, *, fresh: bool) -> str | None:
 
 
 def open_source(source: str, asked: Mapping[str, Any], lora: LoraConfig | None) -> Source:
-    """Return what a folder or Hub id holds; raise `UsageError` for settings and adapters that it does not allow.
-
-    `asked` are settings by the names of the contract's fields; those that are not None must equal the contract's.
-    """
+    """Return what a folder or Hub id holds; `UsageError` if `asked` settings differ from its contract's fields."""
     folder = Path(source)
     name = str(folder.resolve()) if folder.exists() else source
     contract = load_contract(folder) if (folder / FILE).exists() else None

@@ -15,7 +15,7 @@ from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
-from .unrendered_parts import Omission, has_parts, left_out, lost, omissions, omits_system, system_in_user, write_out
+from .unrendered_parts import has_parts, left_out, lost, omissions, omits_system, system_in_user, write_out
 
 
 class Rendered(NamedTuple):
@@ -194,14 +194,17 @@ class Encoder:
         if has_parts(turns):
             developer = "developer" in str(self.tokenizer.chat_template)
             plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
-            self._check_whole(plain, tools)
+            if part := lost(self._template, plain, tools):
+                raise self._leaves_out(part, plain)
         text = self._rendered(plain, tools, turns, options)
         omitted = omissions(plain, text)
         if omits_system(plain, omitted):
             plain = system_in_user(plain)
             text = self._rendered(plain, tools, turns, options)
             omitted = omissions(plain, text)
-        self._check_reasoning(turns, plain, omitted)
+        reasoning = turns[-1].get("reasoning_content", "") if turns else ""
+        if any(omission.turn == len(plain) - 1 and omission.text in reasoning for omission in omitted):
+            raise self._leaves_out("reasoning", turns)
         return Rendered(text, omitted[0].text if omitted else "")
 
     def _rendered(
@@ -227,15 +230,6 @@ class Encoder:
         return str(
             self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **given, **options)
         )
-
-    def _check_whole(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> None:
-        if part := lost(self._template, turns, tools):
-            raise self._leaves_out(part, turns)
-
-    def _check_reasoning(self, turns: Sequence[Message], plain: Sequence[Message], omitted: list[Omission]) -> None:
-        reasoning = turns[-1].get("reasoning_content", "") if turns else ""
-        if any(omission.turn == len(plain) - 1 and omission.text in reasoning for omission in omitted):
-            raise self._leaves_out("reasoning", turns)
 
     def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
         return DataError(
@@ -311,10 +305,7 @@ class Encoder:
         return heads
 
     def encode_prompt(self, prompt: Messages) -> list[int]:
-        """Return the ids before the completion in `encode_completion`: the prompt and the generation prompt.
-
-        Never truncated. Raises `DataError` if the template renders nothing of the prompt.
-        """
+        """Return the whole prompt's ids with the generation prompt; `DataError` if nothing of it is rendered."""
         text = self.render_turns(prompt, add_generation_prompt=True)
         ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:

@@ -11,10 +11,7 @@ from .hub import note_model, parse_source
 
 
 def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool = False) -> tuple[Any, Any]:
-    """Load the backbone (in evaluation mode) and the tokenizer of a folder or Hub id.
-
-    Raises `DataError` if it cannot be loaded or if the weights lack a tensor, except those of an unused pooler.
-    """
+    """Load backbone (in eval mode) and tokenizer; `DataError` if a tensor other than an unused pooler's is missing."""
     location = parse_source(source, trust_remote_code=trust_remote_code)
     options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
     try:

@@ -118,10 +118,7 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 
 
 def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-    """Return what a template omits of a conversation of this shape, for an error message; empty if nothing.
-
-    Every text is replaced by a unique word. Reasoning before the last message may be omitted.
-    """
+    """Return what a template omits of a conversation of this shape (earlier reasoning may be); empty if nothing."""
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
         markers, probe = _marked(turn, turn_index)

@@ -49,10 +49,7 @@ def load_reward_model(
 
 
 def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
-    """Return the contract of a folder, if it has one, and the kind that loads it, without loading weights.
-
-    Raises an error for a folder without a model, and for a damaged contract or one of an unknown kind.
-    """
+    """Return a folder's contract, if any, and the kind that loads it; an error for a damaged or unknown one."""
     folder = Path(source)
     try:
         is_folder = folder.is_dir()

@@ -54,10 +54,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: Scored) -> str:
-    """Return the name of the most likely fault that turns our scores into theirs, or a sentence that none does.
-
-    A fault explains the scores if at most a tenth of the difference remains after applying it to our model.
-    """
+    """Name the fault that leaves at most a tenth of the difference of our scores to theirs, or say that none does."""
     if theirs.because:
         return theirs.because
     gap = np.abs(theirs.scores - ours).max()

@@ -106,10 +106,7 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
-    """Return variants that must not change a score: batch size 1, shuffled, padded left or right, adapter merged.
-
-    Steps in hidden space are taken without a cache too.
-    """
+    """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without a cache."""
     ways: dict[str, Way] = {
         "alone": lambda examples: Scored(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
@@ -128,10 +125,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 
 
 def other_precision(model: Any) -> dict[str, Way]:
-    """Score in the other precision: bfloat16 for a float32/float64 contract, else float32; empty without a tokenizer.
-
-    The contract promises one precision only, so the result is reported and never fails.
-    """
+    """Score in bfloat16, or float32 if the contract's is narrower, for a report only; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     name = "bfloat16" if model.contract.dtype in ("float32", "float64") else "float32"
@@ -184,10 +178,7 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
 
 
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Build conversations of the kinds that the examples lack: very short, multi-turn, not ASCII, over the limit.
-
-    A kind that the model's chat template refuses, or for which the model has no finite score, is left out.
-    """
+    """Build kinds of conversations that the examples lack and the model can score: short, long, not ASCII, in turns."""
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [

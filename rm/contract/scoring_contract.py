@@ -1,10 +1,11 @@
 """The scoring contract: everything besides the weights that determines a completion's reward."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
@@ -12,8 +13,7 @@ from ..types import content_hash
 
 FILE = "scoring.json"
 Edge = Literal["template", "once"]
-EDGES: tuple[Edge, ...] = ("template", "once")
-"""Policies of BOS and EOS: as the chat template writes them, or added once where it did not."""
+"""Policy of BOS or EOS: as the chat template writes it, or added once where it did not."""
 PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{ '\n\n' }}{% endif %}{% endfor %}"
 
 
@@ -25,9 +25,9 @@ class ScoringContract:
     """
 
     kind: str
-    objectives: tuple[str, ...] = ("reward",)
+    objectives: Annotated[tuple[str, ...], Field(min_length=1)] = ("reward",)
     """Names of the K numbers, in order."""
-    dtype: str = "float32"
+    dtype: Annotated[str, Field(pattern="^(float32|float64|bfloat16|float16)$")] = "float32"
     """The precision of the computation; rewards are returned as float64."""
     tokenizer: str | None = None
     """Content hash of the vocabulary."""
@@ -41,13 +41,13 @@ class ScoringContract:
     """`template`: as the template renders it. `once`: appended unless the text already ends with it."""
     truncation: Literal["left", "right"] | None = None
     """The side from which too long sequences are cut. `left` keeps the end of the completion; a leading BOS stays."""
-    max_length: int | None = None
+    max_length: PositiveInt | None = None
     """Maximum number of tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None
     """Position that the head reads, by attention mask and not by token id. `model`: pooling of an encoder's head."""
-    beta: float | None = None
+    beta: FiniteFloat | None = None
     """Factor of a reward that sums log-probabilities."""
-    token_offset: float | None = None
+    token_offset: FiniteFloat | None = None
     """Nats added to the log-probability of every token of such a reward."""
     token_baseline: Literal["base"] | None = None
     """`base`: from every token's log-probability its expectation under the base model is subtracted."""
@@ -57,13 +57,13 @@ class ScoringContract:
     """Token that such a kind reads in place of every separator."""
     aggregate: Literal["min", "product", "last", "mean"] | None = None
     """Combination of the steps' scores to one reward."""
-    latent_steps: int | None = None
+    latent_steps: NonNegativeInt | None = None
     """Largest number T of steps in hidden space that such a kind takes before it scores."""
     latent_depth: Literal["fixed", "head"] | None = None
     """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
-    reward_mean: float | None = None
+    reward_mean: FiniteFloat | None = None
     """Mean that the head subtracts from the reward of a model whose own software normalises rewards, in its units."""
-    reward_std: float | None = None
+    reward_std: FiniteFloat | None = None
     """Standard deviation by which the head then divides it."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
@@ -73,10 +73,7 @@ class ScoringContract:
             raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
 
     def hash(self) -> str:
-        """Return sixteen hexadecimal digits; equal contracts have equal hashes, in every process.
-
-        Fields with their default value are left out, so that fields added in later versions do not change old hashes.
-        """
+        """Return sixteen hexadecimal digits of the fields that differ from their defaults; equal in every process."""
         stated = {field.name: getattr(self, field.name) for field in fields(self)}
         return content_hash({name: stated[name] for name in stated if stated[name] != _DEFAULTS.get(name)})
 
@@ -86,35 +83,14 @@ class ScoringContract:
 
 
 _DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
-DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 def _check(contract: ScoringContract) -> None:
     """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
-    texts = (contract.kind, contract.date_string, *contract.objectives)
-    optional = (contract.tokenizer, contract.template, contract.backbone, contract.step_separator, contract.step_token)
-    length, steps = contract.max_length, contract.latent_steps
-    numbers = (contract.beta, contract.token_offset, contract.reward_mean, contract.reward_std)
-    right = {
-        "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
-        "tokenizer, template, backbone, step_separator, step_token": all(
-            value is None or isinstance(value, str) for value in optional
-        ),
-        "dtype": contract.dtype in DTYPES,
-        "bos, eos": {contract.bos, contract.eos} <= {*EDGES, None},
-        "truncation": contract.truncation in ("left", "right", None),
-        "pooling": contract.pooling in ("last", "first", "mean", "model", None),
-        "max_length": length is None or (type(length) is int and length > 0),
-        "latent_steps": steps is None or (type(steps) is int and steps >= 0),
-        "latent_depth": contract.latent_depth in ("fixed", "head", None),
-        "aggregate": contract.aggregate in ("min", "product", "last", "mean", None),
-        "token_baseline": contract.token_baseline in ("base", None),
-        "beta, token_offset, reward_mean, reward_std": all(
-            number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers
-        ),
-    }
-    if wrong := [name for name, holds in right.items() if not holds]:
-        raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
+    try:
+        TypeAdapter(ScoringContract).validate_json(json.dumps(asdict(contract)), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{error.errors()[0]['loc'][0]}: of the wrong type, or an unknown value") from error
 
 
 def load_contract(folder: Path) -> ScoringContract:

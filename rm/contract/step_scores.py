@@ -36,10 +36,7 @@ def step_activation(logits: np.ndarray) -> np.ndarray:
 
 
 def at_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
-    """Return another implementation's scores of the steps [S, C], or a sentence that says why there are none.
-
-    It may return a row for every token of the conversation, or only for the step tokens.
-    """
+    """Return scores of the steps [S, C] from rows for every token or for step tokens, or why there are none."""
     scores = np.array(theirs, float)
     if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
         return f"output of shape {scores.shape}, where {outputs.logits.shape[1]} labels per token are expected"

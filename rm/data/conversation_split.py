@@ -147,9 +147,6 @@ def normal_prompt(text: str) -> str:
 
 
 def first_turn(prompt: Messages) -> str:
-    """Return letters and digits of the first user turn in lower case, the key by which data are split and clustered.
-
-    Coarser than `normal_prompt`: prompts that differ in symbols alone stay together.
-    """
+    """Letters and digits of the first user turn in lower case: the coarse key by which data are split and clustered."""
     text = next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"])
     return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

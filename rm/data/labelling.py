@@ -11,10 +11,7 @@ TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
 def labelled_for(pair: PreferencePair, objective: str) -> PreferencePair:
-    """Return the pair with its overall label, or else its label for the objective, under the objective's name alone.
-
-    A pair without either is unlabelled.
-    """
+    """Return the pair with its overall label, or else the objective's, or none, under the objective's name alone."""
     wins = pair.wins.get(OVERALL, pair.wins.get(objective))
     return replace(pair, wins={} if wins is None else {objective: wins})
 

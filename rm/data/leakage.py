@@ -51,7 +51,17 @@ def leaks(
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
     least = max(20, share * len(pairs))
     sides = _sides(pairs)
-    candidates = [*_length(pairs, sides), *_position(first, sides), *_words(pairs, sides, least)]
+    longer = np.sign([len(split_words(pair.chosen)) - len(split_words(pair.rejected)) for pair in pairs])
+    came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
+    candidates = [
+        *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),
+        *_leaks(
+            "position",
+            ("the first completion is chosen", "the second completion is chosen"),
+            came_first * sides[: len(came_first)],
+        ),
+        *_words(pairs, sides, least),
+    ]
     return [
         leak
         for leak in candidates
@@ -71,20 +81,6 @@ def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
     return np.array(
         [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
         np.int8,
-    )
-
-
-def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak]:
-    gaps = np.array([len(split_words(pair.chosen)) - len(split_words(pair.rejected)) for pair in pairs])
-    yield from _leaks(
-        "length", ("the longer completion is chosen", "the shorter completion is chosen"), np.sign(gaps) * sides
-    )
-
-
-def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]:
-    signs = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
-    yield from _leaks(
-        "position", ("the first completion is chosen", "the second completion is chosen"), signs * sides[: len(signs)]
     )
 
 
@@ -118,11 +114,7 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
 
 
 def _words_of(completion: str) -> set[str]:
-    """Return the distinct words, and the first and the last word with a prefix: `first=sure`, `last=day`.
-
-    A word consists of letters or of punctuation, never of both, so no plain word equals a prefixed one; in scripts
-    without blanks it is a character.
-    """
+    """Return the distinct words, and the first and the last word with a prefix: `first=sure`, `last=day`."""
     parts = [part for word in split_words(completion.lower()) for part in PARTS.findall(word)]
     return {*parts, FIRST + parts[0], LAST + parts[-1]} if parts else set()
 

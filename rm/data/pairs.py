@@ -185,10 +185,7 @@ def parsed(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """Yield the result of `parse` for each row; rows that it rejects are refused, or added to the report.
-
-    `first_by_id` collects the place of the first row of each (subset, id); a row that repeats one is rejected.
-    """
+    """Yield `parse` of each row; rows that it rejects, or that repeat a (subset, id), are refused or reported."""
     for row in rows:
         report.read += 1
         try:

@@ -76,7 +76,8 @@ def read_rows(source: str) -> Iterator[Row]:
     if not os.path.exists(source):
         raise UsageError(f"no file {source}; check the path")
     suffix = format_of(source)
-    reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
+    reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
+    reader_by_suffix[".csv"] = lambda path, content: csv_rows(path, io.StringIO(_decoded(path, content), newline=""))
     if suffix not in reader_by_suffix:
         raise UsageError(
             f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, and behind it "
@@ -140,10 +141,6 @@ def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     lengths = {len(column) for column in columns.values()}
     is_columnar = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
     return columns if is_columnar else {}
-
-
-def _csv_rows(path: str, content: bytes) -> Iterator[Row]:
-    return csv_rows(path, io.StringIO(_decoded(path, content), newline=""))
 
 
 def _decoded(path: str, content: bytes) -> str:

@@ -62,10 +62,7 @@ def parse_solutions(values: Mapping[str, Any], neutral: float = 1.0) -> list[Sol
 
 
 def parse_first_error(values: Mapping[str, Any]) -> tuple[Solution, int]:
-    """Parse a row of ProcessBench: a solution, and the index of its first wrong step, -1 where there is none.
-
-    Steps before the first error are correct, and those after it are unlabelled.
-    """
+    """Parse a row of ProcessBench: steps before the first wrong one (-1: none) are correct, later unlabelled."""
     steps, first = text_list(values, "steps"), column(values, "label")
     if isinstance(first, bool) or not isinstance(first, int) or not -1 <= first < len(steps):
         raise ValueError(f"'label' is no index of a step: one of -1 to {len(steps) - 1} is expected, got {first!r:.40}")

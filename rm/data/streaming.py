@@ -151,10 +151,7 @@ class PairStream(IterableDataset):
     # ---- reading ----
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
-        """Return the pairs of the block at `position`, and the next block's position; blocks do not span sources.
-
-        Raise a `DataError` if no source has a usable row.
-        """
+        """Return the pairs of the block at `position` of a source, and the next position; `DataError` if all bad."""
         for _ in range(len(self.sources) + 1):  # the rest of a source, the others, and its beginning
             pairs, position = self._read_source(position)
             if pairs:
@@ -213,7 +210,10 @@ def open_stream(source: str) -> Any:
             return _open_file(source)
         name, split, revision = dataset_parts(source)
         if is_saved(name):
-            return _open_saved(name, split)
+            dataset = saved_dataset(name, split)
+            if isinstance(dataset, dict) and "train" not in dataset:
+                raise UsageError(f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:SPLIT'")
+            return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
         dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
         note_data(source, dataset)
         return dataset
@@ -236,13 +236,6 @@ def _open_file(path: str) -> Any:
         raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or leave --stream out")
     reading = _as_text(path) if suffix == ".csv" else {}
     return load_dataset(FORMATS[suffix], data_files=path, split="train", streaming=True, **reading)
-
-
-def _open_saved(folder: str, split: str) -> Any:
-    dataset = saved_dataset(folder, split)
-    if isinstance(dataset, dict) and "train" not in dataset:
-        raise UsageError(f"dataset '{folder}' has splits {', '.join(dataset)}; name one as '{folder}:SPLIT'")
-    return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
 
 
 def _as_text(path: str) -> dict[str, Any]:

@@ -18,10 +18,7 @@ def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
 
 
 def distinct(completions: Sequence[Sequence[Hashable]], n: int = 1) -> float:
-    """Return |distinct n-grams| / |n-grams| over all completions, in (0, 1]; NaN if none has n tokens.
-
-    distinct-n of Li et al. 2016, arXiv:1510.03055. It decreases with text length: compare similar ones.
-    """
+    """Return |distinct n-grams| / |n-grams| over all completions; NaN if none has n tokens   arXiv:1510.03055"""
     return _different([gram for completion in completions for gram in _ngrams(completion, n)])
 
 

@@ -6,10 +6,7 @@ from ..errors import UsageError
 
 
 def clean_token(token: str | None, source: str = "the token") -> str | None:
-    """Return a token without white space around it, such as the line break of a file of secrets; None if it is empty.
-
-    A control character within it, which no HTTP header can hold, is a `UsageError` that names the `source` only.
-    """
+    """Strip a token; None if empty, `UsageError` naming only the `source` for a control character within it."""
     token = (token or "").strip()
     if not token.isprintable():
         raise UsageError(f"{source} has a line break or a control character within it; give a token of one line")

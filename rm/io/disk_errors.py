@@ -44,10 +44,7 @@ def file_of(error: BaseException) -> str | None:
 
 
 def no_room(path: Path, reason: str) -> str:
-    """Return a sentence about a file or folder that did not fit: the reason, the free space, and the remedy.
-
-    Sizes are in bytes, with decimal prefixes.
-    """
+    """Return a sentence about what did not fit: the reason, the free space (decimal prefixes), and the remedy."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     most = f", and a file may have {size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""

@@ -1,8 +1,4 @@
-"""Escaping of untrusted texts for terminals, spreadsheets, Markdown and manifests.
-
-Names of models and subsets, prompts, completions and error messages come from files and models, and each output has
-characters with a special meaning.
-"""
+"""Escaping of untrusted texts (names, prompts, errors) for terminals, spreadsheets, Markdown and manifests."""
 
 import re
 from collections.abc import Sequence

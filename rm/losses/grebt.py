@@ -41,10 +41,7 @@ class GroupLoss(Protocol):
 
 
 def omega(step: int, steps: int, floor: float) -> float:
-    """ω(t) = max(½ cos(π t / T) + ½, Ω): from 1 down to the floor, which it keeps after T.
-
-    Weight of the reward token relative to the attention's output   R2M: Huang et al. 2026, arXiv:2601.22664, eq. 4
-    """
+    """ω(t) = max(½ cos(π t / T) + ½, Ω), the reward token's weight; Ω after T           R2M, arXiv:2601.22664, eq. 4"""
     if not (step >= 0 and steps >= 1 and 0 <= floor <= 1):
         raise ValueError(f"omega: step >= 0, steps >= 1 and floor in [0, 1]; got {step}, {steps}, {floor}")
     return max(0.5 * math.cos(math.pi * min(step, steps) / steps) + 0.5, floor)

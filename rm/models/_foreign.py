@@ -83,10 +83,7 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of the output named `objective`; None where every output is a reward.
-
-    Raises `DataError` for several classes of which none is named.
-    """
+    """Return the index of the output named `objective`; None if all are rewards, `DataError` for unnamed classes."""
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None

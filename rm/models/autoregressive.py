@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,23 +87,16 @@ class AutoregressiveRewardModel:
         if self.adapter is None or not self.adapter.settings.follows_preference:
             raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
         preference_vector(preference, self.adapter.objectives)
-        return AutoregressiveRewardModel(
-            self.model,
-            self.encoder,
-            beta=self.beta,
-            token_offset=self.token_offset,
-            centred=self.centred,
-            adapter=self.adapter,
-            preference=preference,
-        )
+        return self._changed(preference=preference)
 
     def with_token_offset(self, token_offset: float) -> "AutoregressiveRewardModel":
         """Return the model with another offset c, and a contract that states it."""
         contract = replace(self.contract, token_offset=token_offset or None)
-        encoder = Encoder(self.encoder.tokenizer, contract)
-        return AutoregressiveRewardModel(
-            self.model, encoder, beta=self.beta, token_offset=token_offset, centred=self.centred, adapter=self.adapter
-        )
+        return self._changed(encoder=Encoder(self.encoder.tokenizer, contract), token_offset=token_offset)
+
+    def _changed(self, **changes: Any) -> "AutoregressiveRewardModel":
+        names = ("model", "encoder", "beta", "token_offset", "centred", "adapter")
+        return AutoregressiveRewardModel(**{name: getattr(self, name) for name in names} | changes)
 
     def _asked(self) -> list[Preference | None]:
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
@@ -193,8 +186,13 @@ def autoregressive(
     eos = settled(source, "eos", eos, contract and contract.eos, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
-    model, over = _load_trunk(folder, source, tokenizer, adapter, base, loading)
+    adapted = (folder / ADAPTER).exists()
+    if adapted and adapter is not None:
+        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
+    if (model := base) is None:
+        loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        model = load_causal_lm(load_settings(folder).base if adapted else source, tokenizer, **loading)
+    over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
     if centred and over is None:
         raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
@@ -221,52 +219,23 @@ def autoregressive(
     )
 
 
-def _load_trunk(
-    folder: Path,
-    source: str,
-    tokenizer: PreTrainedTokenizerBase,
-    adapter: AdapterSettings | None,
-    base: PreTrainedModel | None,
-    loading: Mapping[str, Any],
-) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
-    """Return the base model and its adapter: that of a saved folder, a new one by `adapter`, or none."""
-    adapted = (folder / ADAPTER).exists()
-    if adapted and adapter is not None:
-        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
-    trunk = load_settings(folder).base if adapted else source
-    model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
-    if adapted:
-        return model, load_adapter(model, folder)
-    return model, attach(model, adapter, tokenizer) if adapter else None
-
-
 def completion_contract(
     kind: str,
     tokenizer: PreTrainedTokenizerBase,
     models: Sequence[PreTrainedModel],
     *,
-    dtype: str,
     max_length: int | None,
-    beta: float,
-    token_offset: float | None = None,
-    token_baseline: Literal["base"] | None = None,
-    backbone: str | None = None,
-    objectives: tuple[str, ...] = ("reward",),
     bos: Edge | None = None,
     eos: Edge | None = None,
+    **stated: Any,
 ) -> ScoringContract:
     """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
     return ScoringContract(
         kind=kind,
-        objectives=objectives,
-        dtype=dtype,
         truncation="left",
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
-        beta=beta,
-        token_offset=token_offset,
-        token_baseline=token_baseline,
-        backbone=backbone,
         **describe_tokenizer(tokenizer, bos, eos),
+        **stated,
     )
 
 

@@ -46,10 +46,7 @@ class BoostedRewardModel:
         objective: str = OVERALL,
         shrink: float = 1e-3,
     ) -> "BoostedRewardModel":
-        """Fit the weights to pairs, stage by stage; see `stage_weight`.
-
-        Use pairs that no stage was trained on: on training pairs a stage looks better than it is.
-        """
+        """Fit the weights to pairs that no stage was trained on, stage by stage; see `stage_weight`."""
         labelled, wins = _labelled(pairs, objective)
         return cls(stages, names, stage_weights(stage_gaps(stages, labelled), wins, shrink))
 

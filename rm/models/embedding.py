@@ -25,11 +25,7 @@ DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
 
 
 class Embedder:
-    """Mean-pooled last hidden states of a frozen encoder, cached on disk.
-
-    The cache key is a hash of the encoder's weights, the maximum length, the dtype and the text, so that an entry can
-    be wrong only if the encoder is not deterministic.
-    """
+    """Mean-pooled last hidden states of a frozen encoder, cached on disk by weights, length, dtype and text."""
 
     def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
         self.model, self.tokenizer = load_trunk(encoder, dtype=dtype, trust_remote_code=trust_remote_code)

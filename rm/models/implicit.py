@@ -64,10 +64,7 @@ def implicit(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> ImplicitRewardModel:
-    """Load the implicit reward of the policy `source` against `reference` (folders or Hub ids), or a saved folder.
-
-    Names of both models, β and contract come from a saved folder; otherwise β defaults to 0.1.
-    """
+    """Load the implicit reward of the policy `source` against `reference` (β 0.1 by default), or a saved folder."""
     folder = Path(source)
     contract = load_contract(folder) if (folder / SETTINGS).exists() else None
     saved = _read(folder) if contract else {}

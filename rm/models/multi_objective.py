@@ -26,10 +26,7 @@ WEIGHTS = "objective_weights.json"
 
 
 class MultiObjectiveRewardModel(ScalarRewardModel):
-    """(r_1, ..., r_K, Σ_k w_k r_k): one row of the head per objective, and for `overall` the weighted sum of the rows.
-
-    The sum is computed once, in the head's weights, so that every loader of the folder gives the same overall reward.
-    """
+    """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head each; the weighted sum is one of its rows, too."""
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):
         super().__init__(model, encoder)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...kernels.packed import bounds_of
 from ...kernels.r2m_attention import r2m_attention
+from ..backbones.forward_hooks import head_inputs
 from ..backbones.loading import decoder_head
 from ..backbones.tokenization import pad, right_padded
 from ..contract.scoring_contract import load_contract
@@ -55,10 +56,7 @@ class R2MHead(nn.Module):
 
 
 class R2MRewardModel:
-    """A scalar reward model with an R2M head in place of its own; `omega` is the weight of the reward token.
-
-    With `omega` 1 and an untrained head the rewards equal the scalar model's.
-    """
+    """A scalar reward model with an R2M head for its own; at `omega` 1 an untrained head changes nothing."""
 
     reads_states = True
 
@@ -157,13 +155,5 @@ def tokens_before_head(
 ) -> Float[Tensor, "N D"]:
     """Return the input of a decoder's head at the last token of the mask; see `backbones.loading.sequence_scores`."""
     tokens, attention = right_padded(tokens, attention)
-    head = decoder_head(model)
-    assert head is not None
-    read: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, inputs: read.append(inputs[0]))
-    try:
-        model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
-    finally:
-        hook.remove()
-    last = attention.sum(dim=1) - 1
-    return read[0][torch.arange(len(tokens), device=tokens.device), last]
+    states = head_inputs(model, input_ids=tokens, attention_mask=attention.long())
+    return states[torch.arange(len(tokens), device=tokens.device), attention.sum(dim=1) - 1]

@@ -22,7 +22,7 @@ from ..io.checked_files import from_json
 from ..losses.sequence_logistic import SequenceLogistic
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, sift
-from .trainer import count_pairs
+from .trainer import Task, count_pairs
 
 RESTARTS = "restarts.json"
 Part = Literal["A", "B", "modulation"]
@@ -88,7 +88,7 @@ def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:
     return inputs["attention"].sum(dim=1) - inputs["start"] - inputs["tool_results"].sum(dim=1)
 
 
-class PreferenceTask:
+class PreferenceTask(Task):
     """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
@@ -207,10 +207,7 @@ class PreferenceTask:
         return total + self.token_offset * written
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the accuracy per objective at its vertex, over pairs with a preference for it, and their mean.
-
-        A gap of 0 is wrong, as in `pair_metrics`.
-        """
+        """Compute the accuracy per objective at its vertex (a gap of 0 is wrong), and their mean."""
         both = (prediction.predictions, prediction.label_ids)
         gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
         right = gaps * (wins - 0.5) > 0

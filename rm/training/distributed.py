@@ -31,10 +31,7 @@ def same_start(module: nn.Module) -> None:
 
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
-    """All-reduce gradients over processes, to their mean or their sum; a process without a gradient adds 0.
-
-    A parameter that has no gradient in any process gets none, so that its optimizer skips it.
-    """
+    """All-reduce gradients to their mean or sum; one without gradient adds 0, or in all processes stays without."""
     parameters = [*parameters]
     present = [torch.tensor(float(parameter.grad is not None), device=parameter.device) for parameter in parameters]
     numbers: Any = reduce(torch.stack(present), "sum")

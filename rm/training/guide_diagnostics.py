@@ -135,10 +135,7 @@ def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 @torch.no_grad()
 def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
-    """Return the base model's mean of -log π(y_t | x, y_<t) over the completions' tokens, in nats.
-
-    As `token_offset` it makes rewards of the untrained guide independent of length in the mean.
-    """
+    """Return the base model's mean of -log π(y_t | x, y_<t) over the completions' tokens, for `token_offset`."""
     total, tokens = 0.0, 0
     for start in range(0, len(rows), batch):
         inputs = task.collate(rows[start : start + batch])

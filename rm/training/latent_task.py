@@ -21,7 +21,7 @@ from ..models.latent.objectives import aligned_tokens, bidirectional_kl, pair_re
 from ..models.latent.steps import latent_states
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, sift
-from .trainer import count_pairs, pair_metrics
+from .trainer import Task, count_pairs, pair_metrics
 
 RATIONALE_TOKENS = 256
 
@@ -54,10 +54,7 @@ def encode_latent(
     longest: int = RATIONALE_TOKENS,
     positions: int | None = None,
 ) -> tuple[Encoding, RationaleCounts]:
-    """Tokenise pairs with their rationales, in order; a rationale is text that follows directly on the conversation.
-
-    A rationale is cut at `longest` tokens, and where the model's `positions` end.
-    """
+    """Tokenise pairs and their rationales, which follow the conversation and are cut at `longest` tokens."""
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     texts = [text for pair in pairs for text in pair.rationales]
     rationales = encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
@@ -96,7 +93,7 @@ class Outputs(NamedTuple):
     """Mean of -log p over a rationale's tokens, in nats; 0 without a rationale."""
 
 
-class LatentTask:
+class LatentTask(Task):
     """L = L_BT(r_T) + λ D + μ L_rationale + L_depth, in nats, each a mean over the batch
 
     L_BT = -log σ(r_T(chosen) - r_T(rejected)) on the scores after T steps. D compares p_t, which the LM head reads from
@@ -251,10 +248,6 @@ class LatentTask:
         outputs = np.asarray(prediction.predictions, float)
         pairs = EvalPrediction(outputs[:, :2], prediction.label_ids)
         return pair_metrics(pairs) | {"latent_steps": float(outputs[:, 2:].mean())}
-
-    def rate_factor(self, name: str) -> float:
-        """Return 1: all parameters have the trainer's learning rate."""
-        return 1.0
 
     def save(self, folder: Path) -> None:
         """Save the heads, which the Trainer leaves out of an adapter's checkpoint."""

@@ -18,7 +18,7 @@ from ..losses._pair_losses import check_required, fit_to, learnt
 from ..losses.attribute_regression import attribute_regression
 from ..types import PreferencePair
 from .encoding import Encoding, OnLong, omitted_texts, sift
-from .trainer import TaskBase
+from .trainer import Task
 
 NAN = float("nan")
 
@@ -98,7 +98,7 @@ def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dic
     }
 
 
-class ObjectivesTask(TaskBase):
+class ObjectivesTask(Task):
     """Pair loss (such as Bradley-Terry) per objective plus squared errors of scores; every label has the same weight.
 
     L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
@@ -146,10 +146,7 @@ class ObjectivesTask(TaskBase):
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the means over labels of pairs and over scores [2], and outputs [B, 3, K], NaN where there is none.
-
-        The outputs are both rewards and the label's loss.
-        """
+        """Return the means of pair and score losses [2], and rewards and label's loss [B, 3, K], NaN where none."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -189,10 +186,7 @@ class ObjectivesTask(TaskBase):
         return losses
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the loss, accuracy over decided pairs and RMSE of scores per objective, and the mean accuracy.
-
-        The loss is that of all rows as one batch, in place of the Trainer's mean over batches.
-        """
+        """Compute the loss of all rows as one batch, per objective accuracy and RMSE, and the mean accuracy."""
         outputs, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         rewards, losses, known = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
         of_pairs, errors = losses[known[:, 0]], losses[known[:, 1]]

@@ -15,7 +15,7 @@ from ..backbones.tokenization import pad
 from ..data.solutions import Solution
 from ..errors import DataError
 from .encoding import Encoding, OnLong, omitted_texts
-from .trainer import TaskBase
+from .trainer import Task
 
 NAN = float("nan")
 
@@ -29,10 +29,7 @@ class SolutionRow(NamedTuple):
 
 
 def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_long: OnLong = "truncate") -> Encoding:
-    """Tokenise labelled solutions, in order; the counts of the result are of solutions instead of pairs.
-
-    Under `truncate` the last steps of a long solution are cut off, and it is dropped if no labelled step is left.
-    """
+    """Tokenise labelled solutions, in order; one of which truncation leaves no labelled step is dropped."""
     encoded = encoder.encode_steps([solution.example(encoder.separator) for solution in solutions])
     limit, over, unlabelled = encoder.contract.max_length, 0, 0
     rows = []
@@ -60,7 +57,7 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
     return Encoding(rows, len(solutions), limit, longest, over, 0, unlabelled, *omitted)
 
 
-class ProcessTask(TaskBase):
+class ProcessTask(Task):
     """L = Σ_{n,t labelled} -y log σ(z) - (1 - y) log σ(-z) over the number of labelled steps, in nats
 
     z is the model's output where step t of solution n ends, y in [0, 1] its label. Uesato et al. 2022

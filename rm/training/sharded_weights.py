@@ -1,7 +1,4 @@
-"""Sharded weights (FSDP, ZeRO-3): gather them before saving, and put full values back.
-
-Every process must call these functions; with a single process each returns its input.
-"""
+"""Sharded weights (FSDP, ZeRO-3): gather before saving, put back; every process must call these functions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

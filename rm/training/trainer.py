@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,46 +94,34 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
     }
 
 
-class Task(Protocol):
-    """Loss, metrics and extra weights of one kind of reward model; the rest of training is the same for all kinds.
+class Task:
+    """Loss, metrics and extra weights of one kind of reward model; the rest of training is the same for all kinds."""
 
-    A task whose loss has learned parameters holds it in `modules`; see `losses._pair_losses.learnt`.
-    """
-
-    def collate(self, rows: Sequence[Any]) -> dict[str, torch.Tensor]:
-        """Collate rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
-        ...
-
-    def items(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Count what the loss of a batch is the mean of, such as its pairs; [T] for a loss that is a sum of T means."""
-        ...
-
-    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the mean loss, or each of its means [T] (0 without items), in nats, and outputs [B, ...] for metrics.
-
-        Random draws depend on the step and the row only.
-        """
-        ...
-
-    def evaluate(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the same as `loss`, without random draws."""
-        ...
-
-    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute metrics from the outputs and labels of a complete evaluation."""
-        ...
+    collate: Callable[[Sequence[Any]], dict[str, torch.Tensor]]
+    """Collates rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
+    items: Callable[[dict[str, torch.Tensor]], torch.Tensor]
+    """Counts what the loss of a batch is the mean of, such as its pairs; [T] for a loss that is a sum of T means."""
+    loss: Callable[[Any, dict[str, torch.Tensor], int], tuple[torch.Tensor, torch.Tensor]]
+    """Of model, batch and step: the mean loss, or each of its means [T] (0 without items), in nats, and outputs
+    [B, ...] for metrics. Random draws depend on the step and the row only."""
+    evaluate: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    """The same as `loss`, without random draws."""
+    metrics: Callable[[EvalPrediction], dict[str, float]]
+    """Computes metrics from the outputs and labels of a complete evaluation."""
+    modules = nn.ModuleDict()
+    """Losses with learned parameters; see `losses._pair_losses.learnt`."""
 
     def rate_factor(self, name: str) -> float:
         """Return the learning rate of a named parameter of the model, relative to the trainer's."""
-        ...
+        return 1.0
 
     def save(self, folder: Path) -> None:
-        """Save weights that the Trainer does not save."""
-        ...
+        """Save weights that the Trainer does not save: the learned parameters of the losses."""
+        save_losses(self.modules, folder)
 
     def load(self, folder: Path) -> None:
         """Load these weights from a checkpoint."""
-        ...
+        load_losses(self.modules, folder)
 
 
 def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -141,25 +129,7 @@ def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return inputs["wins"].new_tensor(len(inputs["wins"]))
 
 
-class TaskBase:
-    """Parts of a `Task` with one learning rate, and with no weights beside the model's but those of its losses."""
-
-    modules = nn.ModuleDict()
-
-    def rate_factor(self, name: str) -> float:
-        """Return 1: all parameters have the trainer's learning rate."""
-        return 1.0
-
-    def save(self, folder: Path) -> None:
-        """Save the learned parameters of the losses; the Trainer saves the model."""
-        save_losses(self.modules, folder)
-
-    def load(self, folder: Path) -> None:
-        """Load the learned parameters of the losses from a checkpoint."""
-        load_losses(self.modules, folder)
-
-
-class ScalarTask(TaskBase):
+class ScalarTask(Task):
     """A pair loss on the rewards of a scalar model."""
 
     collate = staticmethod(collate)
@@ -268,10 +238,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None for batches whose loss is no mean over independent pairs.
-
-        Such a loss is a mean over scores or steps, or a pair's loss depends on the other pairs of its batch.
-        """
+        """Return the number of pairs; None if the loss is no mean over pairs that are independent in a batch."""
         if isinstance(self.task, ScalarTask) and self.task.pair_loss.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
@@ -294,7 +261,7 @@ class RewardTrainer(FaultTolerantTrainer):
         optimizer: Any = super().create_optimizer(model)
         if made:
             _split_by_rate(optimizer, self.model, self.task.rate_factor)
-        for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
+        for module in self.task.modules.values() if made else ():
             module.to(self.args.device)
             group = {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
             optimizer.add_param_group(group)

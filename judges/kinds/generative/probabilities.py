@@ -81,10 +81,7 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
 
 
 def choosing(chat: Chat) -> ChoosingChat | None:
-    """Return the chat behind stores and counters that knows the probabilities of labels; None for a script.
-
-    A script without probabilities is a dry run: its replies are errors, and none has a verdict.
-    """
+    """Return the chat behind stores and counters that knows the probabilities of labels; None for a dry run."""
     inner: Any = chat
     while not hasattr(inner, "choice_logprobs") and hasattr(inner, "chat"):
         inner = inner.chat

@@ -37,10 +37,7 @@ def right_label(case: Case, order: Order) -> str:
 
 
 def labelled_pairs(case: Case) -> list[Case]:
-    """Return a case as pairs of a right response and a wrong one; empty if there is no wrong one.
-
-    A case of two responses is its own pair. The pair of responses 0 and 2 of a longer list has the id `ID#0-2`.
-    """
+    """Pairs of a right and a wrong response; of a case of more than two, 0 and 2 have the id `ID#0-2`."""
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     if len(case.answers) == 2 and wrong:
         return [case]

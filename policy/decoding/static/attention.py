@@ -31,10 +31,7 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """softmax(q kᵀ s + mask) v as [N, L, H, W], H / G heads per key.
-
-    For L > 1, and for a mask of each head, this is Transformers' own function.
-    """
+    """softmax(q kᵀ s + mask) v as [N, L, H, W], H / G heads per key; for L > 1 by Transformers' own function."""
     rows, heads, length, width = query.shape
     is_per_head = attention_mask is not None and attention_mask.shape[1] > 1
     if length > 1 or is_per_head or any(options.get(name) is not None for name in UNKNOWN):

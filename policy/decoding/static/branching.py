@@ -22,10 +22,7 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 
 @contextmanager
 def branching(model: nn.Module, layer: int) -> Iterator[None]:
-    """Double the batch from decoder layer `layer` on: N rows, then the same N rows again.
-
-    Lower layers run once for both, and their part of the cache has N rows. The logits have 2N rows.
-    """
+    """Double the batch from decoder layer `layer` on, to 2N rows of logits; lower layers and their cache have N."""
     layers = decoder_layers(model)
     twice = _Twice()
     hooks = [layers[layer].register_forward_pre_hook(twice.branch, with_kwargs=True)]

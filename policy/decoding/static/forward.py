@@ -15,10 +15,7 @@ WINDOW = {"cpu": 1, "cuda": 256}
 
 
 class Forward:
-    """Left-padded rows with prompts of different lengths, and their keys and values.
-
-    `positions` is the size of the model's context, `steps` the largest number of tokens after the prompts.
-    """
+    """Rows of left-padded prompts with keys and values; a context of `positions`, and at most `steps` more tokens."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], *, steps: int, positions: int):
         self.model = model
@@ -63,10 +60,7 @@ class Forward:
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token per row; N tokens are repeated for M = N, 2N, ... rows.
-
-        Until `advance` a repetition gives the same.
-        """
+        """Return the logits after one more token per row, N repeated for M = N, 2N, ...; repeatable until `advance`."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         return self._run(tokens, self._positions, self._step_mask())
 
@@ -94,10 +88,7 @@ class Forward:
     # ---- masks of a step ----
 
     def _step_mask(self) -> Tensor | Mapping[str, Tensor | None] | None:
-        """Return the mask of one position per row [M, 1, 1, S], by the kind of layer where there are two kinds.
-
-        Transformers takes a mask of four dimensions as it is. None where every slot is visible.
-        """
+        """Return the mask of one position per row [M, 1, 1, S] by kind of layer; None where every slot is visible."""
         if not isinstance(self._cache, StaticCache):
             return self._mask[:, : self.read] if self._is_padded else None
         masks = {window: self._window_mask(window) for window in self._windows}

@@ -39,10 +39,7 @@ class FewRowsLinear(nn.Linear):
 
 @contextmanager
 def fast_linear(models: Sequence[Any]) -> Iterator[None]:
-    """Use `FewRowsLinear` within the context for the linear layers of models on a CPU, where PyTorch has oneDNN.
-
-    The layers stay the same objects, with another class.
-    """
+    """Use `FewRowsLinear` as the class of linear layers on a CPU within the context, where PyTorch has oneDNN."""
     changed = [
         module
         for model in models

@@ -94,10 +94,7 @@ class Session:
         return tuple(part.forward.grow() for part in self._parts)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
-        """Return the logits after one more token, for which `grow` has made room; changes tensors only.
-
-        A step that fails in any model can be repeated.
-        """
+        """Return the logits after one more token, as `grow` made room; changes tensors only, so it may be repeated."""
         logits = [part.forward.step(tokens) for part in self._parts]
         for part in self._parts:
             part.forward.advance()

@@ -95,10 +95,7 @@ def shared_out(
     draw: Callable[[int, list[int]], list[dict[str, Any]]],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[int, dict[str, Any]]:
-    """Distribute groups over the available servers; return the results of `draw(server, rows)` by row.
-
-    A `DataError` of one server sends its groups to the others; that of the last one is raised.
-    """
+    """Return `draw(server, rows)` by row, over the available servers; the last server's `DataError` is raised."""
     drawn: dict[int, dict[str, Any]] = {}
     left, failed = list(groups), set[int]()
     while left:

@@ -23,10 +23,7 @@ Command = Callable[[int], Sequence[str]]
 
 
 class KeptServer:
-    """At most one running server, whose output is appended to the file `log`.
-
-    It listens on 127.0.0.1 and runs under a watchdog, which ends it and its child processes with this process.
-    """
+    """At most one server on 127.0.0.1 under a watchdog, which ends it with this process; output goes to `log`."""
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):
         self.log, self.seconds, self.environment = log, seconds, dict(environment or {})

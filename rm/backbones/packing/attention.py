@@ -120,10 +120,7 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
 
 
 def flash_lengths(packed: Packed) -> dict[str, Any]:
-    """Return the arguments by which FlashAttention separates the sequences of a row that shares no prefix.
-
-    Transformers calls them `FlashAttentionKwargs`: S + 1 offsets, and the longest length, of queries and of keys.
-    """
+    """Return Transformers' `FlashAttentionKwargs`, which separate the sequences of a row that shares no prefix."""
     ends = packed.last + 1
     offsets, longest = pad(ends, (1, 0)).to(torch.int32), max(map(len, packed.paths))
     return {f"cu_seq_lens_{side}": offsets for side in "qk"} | {f"max_length_{side}": longest for side in "qk"}

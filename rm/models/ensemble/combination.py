@@ -37,10 +37,7 @@ def lowest() -> Combine:
 
 
 def mean_std(weight: float) -> Combine:
-    """r = mean_m r_m - λ std_m r_m: uncertainty-weighted; λ = `weight` >= 0   Coste et al. 2023, arXiv:2310.02743
-
-    Their paper subtracts the variance; the standard deviation has the units of the reward.
-    """
+    """r = mean_m r_m - λ std_m r_m, λ = `weight` >= 0; the paper subtracts the variance   arXiv:2310.02743"""
     if not weight >= 0:
         raise UsageError(f"mean_std: weight is >= 0, got {weight}")
     return lambda members, _: members.mean(axis=0) - weight * deviation(members)

@@ -47,10 +47,7 @@ class UncertainRewardModel(ABC):
         return self._last[1].rewards
 
     def facts(self) -> dict[str, float]:
-        """Return the members' disagreement on the examples rated last; a large one makes the reward unreliable.
-
-        Mean and largest standard deviation over members, and the mean range, in units of reward.
-        """
+        """Return the members' mean and largest SD, and mean range, on the examples rated last."""
         if self._last is None or not len(self._last[0]):
             return {}
         rewards = self._last[1].rewards

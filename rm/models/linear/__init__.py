@@ -128,10 +128,7 @@ def _no_words(pairs: int) -> DataError:
 
 
 def linear(source: str | None = None, *, trust_remote_code: bool = False) -> LinearRewardModel:
-    """Create an unfitted linear reward model, or load the one in a folder.
-
-    It has no code of its own, so `trust_remote_code` has no effect; loaders pass it to every kind.
-    """
+    """Create an unfitted linear reward model, or load the one in a folder; `trust_remote_code` has no effect."""
     if source is None:
         return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=LEAST_DOCUMENTS, sublinear_tf=True))
     folder = Path(source)

@@ -48,10 +48,7 @@ def _ranges(words: np.ndarray) -> np.ndarray:
 def _counted(
     words: np.ndarray, text: np.ndarray, first: int, last: int, uses: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count the grams whose first word is in [first, last): counts and texts, gram by gram, and the texts of each gram.
-
-    The gram "a" is a·(V + 1), and "a b" is a·(V + 1) + b + 1, so that they sort as their strings do.
-    """
+    """Count grams by first word in [first, last): "a" is a·(V + 1), "a b" a·(V + 1) + b + 1, in the strings' order."""
     at = np.flatnonzero((words >= first) & (words < last))
     followed = at[at < len(words) - 1]
     followed = followed[text[followed] == text[followed + 1]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import PeftModel
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
-from rewardlab.rm.adapters.adapter import _assemble, _empty_mixer, attach, load_adapter
+from rewardlab.rm.adapters.adapter import _assemble, _mixer, attach, load_adapter
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.errors import DataError, UsageError
 from torch import nn
@@ -259,7 +259,7 @@ def test_the_published_shapes_on_a_7b_model():
             settings = AdapterSettings(
                 **{"objectives": NAMES, "embedding": "random"} | KINDS[name] | RANKS.get(name, {})
             )
-            adapter = _assemble(model, settings, _empty_mixer(model, settings))
+            adapter = _assemble(model, settings, _mixer(model, settings, empty=True))
         assert trainable(adapter) == count
 
 
