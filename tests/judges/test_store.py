@@ -222,7 +222,7 @@ def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(
     assert sorted(named) == sorted(keys(kept.name, asks(number))) and len({*named}) == number
 
 
-@pytest.mark.parametrize("number", [200, *SIZES[1:]])
+@pytest.mark.parametrize("number", [pytest.param(200, marks=pytest.mark.slow), *SIZES[1:]])
 def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, number):
     kinds = ("busy", "failing", "reset", "half", "garbled")
     with ChatServer(faults=0.2, kinds=kinds, latency=0.02) as server:

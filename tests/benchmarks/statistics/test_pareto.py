@@ -66,7 +66,7 @@ def test_hypervolumes_worked_out_by_hand():
         assert hypervolume(np.array(points, float), np.array(reference, float)) == pytest.approx(volume, abs=1e-12)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.sampled_from([2, 3, 4]).flatmap(fronts))
 def test_hypervolume_is_that_of_inclusion_and_exclusion(points):
     reference = np.zeros(points.shape[1])

@@ -88,7 +88,6 @@ def test_rows_of_one_prompt_are_one_piece_of_evidence():
     assert naive.high - naive.low < 0.4 * (alone.high - alone.low)
 
 
-@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(1)
     held = 0

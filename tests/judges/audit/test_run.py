@@ -107,7 +107,7 @@ NEUTRAL = {
 
 
 def audited(judge: Adder, cases=SUMS, **options):
-    return audit(judge, cases, **({"samples": 200, "names": NAMES} | options))
+    return audit(judge, cases, **({"samples": 100, "names": NAMES} | options))
 
 
 def found(judge: Adder, **options) -> set[str]:
