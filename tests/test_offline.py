@@ -54,7 +54,7 @@ def modules() -> list[str]:
 
 @pytest.fixture(scope="module")
 def connections(script, tmp_path_factory) -> dict:
-    """What one process heard of connections: of its verbs, of importing everything, and of a connection that it opens."""
+    """What one process heard of connections: of its verbs, of importing everything, and of one that it opens."""
     folder = tmp_path_factory.mktemp("offline")
     pairs = write(folder / "pairs.jsonl", map(pair_row, garden.pairs(60, 0)))
     done = subprocess.run(script(LISTENING + PROGRAM, pairs, folder, *modules()), capture_output=True, text=True)

@@ -14,7 +14,6 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites import auto_j, judgebench, llmbar, pandalm, rewardbench2, rm_bench, rmb
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
-from sklearn.metrics import cohen_kappa_score
 
 from tests.benchmarks.published import published_cells, win_rate
 
@@ -242,11 +241,9 @@ def test_auto_j_agreement_and_consistency(shared_data):
     assert 100 * found.consistency == pytest.approx(83.41, abs=0.005)
 
 
-def test_pandalm_annotators(shared_data):
+def test_pandalms_annotators_by_majority(shared_data):
     table = rows(shared_data / "pandalm" / "testset-v1.json.gz")
     a, b, c = ([row[name] for row in table] for name in pandalm.ANNOTATORS)
-    kappas = [cohen_kappa_score(*two) for two in ((a, b), (a, c), (b, c))]
-    assert sorted(kappas) == pytest.approx([0.852, 0.862, 0.879], abs=0.0005)
     majority = [pandalm.majority(labels) for labels in zip(a, b, c, strict=True)]
     assert [majority.count(label) for label in (0, 1, 2)] == [105, 422, 472]
 
