@@ -40,9 +40,9 @@ RUN = [page for page in PAGES if blocks(page, "bash") or blocks(page, "python")]
 
 @pytest.fixture(scope="module", autouse=True)
 def short_pretraining():
-    """A start policy of 60 steps instead of 600: pages are to run, not to learn."""
+    """A start policy of 10 steps instead of 600: pages are to run, not to learn."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rewardlab.apps.commands.world.run.pretrain", partial(pretrain, steps=60))
+        patch.setattr("rewardlab.apps.commands.world.run.pretrain", partial(pretrain, steps=10))
         yield
 
 

@@ -24,8 +24,10 @@ ADAPTERS = ("PeftModel", "AutoPeftModelForSequenceClassification")
 FORBIDDEN = {"pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "cloudpickle"}
 
 
-CALLED = ("from_pretrained", r"\.load", "yaml", "eval", "exec", "compile", "__import__", r"os\.system", "shell")
-WORDS = re.compile("|".join((*CALLED, "trust_remote_code", *FORBIDDEN)))
+WORDS = re.compile(
+    r"from_pretrained|(torch|np|yaml)\.\w*load|(?<![.\w])(eval|exec|compile|__import__)\(|trust_remote_code|os\.system|shell="
+    rf"|(import|from) ({'|'.join(FORBIDDEN)})"
+)
 """What the calls and imports below are written with; a file without any of these words is not read further."""
 
 

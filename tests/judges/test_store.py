@@ -54,23 +54,14 @@ def test_what_was_answered_is_not_asked_again_but_errors_and_further_samples_are
     assert kept.missing(asks(4)) == asks(4)[2:]
 
 
-def test_everything_that_is_asked_is_part_of_the_key():
-    for other in [
-        {"temperature": 0.5},
-        {"seed": 1},
-        {"max_tokens": 5},
-        {"schema": {"type": "object"}},
-        {"messages": ()},
-    ]:
-        (one,) = asks(1)
-        assert keys("judge", [one]) != keys("judge", [one._replace(**other)])
-        assert keys("judge", [one]) != keys("other judge", [one]), other
-
-
-def test_several_chats_share_a_store(tmp_path):
+def test_everything_that_is_asked_and_the_chats_name_are_part_of_the_key(tmp_path):
+    (one,) = asks(1)
+    others = {"temperature": 0.5, "seed": 1, "max_tokens": 5, "schema": {"type": "object"}, "messages": ()}
+    for name, value in others.items():
+        assert keys("judge", [one]) != keys("judge", [one._replace(**{name: value})]), name
     with Store(tmp_path) as store:
         for name in ("one", "two"):
-            assert StoredReplies(scripted([name], name=name), store).ask(asks(1))[0].text == name
+            assert StoredReplies(scripted([name], name=name), store).ask([one])[0].text == name
         assert len(store.replies) == 2
 
 
@@ -222,7 +213,7 @@ def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(
     assert sorted(named) == sorted(keys(kept.name, asks(number))) and len({*named}) == number
 
 
-@pytest.mark.parametrize("number", [200, *SIZES[1:]])
+@pytest.mark.parametrize("number", [pytest.param(200, marks=pytest.mark.slow), *SIZES[1:]])
 def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, number):
     kinds = ("busy", "failing", "reset", "half", "garbled")
     with ChatServer(faults=0.2, kinds=kinds, latency=0.02) as server:

@@ -50,7 +50,7 @@ def test_the_judge_reads_rules_and_their_polarity_from_a_rendered_rubric():
 
 
 def questions(rubric_for) -> tuple[list[Question], list[int]]:
-    shown = [sides(one) for one in pairs(80, 1)]
+    shown = [sides(one) for one in pairs(30, 1)]
     return (
         [Question(one.prompt, one.answers, rubric_for(one)) for one in shown],
         ["AB".index(one.preferred) for one in shown],

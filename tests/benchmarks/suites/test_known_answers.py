@@ -13,7 +13,6 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites import judgebench, llmbar, pandalm, rewardbench2, rm_bench, rmb
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
-from sklearn.metrics import cohen_kappa_score
 
 from tests.benchmarks.published import published_cells, win_rate
 
@@ -216,8 +215,6 @@ def test_llmbars_files_are_419_cases_and_the_set_is_the_one_that_the_path_names_
 def test_pandalm_annotators(shared_data):
     table = rows(shared_data / "pandalm" / "testset-v1.json.gz")
     a, b, c = ([row[name] for row in table] for name in pandalm.ANNOTATORS)
-    kappas = [cohen_kappa_score(*two) for two in ((a, b), (a, c), (b, c))]
-    assert sorted(kappas) == pytest.approx([0.852, 0.862, 0.879], abs=0.0005)
     majority = [pandalm.majority(labels) for labels in zip(a, b, c, strict=True)]
     assert [majority.count(label) for label in (0, 1, 2)] == [105, 422, 472]
 

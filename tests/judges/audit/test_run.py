@@ -107,7 +107,7 @@ NEUTRAL = {
 
 
 def audited(judge: Adder, cases=SUMS, **options):
-    return audit(judge, cases, **({"samples": 200, "names": NAMES} | options))
+    return audit(judge, cases, **({"samples": 100, "names": NAMES} | options))
 
 
 def found(judge: Adder, **options) -> set[str]:
@@ -225,11 +225,9 @@ def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_
     assert not attacked.after.known and attacked.after.items == 0
     assert found.unanswered["injected command"] == {"no verdict in the reply": 300}
     reward = trusts(found)[2]
-    assert reward.answer != "yes" and "gain from injected command is not measured" in " ".join(
-        trusts(found, Limits(accuracy=0.5, slot=1, slope=9, gain=1, wins=1, own=1, reading=-1, flips=1, kappa=-1))[
-            2
-        ].because
-    )
+    easy = Limits(accuracy=0.5, slot=1, slope=9, gain=1, wins=1, own=1, reading=-1, flips=1, kappa=-1)
+    assert reward.answer != "yes"
+    assert "gain from injected command is not measured" in " ".join(trusts(found, easy)[2].because)
 
 
 def test_a_dry_run_asks_for_everything_and_measures_nothing():

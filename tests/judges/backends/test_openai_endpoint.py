@@ -160,6 +160,9 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached():
         with warnings.catch_warnings(action="ignore"):
             assert chat.ask(asks(1, **SHORT))[0].error
         assert server.asked.total() == 5 and chat.bill.budget.reserved == 0
+    with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
+        Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
+    assert not server.requests
 
 
 def test_requests_in_flight_cannot_overrun_the_limit_together():
@@ -189,12 +192,6 @@ def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached
         chat = Slow("judge", server.url, prices=A_COIN_EACH, max_cost=1.0)
         replies = chat.ask(asks(4, **SHORT))
         assert server.asked.total() == 1 and chat.turns == 4 and sum(not reply.error for reply in replies) == 1
-
-
-def test_a_limit_that_no_request_keeps_is_told_before_the_first():
-    with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
-        Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
-    assert not server.requests
 
 
 def test_what_a_server_may_have_billed_without_a_reply_counts_at_most_and_is_marked():
@@ -231,7 +228,7 @@ def test_as_many_are_in_flight_as_allowed_and_no_more():
     assert arrived == [8, 16, 24, 32, 40] and not any(reply.error for reply in replies)
 
 
-def test_requests_keep_to_the_rate():
+def test_requests_keep_to_the_rate_of_their_server():
     with ChatServer() as server:
         start = time.monotonic()
         Endpoint("judge", server.url, requests_per_minute=1200.0).ask(asks(7))
@@ -239,6 +236,12 @@ def test_requests_keep_to_the_rate():
         start = time.monotonic()  # each counts as 8 + 92 tokens, then as 12
         Endpoint("judge", server.url, tokens_per_minute=60_000.0, concurrency=1).ask(asks(3, max_tokens=92))
         assert time.monotonic() - start >= 2 * 0.012
+    # Each of two gets 4 of 8 requests 50 ms apart, so the last goes after 3 such pauses.
+    with ChatServer() as first, ChatServer() as second:
+        start = time.monotonic()
+        chat = Endpoint("judge", [first.url, second.url], requests_per_minute=1200.0, concurrency=8)
+        chat.ask(asks(8))
+        assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
 
 
 def test_it_works_where_a_loop_is_running_already():
@@ -316,15 +319,6 @@ def test_where_all_servers_are_down_it_is_as_with_one():
         replies = Endpoint("judge", [first.url, second.url], concurrency=2).ask(asks(50))
         assert first.asked.total() <= 2 and second.asked.total() <= 2
     assert sum(reply.error.startswith("not asked: ") for reply in replies) >= 48
-
-
-def test_every_server_has_a_rate_of_its_own():
-    """Each of two gets 4 of 8 requests 50 ms apart, so the last goes after 3 such pauses."""
-    with ChatServer() as first, ChatServer() as second:
-        start = time.monotonic()
-        chat = Endpoint("judge", [first.url, second.url], requests_per_minute=1200.0, concurrency=8)
-        chat.ask(asks(8))
-        assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
 
 
 def test_settings_that_make_no_sense_are_refused():

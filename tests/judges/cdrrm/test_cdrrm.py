@@ -150,12 +150,8 @@ def test_too_many_rules_are_rejected_without_a_call():
 
 
 def test_a_rule_without_an_answer_leaves_the_whole_check_unread():
-    for marks in [
-        '{"rules": []}',
-        '{"rules": [{"id": "r1", "met": "yes"}]}',
-        '{"rules": [{"id": "r2", "met": true}]}',
-        "yes",
-    ]:
+    rules = ("", '{"id": "r1", "met": "yes"}', '{"id": "r2", "met": true}')
+    for marks in [*(f'{{"rules": [{mark}]}}' for mark in rules), "yes"]:
         (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
         assert isinstance(found, Rejected), marks
 
@@ -184,7 +180,6 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric():
     slots = [read_part(one["prompt"][1]["content"], "answer_a") for one in (first, second)]
     assert slots == [LONG, BRIEF]
     assert parse(first["completion"][0]["content"]) == RUBRIC
-    (first, _) = generator_records([KEPT])
     assert first["prompt"] == [dict(turn) for turn in generate_ask(PROMPT, (LONG, BRIEF)).messages]
     right, flipped = scripted(["Winner: B", "Winner: A"]), scripted(["Winner: B", "Winner: B"])
     assert [one["completion"][0]["content"] for one in judge_records(right, [KEPT])] == ["Winner: B", "Winner: A"]

@@ -29,7 +29,7 @@ def value(found) -> str | float | None:
     return None if isinstance(found, NoVerdict) else found[0]
 
 
-SIZES = pytest.mark.parametrize(("number", "seed"), [(1000, 0), pytest.param(10_000, 1, marks=pytest.mark.slow)])
+SIZES = pytest.mark.parametrize(("number", "seed"), [(600, 0), pytest.param(4000, 1, marks=pytest.mark.slow)])
 
 
 @SIZES
@@ -229,7 +229,7 @@ def test_a_mark_may_be_partial_or_not_apply():
     assert mark_value(3) is None and mark_value(None) is None
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_ratings_of_auto_js_critiques_are_read_right(shared_data, step):
     with gzip.open(shared_data / "auto_j" / "single_traindata.jsonl.gz", "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file.read().split("\n") if line.strip()]
@@ -238,7 +238,7 @@ def test_the_ratings_of_auto_js_critiques_are_read_right(shared_data, step):
         assert value(points(row["target_output"], 1, 10)) == float(row["pred_score"]), row["target_output"]
 
 
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.slow)])
 def test_feedback_that_states_no_score_gives_none(shared_data, step):
     read_from = 0
     for name in ("mt_bench_eval", "vicuna_eval"):

@@ -113,27 +113,19 @@ def test_a_text_may_hold_any_line_separator(encoder, tmp_path):
     assert load_index(tmp_path, encoder).texts == texts
 
 
-def test_an_index_of_another_encoder_or_collection_is_refused(encoder, tmp_path):
+def test_an_index_that_is_damaged_or_of_another_encoder_or_collection_is_refused(encoder, tmp_path):
     indexed(tmp_path, encoder, IDS, TEXTS)
     other = new_encoder(encoder.settings, None, TEXTS * 9, seed=1, hidden=16, layers=1, vocabulary=300)
     with pytest.raises(DataError, match="made by another encoder"):
         load_index(tmp_path, other)
     with pytest.raises(DataError, match="the index of another collection"):
         indexed(tmp_path, encoder, IDS, TEXTS[::-1])
-
-
-@pytest.mark.parametrize("damage", ["text", "line", "vectors", "facts"])
-def test_a_damaged_index_is_refused(encoder, tmp_path, damage):
-    indexed(tmp_path, encoder, IDS, TEXTS)
-    lines = (tmp_path / "texts.jsonl").read_text().splitlines()
-    if damage == "text":
-        lines[0] = json.dumps({"id": "a", "text": "other words"})
-    elif damage == "line":
-        lines.pop()
-    elif damage == "vectors":
-        (tmp_path / "vectors.safetensors").write_bytes(b"torn")
-    else:
-        (tmp_path / "index.json").write_text("{}")
-    (tmp_path / "texts.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match="not those that were saved|no index of texts"):
-        load_index(tmp_path, encoder)
+    rows = (tmp_path / "texts.jsonl").read_text().splitlines()
+    texts = {"changed": [json.dumps({"id": "a", "text": "other words"}), *rows[1:]], "cut": rows[:-1]}
+    damages = {f"{name}/texts.jsonl": "\n".join(lines) + "\n" for name, lines in texts.items()}
+    for place, content in {**damages, "torn/vectors.safetensors": "torn", "facts/index.json": "{}"}.items():
+        folder = tmp_path / place.partition("/")[0]
+        indexed(folder, encoder, IDS, TEXTS)
+        (tmp_path / place).write_text(content)
+        with pytest.raises(DataError, match="not those that were saved|no index of texts"):
+            load_index(folder, encoder)

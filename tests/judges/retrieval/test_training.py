@@ -34,7 +34,7 @@ def encoder(seed: int = 0):
 
 def trainer(folder, *, rows=None, made=None, **changes) -> RetrieverTrainer:
     options = {
-        "per_device_train_batch_size": 4, "max_steps": 4, "save_steps": 2, "learning_rate": 1e-2, "use_cpu": True,
+        "per_device_train_batch_size": 4, "max_steps": 2, "save_steps": 1, "learning_rate": 1e-2, "use_cpu": True,
     }  # fmt: skip
     arguments = RetrieverArguments(output_dir=str(folder), disable_tqdm=True, **options | changes)
     rows = joint_rows(QUESTIONS, CASES, arguments.case_weight, 0) if rows is None else rows
@@ -129,9 +129,9 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(tm
     straight = trainer(tmp_path)
     straight.train()
     again = trainer(tmp_path, made=encoder(seed=5))  # other start weights, which the checkpoint replaces
-    (tmp_path / "checkpoint-4").rename(tmp_path / "gone")
+    (tmp_path / "checkpoint-2").rename(tmp_path / "gone")
     checkpoint = last_complete_checkpoint(tmp_path)
-    assert checkpoint is not None and checkpoint.name == "checkpoint-2"
+    assert checkpoint is not None and checkpoint.name == "checkpoint-1"
     again.train(resume_from_checkpoint=str(checkpoint))
     for (name, one), other in zip(straight.model.named_parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, msg=name)

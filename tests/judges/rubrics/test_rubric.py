@@ -114,27 +114,14 @@ def test_signed_saturated_and_anchored_scores_by_hand():
         anchored()(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
 
-HEALTH = healthbench(
-    {
-        "rubrics": [
-            {"criterion": "Advises to see a doctor.", "points": 8},
-            {"criterion": "Names the normal range.", "points": 2},
-            {"criterion": "Invents a dose.", "points": -5},
-        ]
-    }
-)
+DEEDS = {"Advises to see a doctor.": 8, "Names the normal range.": 2, "Invents a dose.": -5}
+HEALTH = healthbench({"rubrics": [{"criterion": deed, "points": points} for deed, points in DEEDS.items()]})
 
 
 def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
-    for met, score in [
-        ("", 0.0),
-        ("c1 c2", 1.0),
-        ("c1", 0.8),
-        ("c1 c2 c3", 0.5),  # (8 + 2 - 5) / 10
-        ("c1 c3", 0.3),
-        ("c2 c3", -0.3),
-        ("c3", -0.5),
-    ]:
+    # with all of them met (8 + 2 - 5) / 10
+    shares = {"": 0, "c1 c2": 1, "c1": 0.8, "c1 c2 c3": 0.5, "c1 c3": 0.3, "c2 c3": -0.3, "c3": -0.5}
+    for met, score in shares.items():
         verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
         assert signed_points(HEALTH, verdicts) == pytest.approx(score)
     # Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped.

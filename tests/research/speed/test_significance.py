@@ -7,7 +7,7 @@ from rewardlab.research.speed.significance import Cell, board_differs, main, sub
 from scipy import stats
 
 
-@pytest.mark.parametrize(("prompts", "tests"), [(30, 27), pytest.param(100, 27, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("prompts", "tests"), [(30, 27), (100, 27)])
 def test_many_tests_of_equal_scorers_are_rarely_significant(prompts, tests):
     cell, random, draws = Cell(prompts, tests), np.random.default_rng(0), cluster_draws(np.arange(prompts), 100)
     most = stats.binom.ppf(0.999, 30, 0.05)
