@@ -308,11 +308,11 @@ def test_what_breaks_in_a_route_is_told_by_its_place_alone(serve, http, model, m
 # ---- nonsense ----
 
 
-def test_500_requests_of_nonsense_get_no_5xx(model):
+def test_200_requests_of_nonsense_get_no_5xx(model):
     site = Site(model, config(port=8000))
 
     @seed(0)
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=200, deadline=None, database=None, suppress_health_check=[*HealthCheck])
     @given(requests())
     def ask(sent) -> None:
         headers = {"content-type": sent.content_type}

@@ -5,6 +5,7 @@ The stand-in answers as SGLang's documentation and source describe; no server of
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import pytest
@@ -51,15 +52,16 @@ def sglang_server(scores: Scores, tokenize: Callable[[str], list[int]]) -> Itera
         yield url
 
 
-@pytest.fixture
-def saved(tmp_path):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
     """A model, its folder, and a tokenizer's reading of its rendered texts."""
 
+    @cache
     def save(**options):
-        model = make(**options)
-        model.save(tmp_path / "rm")
-        write_golden(model, examples(), tmp_path / "rm")
-        return model, tmp_path / "rm", lambda text: model.encoder.tokenizer(text, add_special_tokens=False).input_ids
+        model, folder = make(**options), tmp_path_factory.mktemp("sglang") / "rm"
+        model.save(folder)
+        write_golden(model, examples(), folder)
+        return model, folder, lambda text: model.encoder.tokenizer(text, add_special_tokens=False).input_ids
 
     return save
 

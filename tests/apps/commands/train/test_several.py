@@ -103,7 +103,7 @@ def test_files_for_one_objective_each_and_pairs_without_its_label_are_unlabelled
     code, _, _, folder = train(*words, f"harmless={tmp_path / 'own.jsonl'}", *SMALL, "--max_steps", 2, data=None)
     assert code == 0 and load_reward_model(str(folder)).contract.objectives == ("helpful", "harmless")
     assert manifest(folder)["labels"] == {
-        "helpful": {"pairs": 80, "scores": 0, "unlabelled": 30},
+        "helpful": {"pairs": 80, "scores": 0, "unlabelled": 15},
         "harmless": {"pairs": 15, "scores": 0, "unlabelled": 80},
     }
     assert manifest(folder)["encoding"]["unlabelled"] == 15, "without any label"
