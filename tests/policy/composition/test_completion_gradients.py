@@ -98,15 +98,8 @@ def test_the_gradient_is_the_same_at_every_micro_batch_size(rule, steps, gradien
 
 def test_the_steps_of_a_generation_share_its_pairs(gradients):
     """Two optimizer steps of 16 completions each: the shuffle before the split leaves no group whole in either."""
-    (first, second), _ = gradients(
-        p3o(epsilon=0.2),
-        8,
-        2,
-        num_iterations=1,
-        gradient_accumulation_steps=2,
-        steps_per_generation=4,
-        learning_rate=0.0,
-    )
+    changes = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "learning_rate": 0.0, "num_iterations": 1}
+    (first, second), _ = gradients(p3o(epsilon=0.2), 8, 2, **changes)
     (whole,), _ = gradients(p3o(epsilon=0.2), 32, 1)
     torch.testing.assert_close((first + second) / 2, whole)
 

@@ -22,16 +22,14 @@ CLOSE = 1e-5
 
 
 def requests(number, seed=0, preference=LEAN, **settings):
-    random = np.random.default_rng(seed)
-    shares = random.random(number).round(2).tolist()
+    """Requests with seeds and, where there is a preference, shares of their own."""
+    shares = np.random.default_rng(seed).random(number).round(2).tolist()
+    rows = enumerate(zip(garden.prompts(number, seed), shares, strict=True), 1000 * seed)
     return [
-        Request(
-            prompt,
-            preference and {"helpful": share, "harmless": 1 - share},
-            **{"seed": 1000 * seed + place, "max_new_tokens": 24} | settings,
-        )
-        for place, (prompt, share) in enumerate(zip(garden.prompts(number, seed), shares, strict=True))
-    ]
+        Request(prompt, preference and {"helpful": share, "harmless": 1 - share},
+                **{"seed": row, "max_new_tokens": 24} | settings)
+        for row, (prompt, share) in rows
+    ]  # fmt: skip
 
 
 def prompt_ids(words, request):

@@ -21,6 +21,8 @@ from rewardlab.rm.types import user_turn
 from scipy.stats import chisquare
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.policy.decoding.test_guided import prompt_ids, requests
+
 BEES = user_turn("tell me about bees")
 
 
@@ -42,14 +44,6 @@ def big(base, words):
 @pytest.fixture(scope="module")
 def guide(small, make_guide):
     return make_guide(on=small)
-
-
-def requests(number, **settings):
-    shares = np.random.default_rng(0).random(number).round(2).tolist()
-    return [
-        Request(prompt, {"helpful": share, "harmless": 1 - share}, **{"seed": seed, "max_new_tokens": 24} | settings)
-        for seed, (prompt, share) in enumerate(zip(garden.prompts(number, 0), shares, strict=True))
-    ]
 
 
 # ---- the rule, by hand ----
@@ -200,7 +194,7 @@ def test_greedy_answers_are_those_of_plain_guided_decoding(big, guide):
 @torch.no_grad()
 def logprobs(model, words, request, tokens):
     """log π after every prefix of the answer, from the whole text and without a cache."""
-    prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
+    prompt = prompt_ids(words, request)
     return model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].log_softmax(1).numpy()
 
 
@@ -269,18 +263,9 @@ def test_big_and_small_may_have_different_templates(base, words, guide):
 
 
 def test_a_sliding_window_is_taken_back_too(words, make_guide):
-    config = AutoConfig.for_model(
-        "mistral",
-        vocab_size=len(words),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        eos_token_id=words.eos_token_id,
-        sliding_window=16,
-    )
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"vocab_size": len(words), "num_hidden_layers": 2, "max_position_embeddings": 256, "sliding_window": 16}
+    config = AutoConfig.for_model("mistral", eos_token_id=words.eos_token_id, **sizes)
     torch.manual_seed(2)
     model, other = (AutoModelForCausalLM.from_config(config).float().eval() for _ in range(2))
     with torch.no_grad():
