@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -119,23 +119,18 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
 # ---- stored scores ----
 
 
+@dataclass
 class StoredScores:
     """Scores that were computed before, by case id; a case without a score is an abstention."""
 
-    def __init__(
-        self,
-        name: str,
-        scores: Mapping[str, tuple[float, ...] | str],
-        *,
-        role: str = "model",
-        contract: str = "",
-        both_orders: bool = False,
-        unread: Mapping[str, Judgment] | None = None,
-    ):
-        self.name, self.role, self.contract = name, role, contract
-        self.scores = scores
-        self.both_orders = both_orders  # whether the scores are from a judge that was asked in both orders
-        self.unread = unread or {}  # judgments that state what the scorer did not read
+    name: str
+    scores: Mapping[str, tuple[float, ...] | str]
+    role: str = field(default="model", kw_only=True)
+    contract: str = field(default="", kw_only=True)
+    both_orders: bool = field(default=False, kw_only=True)
+    """Whether the scores are from a judge that was asked in both orders."""
+    unread: Mapping[str, Judgment] = field(default_factory=dict, kw_only=True)
+    """Judgments that state what the scorer did not read."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""

@@ -108,7 +108,9 @@ def _judged_row(row: Row, number: int) -> tuple[Case, dict[str, tuple[float, ...
         if "answers" in values:
             case, stored = parse_case(values), values["scores"]
         else:
-            case, stored = _pair(values, number), [_scalar(values[f"scores_{side}"]) for side in ("chosen", "rejected")]
+            case, stored = _pair(values, number), [values[f"scores_{side}"] for side in ("chosen", "rejected")]
+            # some pipelines store a reward as a list of one
+            stored = [score[0] if isinstance(score, list) and len(score) == 1 else score for score in stored]
         by_scorer = stored if isinstance(stored, dict) else {str(values.get("model") or ""): stored}
         return case, {str(name): _scores(scores) for name, scores in by_scorer.items()}
     except KeyError as error:
@@ -128,11 +130,6 @@ def _pair(values: Mapping[str, Any], number: int) -> Case:
         prompt, answers = user_turn(""), [as_completion(chosen, "chosen"), as_completion(rejected, "rejected")]
     name, subset = str(values.get("id", number)), str(values.get("subset") or "")
     return Case(f"{subset}/{name}" if subset else name, prompt, tuple(answers), (0,), subset, first_turn(prompt))
-
-
-def _scalar(value: Any) -> Any:
-    """Return the number in a list of one, as which some pipelines store a reward."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _scores(stored: Any) -> tuple[float, ...] | str:

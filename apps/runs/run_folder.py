@@ -140,7 +140,8 @@ def _unfinished(
 def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
     if final.exists() and not overwrite:
         raise UsageError(f"{final} exists already; name another folder with --output, or replace it with --overwrite")
-    if final.exists() and not (final / CONFIG).is_file() and not _is_empty(final):
+    is_empty = final.is_dir() and not any(final.iterdir())
+    if final.exists() and not (final / CONFIG).is_file() and not is_empty:
         raise UsageError(
             f"{final} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
         )
@@ -148,10 +149,6 @@ def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -
         raise UsageError(
             f"{work} holds a run that was cut off; continue it with --resume, or start over with --overwrite"
         )
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
 
 
 def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
@@ -215,6 +212,11 @@ def replace_file(path: Path, write) -> None:
 def replace_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def save_figure(drawing: Any, path: Path) -> None:
+    """Save a figure of Matplotlib without software metadata, so that equal figures give equal bytes."""
+    drawing.savefig(path, dpi=150, metadata={"Software": None})
 
 
 def write_json(path: Path, value: Any) -> None:

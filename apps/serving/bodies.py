@@ -1,4 +1,4 @@
-"""Request bodies of /score from conversations, and rewards from its responses."""
+"""Request bodies of /score from conversations, rewards from its responses, and one reward of several objectives."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError, did_you_mean
 from ...rm.readings import Reading
 from ...rm.types import Example, completion_turns
 
@@ -63,3 +63,18 @@ def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarr
     scores = [result["scores"] for result in answer["results"]]
     values = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
     return np.array(values, float).reshape(len(scores), len(objectives))
+
+
+def check_objective(name: str | None, objectives: Sequence[str]) -> None:
+    """Raise an error if the model does not have the objective."""
+    if name is not None and name not in objectives:
+        raise UsageError(f"no objective '{name}'; {did_you_mean(name, objectives)}")
+
+
+def one_number(rewards: np.ndarray, objectives: Sequence[str], name: str | None) -> np.ndarray:
+    """Rewards [N, K] -> [N].
+
+    >>> one_number(np.array([[1.0, 3.0]]), ("helpful", "harmless"), None)
+    array([2.])
+    """
+    return rewards.mean(1) if name is None else rewards[:, [*objectives].index(name)]

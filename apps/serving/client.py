@@ -15,8 +15,7 @@ from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
 from ...rm.types import Example, completion
 from .access import LOCAL
-from .bodies import body, requests, rewards_of, row
-from .single_reward import check_objective, one_number
+from .bodies import body, check_objective, one_number, requests, rewards_of, row
 
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -26,25 +27,20 @@ DISCARDED = 8
 FAILED = "this server failed; its log says where"
 
 
+@dataclass
 class AccessMiddleware:
     """An ASGI middleware. `hosts` are the accepted host names of this server; None accepts any."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        config: ServeConfig,
-        contract: str,
-        routes: Collection[str],
-        queue: RequestQueue,
-        metrics: Metrics,
-        hosts: Collection[str] | None,
-    ):
-        self.app, self.config, self.contract, self.routes = app, config, contract, routes
-        self.queue, self.metrics, self.hosts = queue, metrics, hosts
-        self.held = 0
-        self.active = 0
-        """Number of requests in progress."""
+    app: ASGIApp
+    config: ServeConfig
+    contract: str
+    routes: Collection[str]
+    queue: RequestQueue
+    metrics: Metrics
+    hosts: Collection[str] | None
+    held: int = 0
+    active: int = 0
+    """Number of requests in progress."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process one request."""

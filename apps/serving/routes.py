@@ -20,13 +20,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from ...rm.types import RewardModel
 from ..commands.serve.settings import ServeConfig
 from .access import LOCAL
+from .bodies import check_objective, one_number
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
 from .request_queue import RequestQueue
 from .requests import Item, Reader
-from .single_reward import check_objective, one_number
 
 
 class Scored(NamedTuple):

@@ -104,9 +104,10 @@ def build(folder: str, text: str, **given: Any) -> Any:
         return use_plain(plain, factory, text, typed_arguments(text, factory))
     free = {name: parameter for name, parameter in parameters.items() if name not in given}
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
+    choices = f"there is {', '.join(free)}" if free else "it has none"
     for name in spec.arguments:
         if name not in free and not variadic:
-            raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, _choices(free))}")
+            raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, choices)}")
     missing = [name for name, parameter in free.items() if is_required(parameter) and name not in spec.arguments]
     if missing:
         more = signatures(folder) if ":" in spec.name else ""
@@ -118,10 +119,6 @@ def build(folder: str, text: str, **given: Any) -> Any:
         raise
     except ValueError as error:
         raise UsageError(f"{text}: {error}") from error
-
-
-def _choices(parameters: Mapping[str, Parameter]) -> str:
-    return f"there is {', '.join(parameters)}" if parameters else "it has none"
 
 
 def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...apps.runs.evaluation_files import write_evaluation
-from ...apps.runs.figures import save_figure
-from ...apps.runs.run_folder import log, log_report, run_folder, seconds_since, write_manifest
+from ...apps.runs.run_folder import log, log_report, run_folder, save_figure, seconds_since, write_manifest
 from ...rm.errors import UsageError
 from ...rm.registry import load
 

@@ -12,9 +12,8 @@ from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ....rm.io.escaping import unescaped
-from ...runs.figures import save_figure
 from ...runs.finished import Finished, case_hash, open_finished
-from ...runs.run_folder import PARTIAL, log, read_settings, run_folder
+from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure
 from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, SCORES
 from .settings import BoardConfig

@@ -14,7 +14,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from ....benchmarks.evaluate import OVERALL
 from ....benchmarks.report import table
 from ....benchmarks.statistics.calibration import reliability
-from ....benchmarks.types import part_of
+from ....benchmarks.types import Interval, part_of
 from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.errors import DataError
@@ -161,11 +161,7 @@ def _run(measurement: Measured) -> str:
 
 
 def _interval(interval: Sequence[Any]) -> str:
-    return (
-        f"{100 * interval[0]:.1f} [{100 * interval[1]:.1f}, {100 * interval[2]:.1f}]"
-        if all(map(_finite, interval))
-        else "–"
-    )
+    return str(Interval(*interval)) if all(map(_finite, interval)) else "–"
 
 
 def _minus(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:

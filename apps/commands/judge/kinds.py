@@ -86,9 +86,8 @@ def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> Batch
     """Return a judge of one kind that uses one chat."""
     spec, parameters = parse_spec(source), _parameters(source)
     ours: dict[str, Any] = {"chat": chat, "name": name, "sampling": given.sampling}
-    files = {name: getattr(given, name) for name in ("rubric", "examples", "levels")} | {
-        "questions": given.questions or None
-    }
+    files = {"rubric": given.rubric, "examples": given.examples, "levels": given.levels}
+    files |= {"questions": given.questions or None}
     ours |= {name: value for name, value in files.items() if value is not None}
     if "score" in parameters:
         made = getattr(rubric_score, given.score)

@@ -59,8 +59,8 @@ class ChatConfig(Settings):
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
-        super().__post_init__()
         self.endpoint = [*addresses(self.endpoint, "--endpoint")] if self.endpoint else []
+        super().__post_init__()
 
     @property
     def names(self) -> list[str]:

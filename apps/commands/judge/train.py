@@ -84,7 +84,11 @@ class TrainingPairs(NamedTuple):
 def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
     """Return the pairs of the data with their rubrics, and notes on what is left out."""
     cases, notes = CaseFile(config.objective, config.on_bad_row).cases(config.data)
-    rubrics = _rubrics(config.rubric, cases) if config.rubric else [None] * len(cases)
+    rubrics: list[Rubric | None] = [None] * len(cases)
+    if config.rubric:
+        source = open_rubric(config.rubric)
+        check_matches(config.rubric, source, cases)
+        rubrics = rubrics_for(source, cases)
     by_case = [
         labelled_pairs(case) if rubric or not config.rubric else [] for case, rubric in zip(cases, rubrics, strict=True)
     ]
@@ -97,12 +101,6 @@ def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
     for note in notes:
         log(f"data: {note}")
     return TrainingPairs(*map(list, zip(*shown, strict=True))), notes
-
-
-def _rubrics(file: str, cases: Sequence[Case]) -> list[Rubric | None]:
-    source = open_rubric(file)
-    check_matches(file, source, cases)
-    return rubrics_for(source, cases)
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:

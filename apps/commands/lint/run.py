@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +43,8 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     taken = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
     if taken and not config.overwrite:
         raise UsageError(f"{taken[0]} exists already; name another file with --fix, or replace it with --overwrite")
-    with _folder(config) as work:
+    settings = asdict(config)
+    with run_folder(config.output, settings, overwrite=config.overwrite) if config.output else nullcontext() as work:
         read = read_pairs(config.data)
         log_rows("data", read.ignored)
         linted = _all_of(read, config)
@@ -62,12 +63,6 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         summary_reason = worst or "the label can be guessed"
         raise CheckFailed(f"{', '.join(config.data)}: {summary_reason}; --fix FILE writes the rows without findings")
     return facts
-
-
-def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
-    if not config.output:
-        return nullcontext()
-    return run_folder(config.output, asdict(config), overwrite=config.overwrite)
 
 
 def _places(read: Read, sources: Sequence[str]) -> Callable[[int], str]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....rm.capacity.choices import PRECISIONS, Spread
 from ....rm.capacity.decoding import Decoding
@@ -23,72 +23,15 @@ QKV = ("q_proj", "k_proj", "v_proj")
 UNITS = {"train": "pairs", "rl": "prompts", "decode": "prompts", "score": "conversations"}
 
 
-class PlanSummary(NamedTuple):
-    """A plan and its results."""
-
-    config: PlanConfig
-    shape: Shape
-    machine: Machine
-    adapter_parameters: int
-    plan: Plan
-    batch: int
-    largest: int
-
-    @property
-    def rounds(self) -> int:
-        """Optimizer steps or batches of the whole work."""
-        return math.ceil(self.config.examples * self.config.epochs / self.plan.items)
-
-    @property
-    def hours(self) -> float:
-        """Hours of all rounds."""
-        return self.rounds * self.plan.seconds / 3600
-
-    def facts(self) -> dict[str, Any]:
-        """Return the summary of the verb, which is also plan.json."""
-        plan, gpu = self.plan, self.machine.gpu
-        return {
-            "model": self.shape.name,
-            "parameters": self.shape.parameters,
-            "adapter_parameters": self.adapter_parameters,
-            "job": self.config.job,
-            "gpu": gpu.title,
-            "gpus": self.config.gpus,
-            "fits": plan.fits(self.machine),
-            "gigabytes": _gigabytes(plan.widest.bytes),
-            "room_gigabytes": _gigabytes(self.machine.available),
-            "host_gigabytes": _gigabytes(plan.host),
-            "widest": plan.widest.name,
-            "batch": self.batch,
-            "largest_batch": self.largest,
-            "seconds_per_round": round(plan.seconds, 3),
-            "rounds": self.rounds,
-            "hours": round(self.hours, 2),
-            "gpu_hours": round(self.hours * self.config.gpus, 2),
-            "phases": [
-                {
-                    "name": phase.name,
-                    "gigabytes": {name: _gigabytes(size) for name, size in phase.parts.items()},
-                    "teraflops": round(phase.flops / 1e12, 2),
-                    "seconds": round(phase.seconds, 4),
-                    "bound": phase.bound,
-                }
-                for phase in plan.phases
-            ],
-            "assumed": {name: getattr(self.config, name) for name in ("mfu", "mbu", "reserve")},
-        }
-
-
 def run_plan(config: PlanConfig) -> dict[str, Any]:
     """Compute the plan, print the page, and write it to the output folder if given."""
     started = time.time()
-    job_plan = plan(config)
-    facts = job_plan.facts()
+    facts = plan_facts(config)
     page = markdown(facts, asdict(config), UNITS[config.job])
     log_report(page)
     if config.output is None:
         return facts
-    from ...runs.figures import save_figure  # matplotlib, which a plan without a folder does not need
+    from ...runs.run_folder import save_figure  # matplotlib, which a plan without a folder does not need
     from .drawing import figure
 
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
@@ -99,8 +42,8 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     return facts | {"output": config.output}
 
 
-def plan(config: PlanConfig) -> PlanSummary:
-    """Compute the plan of a configuration, without loading weights."""
+def plan_facts(config: PlanConfig) -> dict[str, Any]:
+    """Compute the plan of a configuration without loading weights: the summary of the verb, which is also plan.json."""
     shape = find_shape(config.model, **trust(config))
     spread = Spread(config.gpus, config.strategy)
     machine = Machine(find_gpu(config.gpu), spread, config.mfu, config.mbu, config.reserve)
@@ -114,7 +57,39 @@ def plan(config: PlanConfig) -> PlanSummary:
     else:
         make = _maker(config, shape, machine, adapters)
     most = largest(lambda rows: make(rows).fits(machine))
-    return PlanSummary(config, shape, machine, trained, make(batch), batch, most)
+    plan = make(batch)
+    rounds = math.ceil(config.examples * config.epochs / plan.items)
+    hours = rounds * plan.seconds / 3600
+    return {
+        "model": shape.name,
+        "parameters": shape.parameters,
+        "adapter_parameters": trained,
+        "job": config.job,
+        "gpu": machine.gpu.title,
+        "gpus": config.gpus,
+        "fits": plan.fits(machine),
+        "gigabytes": _gigabytes(plan.widest.bytes),
+        "room_gigabytes": _gigabytes(machine.available),
+        "host_gigabytes": _gigabytes(plan.host),
+        "widest": plan.widest.name,
+        "batch": batch,
+        "largest_batch": most,
+        "seconds_per_round": round(plan.seconds, 3),
+        "rounds": rounds,
+        "hours": round(hours, 2),
+        "gpu_hours": round(hours * config.gpus, 2),
+        "phases": [
+            {
+                "name": phase.name,
+                "gigabytes": {name: _gigabytes(size) for name, size in phase.parts.items()},
+                "teraflops": round(phase.flops / 1e12, 2),
+                "seconds": round(phase.seconds, 4),
+                "bound": phase.bound,
+            }
+            for phase in plan.phases
+        ],
+        "assumed": {name: getattr(config, name) for name in ("mfu", "mbu", "reserve")},
+    }
 
 
 def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None) -> Callable[[int], Plan]:
@@ -133,22 +108,10 @@ def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapter
         return lambda batch: score_plan(shape, step(batch), machine)
     if config.job == "train":
         return lambda batch: train_plan(shape, step(2 * batch), machine, config.optimizer, config.accumulation)
-    around = _around(config, shape)
-    return lambda batch: rl_plan(shape, step(batch), around, machine, config.optimizer)
-
-
-def _around(config: PlanConfig, shape: Shape) -> Rl:
     rewards = [find_shape(name, **trust(config)) for name in config.reward_model] or [shape]
-    return Rl(
-        config.prompt,
-        config.group,
-        rewards,
-        PRECISIONS[config.reward_dtype].weights,
-        config.reference,
-        config.critic,
-        config.r2m,
-        config.accumulation,
-    )
+    weights, parts = PRECISIONS[config.reward_dtype].weights, (config.reference, config.critic, config.r2m)
+    around = Rl(config.prompt, config.group, rewards, weights, *parts, config.accumulation)
+    return lambda batch: rl_plan(shape, step(batch), around, machine, config.optimizer)
 
 
 def _decoding(

@@ -15,12 +15,12 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.run_folder import log, write_manifest, write_rows
-from ..judge.chats import MOST, dry_run_chats, log_estimate, with_stored_replies
+from ..judge.chats import MOST, dry_run_chats, log_estimate, open_chats, with_stored_replies
 from ..judge.records import CaseFile
 from ..judge.run import judged, write_judged
 from ..judge.settings import ChatConfig
 from .files import rubric_row
-from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
+from .roles import RUBRICS, Cast, cast, cast_folder
 from .settings import RubricsConfig
 
 
@@ -42,11 +42,13 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
             log("each verdict's prompt is longer by its rubric, which is not counted")
         total = "cost_without_rubrics" if config.judge else MOST
         return {"cases": len(pairs), **log_estimate(imagined, chats, roles.names, total=total)}
-    opened = open_cast(config, chats)
+    opened = open_chats(chats, [*filter(None, [config.judge])])
     with cast_folder(config, chats, seed=seed) as work:
         with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
             outcomes = _generated(asked[roles.writer], pairs)
-            facts = {"cases": len(pairs), **_account(outcomes)}
+            reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
+            facts: dict[str, Any] = {"cases": len(pairs), "rubrics": len(outcomes) - reasons.total()}
+            facts["without_rubric"] = dict(reasons.most_common())
             if config.judge:
                 judge = _as_judge(config, asked[roles.writer].chat, asked[roles.judge], roles)
                 evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
@@ -64,11 +66,6 @@ def _generated(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Reject
     """Generate a rubric for each case; the responses keep the case's order, which does not depend on which is right."""
     shown = [Sides(case.prompt, case.answers[0], case.answers[1], preferred="A") for case in cases]
     return dict(zip([case.id for case in cases], generate(writer, shown), strict=True))
-
-
-def _account(outcomes: dict[str, Rubric | Rejected]) -> dict[str, Any]:
-    reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
-    return {"rubrics": len(outcomes) - reasons.total(), "without_rubric": dict(reasons.most_common())}
 
 
 def _as_judge(config: RubricsConfig, generator: Chat, judge: Chat, roles: Cast) -> RubricJudge:

@@ -16,10 +16,10 @@ from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, dry_run_chats, log_estimate, with_stored_replies
+from ..judge.chats import Asked, dry_run_chats, log_estimate, open_chats, with_stored_replies
 from ..judge.settings import ChatConfig
 from .files import rubric_row
-from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
+from .roles import RUBRICS, Cast, cast, cast_folder
 from .settings import RubricsConfig
 
 DROPPED = "dropped.jsonl"
@@ -46,7 +46,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         log(LATER)
         estimated = log_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
         return {"pairs": len(shown), **estimated}
-    opened = open_cast(config, chats)
+    opened = open_chats(chats, [*filter(None, [config.judge])])
     with cast_folder(config, chats, seed=seed) as work:
         with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
             outcomes = made(shown, asked, roles, bar)

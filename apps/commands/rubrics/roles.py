@@ -4,10 +4,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....judges.backends.chat import Chat
 from ....judges.store import FILE
 from ...runs.run_folder import data_hash, run_folder
-from ..judge.chats import REPLIES, open_chats, short_names
+from ..judge.chats import REPLIES, short_names
 from ..judge.settings import ChatConfig
 from .settings import RubricsConfig
 
@@ -28,11 +27,6 @@ def cast(config: RubricsConfig, chats: ChatConfig) -> Cast:
     names = short_names([*chats.names, *filter(None, [config.judge])])
     shorts = {name: short for short, name in names.items()}
     return Cast(names, shorts[chats.names[0]], shorts[config.judge or chats.names[0]])
-
-
-def open_cast(config: RubricsConfig, chats: ChatConfig) -> dict[str, Chat]:
-    """Open writer and judge by their short names; local ones are loaded."""
-    return open_chats(chats, [*filter(None, [config.judge])])
 
 
 def cast_folder(config: RubricsConfig, chats: ChatConfig, **more: Any) -> AbstractContextManager[Path]:

@@ -20,6 +20,8 @@ MONITORED, MEASURED = 64, 256
 """Numbers of pairs on which a guide is measured during training, and the base model before."""
 GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
 """Defaults of a guide's adapter."""
+ADAPTER_SETTINGS = ("shared_rank", "from_layer", "generator", "embedding", "span", "scale", "shift")
+"""Settings of guides that are their adapters' too."""
 
 
 def prepare_guide(
@@ -101,17 +103,11 @@ def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> Autoregre
             objectives=tuple(guide.objectives),
             texts=tuple(guide.texts),
             rank=rank,
-            shared_rank=guide.shared_rank,
             factor=2.0 if config.lora_alpha is None else config.lora_alpha / (rank + guide.shared_rank),
             dropout=config.lora_dropout,
             targets=tuple(config.lora_target_modules) or GUIDE_TARGETS,
-            from_layer=guide.from_layer,
-            generator=guide.generator,
-            embedding=guide.embedding,
-            span=guide.span,
-            scale=guide.scale,
-            shift=guide.shift,
             seed=seed,
+            **{name: getattr(guide, name) for name in ADAPTER_SETTINGS},
         )
     options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
     options |= {"beta": guide.train_beta, "centred": guide.token_baseline == "expected"}

@@ -1,7 +1,5 @@
 """Which kinds of reward models read which settings; a setting that the kind does not read is refused."""
 
-from collections.abc import Sequence
-
 from ....rm.errors import UsageError
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import OVERALL
@@ -45,16 +43,13 @@ def check_read(config: TrainConfig, guide: GuideConfig, arguments: RewardArgumen
         for name in changed_settings(settings):
             readers = READERS.get(name, otherwise)
             if readers and name not in BY_ALL and ("linear" if ":" in kind else kind) not in readers:
-                raise UsageError(f"--{name} belongs to --kind {_listed(readers)}, got {kind}; leave it out")
+                listed = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
+                raise UsageError(f"--{name} belongs to --kind {listed}, got {kind}; leave it out")
     _check_switched_on(config)
     if kind in WITHOUT_OBJECTIVE and names != [OVERALL]:
         raise UsageError(f"--kind {kind} {WITHOUT_OBJECTIVE[kind]}; leave --objective and --objectives out")
     if kind not in SEVERAL_OBJECTIVES and len(names) > 1:
         raise UsageError(f"--kind {kind} learns one objective, got {', '.join(names)}; name one")
-
-
-def _listed(kinds: Sequence[str]) -> str:
-    return " and ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
 
 
 def _check_switched_on(config: TrainConfig) -> None:

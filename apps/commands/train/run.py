@@ -65,7 +65,10 @@ def train(
         return make_ensemble(config, several, output)
     if config.kind == "boosted":
         return make_boosted(config, several, output)
-    _check_kind(config, guide, several, arguments)
+    if config.kind == "autoregressive":
+        guide.validate()
+    if config.stream:
+        check_stream(config, guide, several, arguments)
     if config.model and config.kind in BY_GRADIENT:  # before all data are read
         check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(config)))
     started = time.time()
@@ -128,14 +131,6 @@ def _trained(
         prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
         return prepared.model, _run(prepared, config, arguments, work, here)
     return _train_head(config, names[0], data.pairs)
-
-
-def _check_kind(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
-    """Raise an error for settings that the kind of reward model, or streamed data, do not allow."""
-    if config.kind == "autoregressive":
-        guide.validate()
-    if config.stream:
-        check_stream(config, guide, several, arguments)
 
 
 def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
@@ -217,12 +212,6 @@ def _first_block(config: TrainConfig) -> tuple[Judged, RowReport]:
     return Judged(pairs, []), stream.report
 
 
-def _stream(config: TrainConfig, arguments: RewardArguments, prepared: Prepared) -> PairStream:
-    assert prepared.encode is not None
-    more = {"block": config.stream_block, "seed": arguments.seed, "on_bad_row": config.on_bad_row}
-    return PairStream(config.data, prepared.encode, **more)
-
-
 def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
     """Fit a linear or embedding reward model: fixed features, convex optimization."""
     options: dict[str, Any] = {}
@@ -276,11 +265,16 @@ def _run(
 
 
 def _trainer(prepared: Prepared, config: TrainConfig, arguments: RewardArguments, folder: Path) -> RewardTrainer:
+    rows: Any = prepared.encoding.rows
+    if config.stream:
+        assert prepared.encode is not None
+        more = {"block": config.stream_block, "seed": arguments.seed, "on_bad_row": config.on_bad_row}
+        rows = PairStream(config.data, prepared.encode, **more)
     return RewardTrainer(
         prepared.model,
         _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
         prepared.task,
-        _stream(config, arguments, prepared) if config.stream else prepared.encoding.rows,
+        rows,
         prepared.eval_rows,
         (prepared.monitor,) if prepared.monitor else (),
     )
