@@ -210,6 +210,7 @@ def two_methods(random, seeds=12, prompts=60, gain=0.1):
 MIP = partial(mean_inner_product, GRID)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_difference_covers_the_truth_as_often_as_it_says():
     random = np.random.default_rng(0)
     found = [paired_bootstrap(*two_methods(random), MIP, random=random, samples=100).difference for _ in range(200)]
