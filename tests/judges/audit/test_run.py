@@ -124,6 +124,7 @@ def test_a_fair_judge_with_noise_has_no_fault():
     assert found(Adder()) == set()
 
 
+@pytest.mark.slow
 def test_fair_judges_are_rarely_accused():
     # five figures vary by chance, at 5 %, ten times over: 2.5 false alarms are expected, 7 come with 1.2 %
     attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown", "injected JSON")}
