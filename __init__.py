@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         plan,
         reinforce,
         score,
-        study,
         train,
         train_judge,
     )
@@ -44,7 +43,6 @@ __all__ = [
     "plan",
     "reinforce",
     "score",
-    "study",
     "train",
     "train_judge",
 ]

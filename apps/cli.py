@@ -19,7 +19,7 @@ from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .settings.preflight import check_settings
 from .summary import summary_lines
-from .verbs import VERBS, Verb, named, split_verb
+from .verbs import RESEARCH, VERBS, Verb, named, split_verb
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 SHOWN = 300  # characters of the message of an unexpected error
@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in ("", "-h", "--help"):
             print(_overview())
             return 0 if name else 2
+        if name in RESEARCH:
+            raise UsageError(f"no verb '{name}' any more; in a checkout it is {RESEARCH[name]} NAME")
         if name not in VERBS:
             raise UsageError(f"no verb '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:
@@ -92,8 +94,6 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.filterwarnings("ignore", category=FutureWarning)  # meant for developers of libraries
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of code that warns
-    if verb.config is None:
-        return named(f".{verb.function}")(words)
     if "WORLD_SIZE" in os.environ:
         named(".runs.processes:assign_device")()
     settings = parse(name, verb, words)
@@ -113,13 +113,8 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:
-    if verb.config is not None:
-        usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
-        print(help_page(verb.help, verb.example, usage, verb.settings, everything="--help-all" in words))
-    elif words[0].startswith("-"):
-        print(f"{verb.help}\n\nExample:\n  {verb.example}\n\n{named('.commands.bench.run:overview')()}")
-    else:
-        named(f".{verb.function}")(words)
+    usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
+    print(help_page(verb.help, verb.example, usage, verb.settings, everything="--help-all" in words))
 
 
 def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ NEXT = {
     "eval": "rewardlab inspect {run}",
     "judge": "rewardlab inspect {run}",
     "judge train": "rewardlab judge --local {judge} --kind generative --data FILE --output runs/judged",
-    "study": "rewardlab inspect {run}",
     "board": "rewardlab inspect runs",
     "rl": "rewardlab inspect {output}",
     "decode": "rewardlab inspect {output}",

@@ -22,7 +22,6 @@ from .commands.rl.settings import RlConfig
 from .commands.rubrics.settings import RubricsConfig
 from .commands.score.settings import ScoreConfig
 from .commands.serve.settings import ServeConfig
-from .commands.study.settings import StudyConfig
 from .commands.train.settings import TrainConfig
 from .commands.verify.settings import VerifyConfig
 from .commands.world.settings import WorldConfig
@@ -32,8 +31,7 @@ class Verb(NamedTuple):
     """A verb of the command line: description, settings, function and example."""
 
     help: str
-    config: type | None
-    """Settings dataclasses; None if the function takes the arguments unparsed."""
+    config: type
     function: str
     example: str
     positional: str = ""
@@ -42,7 +40,7 @@ class Verb(NamedTuple):
     @property
     def settings(self) -> list[type]:
         """Return the dataclasses of the verb's settings, its own first."""
-        return [self.config, *map(named, self.arguments)] if self.config else []
+        return [self.config, *map(named, self.arguments)]
 
 
 def named(reference: str) -> Any:
@@ -183,13 +181,6 @@ VERBS = {
         "rewardlab serve runs/rm --port 8000",
         positional="model",
     ),
-    "study": Verb(
-        "Run a study of a claim: its tables, figures and per-item scores.",
-        StudyConfig,
-        "commands.study.run:run_study",
-        "rewardlab study human_preferences --data data --output runs/human_preferences",
-        positional="name",
-    ),
     "world": Verb(
         "Write the toy world: preference data with a known gold reward, and a start policy.",
         WorldConfig,
@@ -202,12 +193,6 @@ VERBS = {
         "commands.plan.run:run_plan",
         "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
     ),
-    "bench": Verb(
-        "Measure speed or memory beside the alternatives; bench NAME --help lists a script's settings.",
-        None,
-        "commands.bench.run:run_bench",
-        "rewardlab bench policy --output policy.json",
-    ),
     "doctor": Verb(
         "Check versions, devices, extras and disk space of this machine, and name remedies.",
         DoctorConfig,
@@ -215,6 +200,13 @@ VERBS = {
         "rewardlab doctor --json",
     ),
 }
+
+
+RESEARCH = {
+    "study": "python -m rewardlab.research.studies",
+    "bench": "python -m rewardlab.research.speed",
+}
+"""Verbs of earlier versions -> the commands that do their work in a checkout."""
 
 
 def split_verb(words: Sequence[str]) -> tuple[str, list[str]]:

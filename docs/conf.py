@@ -52,7 +52,6 @@ METHODS = {
     "apps.rewards": ("Rewards that know the run", "rl --reward NAME"),
     "judges.kinds": ("Judges", "judge --kind NAME"),
     "benchmarks.suites": ("Benchmarks", "eval --benchmark NAME"),
-    "research.studies": ("Studies", "study NAME"),
 }
 """Registry folder -> its heading and where its names are used."""
 
@@ -62,7 +61,7 @@ def verb_reference() -> str:
     sections = []
     for name, verb in VERBS.items():
         usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
-        page = help_page(verb.help, verb.example, usage, verb.settings) if verb.config else f"usage: {verb.example}"
+        page = help_page(verb.help, verb.example, usage, verb.settings)
         sections.append(f"## {name}\n\n{verb.help}\n\n```text\n{page}\n```\n")
     return "\n".join(sections)
 

@@ -90,7 +90,7 @@ def effective_interval(
     single observations this is Wilson's interval itself. The width is never zero, even if all are right or all wrong.
 
     95 % intervals of accuracies .5 to .99 over 30 to 350 prompts of one or four items, intraclass correlation 0 or .3,
-    cover 93 to 98 % (`rewardlab bench coverage`). They cover more than 97 % if few errors are expected: the number of
+    cover 93 to 98 % (`research/speed/coverage.py`). They cover more than 97 % if few errors are expected: the number of
     wrong items is then discrete, no interval can be exact, and this one is conservative.
     """
     a, b = ends

@@ -21,7 +21,6 @@ ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, derived from this fil
 RENAMED = {
     "rm.models": {"feedback": "r2m"},
     "policy.aggregations": {"answer_mean": "completion_mean"},
-    "research.speed": {"feedback": "r2m"},
 }
 """Names of earlier versions, which may occur in their settings and files, and the current names."""
 _OBJECTS: dict[str, Callable[..., Any]] = {}

@@ -54,6 +54,19 @@ def test_a_file_imports_only_from_its_own_level_or_lower_ones():
             assert level == own or shared or LEVELS[level] < LEVELS[own], f"{path} imports from {level}"
 
 
+def test_tests_of_the_product_do_without_research():
+    for path in (ROOT / "tests").rglob("*.py"):
+        if path.relative_to(ROOT / "tests").parts[0] != "research":
+            assert "research" not in imported_from_the_package(path), f"{path} imports from research"
+
+
+def imported_from_the_package(path: Path) -> set[str]:
+    """The top-level folders of the package that a file imports from, by absolute imports."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    modules = [f"{node.module}.{alias.name}" for node in nodes if not node.level for alias in node.names]
+    return {module.split(".")[1] for module in modules if module.startswith("rewardlab.")}
+
+
 def test_imports_inside_the_project_are_relative():
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -122,7 +135,7 @@ def test_a_name_may_come_from_anywhere():
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_each_imports_from_it(tmp_path):
+def test_the_wheel_holds_the_product_and_each_module_imports_from_it(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
         capture_output=True,
@@ -130,6 +143,9 @@ def test_the_wheel_holds_every_module_and_each_imports_from_it(tmp_path):
     )
     assert built.returncode == 0, built.stdout + built.stderr
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        assert not [
+            name for name in wheel.namelist() if name.split("/")[1] in ("research", "tests", "examples", "docs")
+        ]
         wheel.extractall(tmp_path / "site")
     modules = [".".join(["rewardlab", *path.relative_to(ROOT).with_suffix("").parts]) for path in IMPORTABLE]
     modules = [module.removesuffix(".__init__") for module in modules]

@@ -110,18 +110,6 @@ def test_a_folder_with_a_pickle_only_is_refused_and_told_how_to_convert(name, tm
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_array_file_that_would_be_unpickled_is_refused(tmp_path):
-    import numpy as np
-    from rewardlab.research.studies._runs.job_cache import read_arrays
-
-    evil = Evil()
-    evil.path = str(tmp_path / "ran")
-    np.savez(tmp_path / "a.npz", x=np.array([evil], dtype=object))
-    with pytest.raises(DataError, match="not a kept result .*delete it, and it is made again"):
-        read_arrays(tmp_path / "a.npz")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_transformers_reads_what_its_trainer_left_without_running_it():
     """optimizer.pt, scheduler.pt and rng_state.pth of a checkpoint, at `--resume`."""
     text = inspect.getsource(transformers.Trainer)

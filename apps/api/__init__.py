@@ -25,7 +25,6 @@ from .results import (
     LoadedModel,
     MemoryPlan,
     Scores,
-    StudyResult,
     TrainedJudge,
     TrainedModel,
     TrainedPolicy,
@@ -41,7 +40,6 @@ __all__ = [
     "plan",
     "reinforce",
     "score",
-    "study",
     "train",
     "train_judge",
 ]
@@ -223,19 +221,6 @@ def reinforce(
         rewards = plain_value(reward)
         facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
     return TrainedPolicy(facts, Path(output), "Trained policy")
-
-
-@of_verb("study")
-def study(name: str, *, output: Model, **settings: Any) -> StudyResult:
-    """Run a study of a published claim and return its report."""
-    from ..runs.summaries import SUMMARY, read_report
-
-    call("study", {"name": name, "output": output} | settings)
-    folder = Path(output)
-    evaluations = {
-        path.parent.name: Evaluation(read_report(path.parent), path.parent) for path in folder.glob(f"*/{SUMMARY}")
-    }
-    return StudyResult(folder, (folder / "report.md").read_text(encoding="utf-8"), evaluations)
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

@@ -121,7 +121,6 @@ def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 def _parameters(verb: str) -> Iterator[Parameter]:
     """Yield the settings that a verb declares itself; trainer settings are accepted too."""
-    config = VERBS[verb].config
-    for field in fields(config) if config else ():
+    for field in fields(VERBS[verb].config):
         default = field.default_factory() if callable(field.default_factory) else field.default
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)

@@ -4,7 +4,6 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,13 +66,5 @@ def figure_image(drawing: "Figure") -> str:
     """Return a figure as an inline image."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=110)
-    return _image(buffer.getvalue())
-
-
-def file_image(path: Path) -> str:
-    """Return a PNG file as an inline image, or nothing if there is none."""
-    return _image(path.read_bytes()) if path.is_file() else ""
-
-
-def _image(content: bytes) -> str:
-    return f'<img alt="" style="max-width:100%" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+    content = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="" style="max-width:100%" src="data:image/png;base64,{content}">'

@@ -4,13 +4,12 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, facts_text, figure_image, file_image, heading, table, text_table
+from .display import facts_table, facts_text, figure_image, heading, table, text_table
 from .inputs import conversation_rows, note_loaded
 
 if TYPE_CHECKING:
@@ -325,27 +324,3 @@ def _reward_curve(steps: "pd.DataFrame") -> Any:
     axes.set_ylabel("mean reward")
     axes.legend(frameon=False, fontsize=8)
     return drawing
-
-
-@dataclass(frozen=True)
-class StudyResult:
-    """A study's report, figures and evaluations, in its run folder."""
-
-    path: Path
-    text: str = field(repr=False)
-    """The report in Markdown."""
-    evaluations: Mapping[str, Evaluation] = field(repr=False, default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return the overall results of all evaluations."""
-        import pandas as pd
-
-        frames = [evaluation.to_pandas().assign(evaluation=name) for name, evaluation in self.evaluations.items()]
-        return pd.concat(frames) if frames else pd.DataFrame()
-
-    def _repr_html_(self) -> str:
-        images = "".join(file_image(path) for path in sorted(self.path.glob("*.png")))
-        return f"<pre>{escape(self.text)}</pre>{images}"

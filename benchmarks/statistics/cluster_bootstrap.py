@@ -284,21 +284,6 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
     return Discordant(b, c, float(stats.binomtest(min(b, c), b + c).pvalue) if b + c else 1.0)
 
 
-def bootstrap_p(samples: np.ndarray) -> float:
-    """Return the two-sided p of a difference from its bootstrap samples: twice the smaller tail beyond 0, above 0."""
-    known = samples[~np.isnan(samples)]
-    if not len(known):
-        return float("nan")
-    tail = min((known <= 0).sum(), (known >= 0).sum())
-    return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
-
-
-def at_floor(samples: np.ndarray) -> bool:
-    """Return whether `bootstrap_p` is the smallest of its number of samples, so that p is known to be at most that."""
-    known = samples[~np.isnan(samples)]
-    return len(known) > 0 and bool((known > 0).all() or (known < 0).all())
-
-
 def least_p(changed: int) -> float:
     """Return the smallest p of a sign test over the prompts that changed: 2 / 2^n, at most 1.
 
@@ -308,18 +293,6 @@ def least_p(changed: int) -> float:
     (1.0, 0.0625, 0.03125)
     """
     return min(1.0, 2.0 ** (1 - changed))
-
-
-def unrejected_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """Return the differences that `bootstrap_p` does not reject at 1 - level: it leaves 0 out where p < 1 - level.
-
-    Too few samples for the level give their extremes.
-    """
-    known = np.sort(samples[~np.isnan(samples)])
-    if not len(known):
-        return float("nan"), float("nan")
-    beyond = max(int(np.ceil((1 - level) / 2 * (len(known) + 1))) - 2, 0)
-    return float(known[beyond]), float(known[-1 - beyond])
 
 
 def formatted_p(p: float, at_most: bool = False) -> str:

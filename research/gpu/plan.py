@@ -1,4 +1,4 @@
-"""What the two runs at a GPU compile, launch and take, row by row: `rewardlab bench gpu`.
+"""What the two runs at a GPU compile, launch and take, row by row: `python -m rewardlab.research.gpu.plan`.
 
 The most informative first: whether kernels are right, the case that other libraries publish, then the rest. Every case
 is run on tensors without data, which counts its compilations and launches; the seconds are bounds from assumptions that
@@ -7,6 +7,7 @@ are named here, not measurements.
 
 import importlib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,3 +211,7 @@ def markdown(rows: Sequence[Row], measured: Mapping[str, Any]) -> str:
 
 def _operation(name: str) -> Any:
     return importlib.import_module(f"...kernels.{name}", __package__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

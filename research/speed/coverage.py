@@ -1,4 +1,4 @@
-"""How often intervals of accuracies and of paired differences hold the truth: `rewardlab bench coverage`.
+"""How often intervals of accuracies and of paired differences hold the truth.
 
 Each cell draws data sets whose true accuracy is known. A prompt's chance of a right item is Beta-distributed with the
 accuracy as its mean, so that items of one prompt agree as much as the intraclass correlation (ICC) prescribes. The

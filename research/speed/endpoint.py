@@ -1,4 +1,4 @@
-"""Replies per second with many concurrent requests, compared with one at a time: `rewardlab bench endpoint`.
+"""Replies per second with many concurrent requests, compared with one at a time.
 
 The server is a simulation with a fixed latency and no faults; the client and its waiting are measured.
 """

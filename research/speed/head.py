@@ -1,4 +1,4 @@
-"""Memory and time of log-probabilities under an output head: `rewardlab bench head`.
+"""Memory and time of log-probabilities under an output head.
 
 The loss is -Σ_i (A_i log π_i + c H_i) / N, forward and backward to the hidden states and the head, in float32. Every
 variant runs in a separate process: once for its memory, above that of its inputs and including the returned gradients;

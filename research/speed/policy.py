@@ -1,4 +1,4 @@
-"""Time and memory of a policy optimizer step, compared with TRL's GRPOTrainer: `rewardlab bench policy`.
+"""Time and memory of a policy optimizer step, compared with TRL's GRPOTrainer.
 
 Both trainers run GRPO with a KL to a frozen copy in the loss, on the same completions, which are replayed instead of
 generated. Their steps alternate in one process and are measured in CPU-seconds, which the load of other processes

@@ -1,4 +1,4 @@
-"""Seconds from stored judgments to a written report: `rewardlab bench report`."""
+"""Seconds from stored judgments to a written report."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Tokens per second of scoring, compared with rewardbench and TRL: `rewardlab bench scoring`.
+"""Tokens per second of scoring, compared with rewardbench and TRL.
 
 One Qwen 3 classifier with random weights scores the same conversations by three methods, in float32 with PyTorch's
 fused attention, on one thread. Each method takes rendered texts, and tokenizes, batches and scores them:

@@ -1,4 +1,4 @@
-"""How often comparisons of equal scorers are significant: `rewardlab bench significance`.
+"""How often comparisons of equal scorers are significant.
 
 Every cell draws data sets in which nothing differs. A prompt's chance of a right response is Beta-distributed and the
 same for all scorers. A comparison of two scorers has `tests` subsets of so many prompts each; a leaderboard has

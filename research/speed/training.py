@@ -1,4 +1,4 @@
-"""Tokens per second of training a reward model, with and without padding, beside TRL: `rewardlab bench training`.
+"""Tokens per second of training a reward model, with and without padding, beside TRL.
 
 A Llama with random weights and a scalar head learns random tokens in pairs, by complete trainers with AdamW: on a GPU
 in bfloat16 and the shape of Llama 3.2 1B, on a CPU in float32 and one layer of SmolLM2-135M. Every case trains on the

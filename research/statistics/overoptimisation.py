@@ -7,19 +7,14 @@ proxies of any scale can be compared with gold and with each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
-from ...benchmarks.report import table
 from ...benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
 from ...policy.training.monitoring import best_of_n, best_of_n_kl
 from ...rm.errors import DataError
-from .fronts import COLOURS, CONTROL
-from .gold_peaks import peak_columns
 
 Record = Mapping[str, Any]
 BEST_OF_N = "best of n"
@@ -135,101 +130,6 @@ def at_kl(kl: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
     return np.interp(grid, kl[furthest], values[furthest], right=np.nan)
 
 
-def gain(records: Iterable[Record]) -> dict[str, Estimate]:
-    """Return every arm's gold gain at the last steps of its runs."""
-    return {arm: t_interval(np.array([run.gold[-1] for run in runs.values()])) for arm, runs in curves(records).items()}
-
-
-class Hump(NamedTuple):
-    """Changes of an arm's rewards after the peak of gold."""
-
-    fall: Estimate
-    """Gold at the peak minus gold at the end."""
-    rise: Estimate
-    """Proxy at the end minus proxy at the peak."""
-
-    @property
-    def over_optimised(self) -> bool:
-        """Whether gold falls significantly while the proxy rises significantly."""
-        return self.fall.low > 0 and self.rise.low > 0
-
-
-def hump(records: Iterable[Record]) -> dict[str, Hump]:
-    """Return every arm's fall after its peak, at the steps that all of its seeds have.
-
-    A seed's peak is where the mean of the *other* seeds is highest: the highest of many noisy values would lie above
-    the last one even without over-optimisation. A single seed uses its own peak and has no interval.
-    """
-    humps_by_arm = {}
-    for arm, runs in curves(records).items():
-        steps = reduce(np.intersect1d, [run.step for run in runs.values()])
-        gold, proxy = (
-            np.stack([getattr(run, name)[np.isin(run.step, steps)] for run in runs.values()]) for name in REWARDS
-        )
-        seeds, peaks = np.arange(len(gold)), peak_columns(gold)
-        fall, rise = gold[seeds, peaks] - gold[:, -1], proxy[:, -1] - proxy[seeds, peaks]
-        humps_by_arm[arm] = Hump(t_interval(fall), t_interval(rise))
-    return humps_by_arm
-
-
-# ---- tables and figure ----
-
-
-def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
-    """Return a table of gold and proxy at the KLs of the grid; intervals, and seed counts where some are missing."""
-    lines = []
-    total = {arm: len(runs) for arm, runs in curves(records).items()}
-    for arm, matched in at_matched_kl(records, grid).items():
-        for name, estimates in (("gold", matched.gold), ("proxy", matched.proxy)):
-            cells = [
-                estimate.formatted() + (f" ({seeds} seeds)" if 0 < seeds < total[arm] else "")
-                for estimate, seeds in zip(estimates, matched.seeds, strict=True)
-            ]
-            lines.append([arm, name, *cells])
-    return table(["arm", "reward", *(f"KL {kl:g}" for kl in grid)], lines)
-
-
-def hump_table(records: Sequence[Record]) -> str:
-    """Return a table of every arm's final KL and gains, and of the change of gold after its peak."""
-    humps, gains = hump(records), gain(records)
-    lines = []
-    for arm, runs in curves(records).items():
-        end = t_interval(np.array([run.kl[-1] for run in runs.values()]))
-        hump_ = humps[arm]
-        cells = [f"{end.value:.1f}", gains[arm].formatted(), hump_.fall.formatted(), hump_.rise.formatted()]
-        lines.append([arm, str(len(runs)), *cells, "yes" if hump_.over_optimised else "not shown"])
-    header = ["arm", "seeds", "KL at the end", "gold at the end", "gold lost since its peak", "proxy gained meanwhile"]
-    return table([*header, "over-optimised"], lines)
-
-
 def percent_range(shares: Sequence[float]) -> str:
     """Return the smallest and the largest share, such as `63 to 70 %`."""
     return f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
-
-
-def figure(records: Sequence[Record], points: int = 80) -> Figure:
-    """Plot gold and proxy against √KL as far as all seeds of an arm reach; bands are intervals, best-of-n dashed.
-
-    The distance √KL is that of Gao et al. 2023, arXiv:2210.10760; tick labels are KL.
-    """
-    drawing = Figure(figsize=(8.4, 3.8), layout="constrained")
-    panels = dict(zip(REWARDS, drawing.subplots(1, 2), strict=True))
-    longest = max(min(run.kl.max() for run in runs.values()) for runs in curves(records).values())
-    grid, colours = np.linspace(0, np.sqrt(longest), points) ** 2, iter(COLOURS)
-    for arm, matched in at_matched_kl(records, grid).items():
-        colour, dash = (CONTROL, "--") if arm == BEST_OF_N else (next(colours), "-")
-        all_seeds = matched.seeds == matched.seeds.max()
-        for name, panel in panels.items():
-            mean, low, high = np.array(getattr(matched, name))[all_seeds].T
-            panel.plot(grid[all_seeds], mean, color=colour, linestyle=dash, linewidth=1.2, label=arm)
-            panel.fill_between(grid[all_seeds], low, high, color=colour, alpha=0.15, linewidth=0)
-    for name, panel in panels.items():
-        panel.set_xlim(0, longest)
-        panel.set_xscale("function", functions=(np.sqrt, np.square))
-        panel.set_title(name, fontsize=9)
-        panel.axhline(0, color="#444444", linewidth=0.6)
-        panel.tick_params(labelsize=8)
-    drawing.supxlabel("KL from the start policy, nats an answer", fontsize=8)
-    drawing.supylabel(f"gain, {UNITS}", fontsize=8)
-    panels["gold"].legend(fontsize=7, frameon=False)
-    return drawing

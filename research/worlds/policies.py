@@ -1,4 +1,4 @@
-"""The garden's start policy, samples of it, and proxies: reward models that are more or less accurate."""
+"""Prompts, samples of policies, and proxies in the garden: reward models that are more or less accurate."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedModel
 
-from ...benchmarks.garden import NOISE, gold, labeller, pairs
+from ...benchmarks.garden import NOISE, gold, labeller, pairs, questions
 from ...benchmarks.garden.models import Fit, fit, tokenizer
 from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.guided import decode
 from ...policy.decoding.language_models import decoding_model
-from ...policy.decoding.requests import DecodedCompletion, Request
+from ...policy.decoding.requests import Request
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.training.encoding import encode_pairs
@@ -24,18 +24,26 @@ LONGEST = 32
 BATCH_SIZE = 512
 
 
-def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[DecodedCompletion]:
+def split_prompts() -> tuple[list[Messages], list[Messages]]:
+    """Return the training prompts (three openings of every question) and the unseen prompts (the fourth)."""
+    prompts = questions()
+    return [prompt for index, prompt in enumerate(prompts) if index % 4], prompts[::4]
+
+
+def unseen_prompts(number: int) -> list[Messages]:
+    """Return that number of unseen prompts; they are repeated in turn."""
+    unseen = split_prompts()[1]
+    return [unseen[index % len(unseen)] for index in range(number)]
+
+
+def sample(policy: Any, prompts: Sequence[Messages], seed: int) -> list[Example]:
     """Sample one completion of every prompt, at temperature 1, of at most 32 tokens; prompts may repeat."""
     requests = [
-        Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=LONGEST) for index, prompt in enumerate(asked)
+        Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=LONGEST) for index, prompt in enumerate(prompts)
     ]
-    return decode(SeparateModels(decoding_model(policy, tokenizer())), requests, batch_size=BATCH_SIZE, progress=False)
-
-
-def sample(policy: Any, asked: Sequence[Messages], seed: int) -> list[Example]:
-    """Sample one completion of every prompt as by `answered`, and return the examples to score."""
-    answers = answered(policy, asked, seed)
-    return [Example(prompt, answer.text) for prompt, answer in zip(asked, answers, strict=True)]
+    engine = SeparateModels(decoding_model(policy, tokenizer()))
+    completions = decode(engine, requests, batch_size=BATCH_SIZE, progress=False)
+    return [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -50,12 +58,6 @@ class Teaching:
     batch: int = 32
     noise: float = NOISE
     """Share of the votes that are flipped; with 0.5 labels are random."""
-
-
-GOOD = Teaching(pairs=20_000, steps=600, learning_rate=2e-3, votes="many")
-"""Accuracy 86 to 89 % on held-out pairs, and 82 to 86 % on pairs of the start policy's completions, against gold."""
-WEAK = Teaching(pairs=1_000, steps=70, learning_rate=1e-3)
-"""Accuracy 63 to 70 % on both."""
 
 
 def proxy(start: PreTrainedModel, teaching: Teaching, seed: int) -> ScalarRewardModel:

@@ -56,7 +56,6 @@ CASES = [
     ("serve {w}/rm --port 70000", 2, "--port is a port in 0..65535, got 70000"),
     ("inspect {w} --port -1", 2, "--port is a port in 0..65535, got -1"),
     ("world --output {w}/new --pairs 0", 2, "--pairs is at least 1, got 0"),
-    ("study seeds --output {w}/new --workers 0", 2, "--workers is at least 1, got 0"),
     ("plan --model 7b --lora_r 0", 2, "--lora_r is a rank in 1..65536, got 0"),
     ("compare {w}/a {w}/b --samples 0", 2, "--samples is at least 1, got 0"),
     # packages, layers and settings that are not there
@@ -68,8 +67,6 @@ CASES = [
     (f"{RL} --lora --lora_target_modules nope --max_completion_length 8", 2, "the model has no layer 'nope'"),
     ("world --output {w}/new --config", 2, "--config is followed by a YAML file of settings; name it"),
     ("doctor --jsn", 2, "no setting '--jsn'; did you mean '--json'?"),
-    ("bench polcy", 2, "no benchmark 'polcy'; did you mean 'policy'?"),
-    ("study sedes --output {w}/new", 2, "no 'sedes' in research.studies; did you mean 'seeds'?"),
     # places that cannot be written to
     (f"{TRAIN}/../pairs.jsonl/x", 2, "pairs.jsonl is a file, so nothing can be written below it"),
     ("train --kind linear --data {w}/pairs.jsonl --output /proc/x", 2, "/proc cannot be written to"),

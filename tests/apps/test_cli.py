@@ -252,40 +252,9 @@ def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):
     assert manifest["rows"]["places"] == [[f"{data}:10", "empty completion: 'chosen'"]]
 
 
-def test_bench_runs_a_script_with_its_own_words(capsys, monkeypatch):
-    from rewardlab.research.speed import report
-
-    monkeypatch.setattr(report, "report_times", lambda: report.Times(2.5, {}))
-    assert main(["bench", "report", "--runs", "1"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out) == {"bench": "report"} and "report 2.50 s" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["polcy"], "no benchmark 'polcy'; did you mean 'policy'?"),
-        ([], "no benchmark ''"),
-        (["report", "--runs", "many"], "see rewardlab bench report --help"),
-    ],
-)
-def test_bench_refuses_what_it_does_not_know(words, sentence, capsys):
-    assert main(["bench", *words]) == 2
-    assert sentence in capsys.readouterr().err
-
-
-def test_bench_names_its_scripts_and_their_settings(capsys):
-    assert main(["bench", "--help"]) == 0
-    assert "decoding" in capsys.readouterr().out
-    assert main(["bench", "report", "--help"]) == 0
-    assert "--runs" in capsys.readouterr().out
-
-
-def test_a_figure_out_of_bounds_fails_the_check(monkeypatch):
-    from rewardlab.research.speed import kernels
-
-    monkeypatch.setattr(kernels, "main", lambda arguments: 5)
-    assert main(["bench", "kernels"]) == 5
+def test_a_verb_that_left_names_its_command(capsys):
+    assert main(["study", "wmss"]) == 2
+    assert "in a checkout it is python -m rewardlab.research.studies NAME" in capsys.readouterr().err
 
 
 # ---- help and summaries ----
@@ -301,7 +270,7 @@ def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(ver
     assert not settings or example < settings[0]
 
 
-@pytest.mark.parametrize("verb", [name for name, verb in VERBS.items() if verb.config])
+@pytest.mark.parametrize("verb", [name for name, verb in VERBS.items()])
 def test_every_setting_is_in_the_long_help_with_its_default(verb, capsys):
     assert main([verb, "--help-all"]) == 0
     entries = re.split(r"^  --", capsys.readouterr().out, flags=re.M)

@@ -25,7 +25,7 @@ FAMILIES = ("checkpoints", "signals", "numbers", "disks", "inputs", "clocks", "w
 
 def ready() -> None:
     """Import what programs need, once; and every family, whose injections add themselves."""
-    for name in ("cli", *(f"commands.{verb}.run" for verb in ("train", "rl", "eval", "judge", "compare", "study"))):
+    for name in ("cli", *(f"commands.{verb}.run" for verb in ("train", "rl", "eval", "judge", "compare"))):
         import_module(f"rewardlab.apps.{name}")
     for name in FAMILIES:
         import_module(f".{name}", __package__)

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rewardlab.research.speed._scripts import machine
-
 from tests.fuzzing.running import Tally, fuzz, targets
 from tests.fuzzing.target import Target
+from tests.run_facts import run_facts
 
 
 def main(argv: Sequence[str] | None = None, find: Callable[[Sequence[str]], list[Target]] = targets) -> int:
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None, find: Callable[[Sequence[str]], list
     parser.add_argument("--executions", type=int, help="files for each target, instead of a time")
     parser.add_argument("--output", type=Path, help="a JSON file with what was done")
     asked = parser.parse_args(argv)
-    began = machine("cpu")
+    began = run_facts()
     with TemporaryDirectory(prefix="rewardlab-fuzzing-") as folder:
         tallies = fuzz(
             find(asked.only),

@@ -23,9 +23,6 @@ from rewardlab.rm.registry import RENAMED, load, names
 
 ROOT = Path(rewardlab.__path__[0])
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
-LEAVING_VERBS = ("bench", "study")
-RESEARCH = ("research.studies", "research.speed", "research.worlds")
-"""What leaves the product for `research`, and is no part of the inventory."""
 MOVED: Mapping[str, str] = {}
 """Present folder of a registry -> its folder when the baseline was made, under which it stands in the inventory."""
 TYPES = ("rm.types", "rm.contract.scoring_contract", "judges.types", "policy.types", "benchmarks.types")
@@ -40,8 +37,7 @@ def surface() -> Section:
     """Return the inventory, by section."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return {
-        "verbs": {name: verb_settings(name) for name in VERBS if name not in LEAVING_VERBS},
-        "verbs that leave": {name: verb_settings(name) for name in LEAVING_VERBS if name in VERBS},
+        "verbs": {name: verb_settings(name) for name in VERBS},
         "exit codes": {kind.__name__: str(code) for kind, code in EXIT.items()},
         "registries": {MOVED.get(folder, folder): entries(folder) for folder in registries()},
         "earlier names": {f"{folder} {old}": new for folder, given in RENAMED.items() for old, new in given.items()},
@@ -67,8 +63,6 @@ def verb_settings(name: str) -> Section:
     """Return the flags of a verb that the package declares itself; of inherited trainer settings only the class."""
     verb = VERBS[name]
     facts = {f"<{verb.positional}>": ""} if verb.positional else {}
-    if verb.config is None:
-        return facts
     aliases = earlier_flags(name, verb)
     for group in verb.settings:
         hints = get_type_hints(group)
@@ -133,7 +127,7 @@ def registries() -> Iterator[str]:
     """Yield the folders in which every public module or package has a function of its own name."""
     for path in sorted(path for level in LEVELS for path in (ROOT / level).rglob("__init__.py")):
         folder = ".".join(path.parent.relative_to(ROOT).parts)
-        if not folder.startswith((*RESEARCH, "kernels")) and is_registry(path.parent):
+        if not folder.startswith("kernels") and is_registry(path.parent):
             yield folder
 
 
@@ -212,7 +206,7 @@ def api_line(value: Any) -> str:
 
 def takes_all(declared: inspect.Signature, verb: Verb) -> bool:
     """Return whether a function takes every setting that a verb declares itself."""
-    return verb.config is not None and {field.name for field in fields(verb.config)} <= {*declared.parameters}
+    return {field.name for field in fields(verb.config)} <= {*declared.parameters}
 
 
 def types_of(source: ModuleType) -> Iterator[tuple[str, Section]]:
@@ -278,11 +272,8 @@ def package_files() -> list[str]:
 
 def product_files(suffix: str) -> Iterator[Path]:
     """Yield the files of the package with this suffix."""
-    research = tuple(name.replace(".", "/") for name in (*RESEARCH, "benchmarks.results", "benchmarks.recipes"))
     for level in LEVELS:
-        for path in sorted((ROOT / level).rglob(f"*.{suffix}")):
-            if not str(path.relative_to(ROOT)).startswith(research):
-                yield path
+        yield from sorted((ROOT / level).rglob(f"*.{suffix}"))
 
 
 def variables() -> list[str]:

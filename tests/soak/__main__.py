@@ -26,13 +26,13 @@ import numpy as np
 from rewardlab.apps import cli
 from rewardlab.apps.runs.run_folder import log
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.research.speed._scripts import machine
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example
 
+from tests.run_facts import run_facts
 from tests.soak.load import conversations, load
 
 TOLERANCE = 1e-5
@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fuzz", type=int, default=5000)
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args(argv)
-    began = machine("cpu") | {"dtype": "float32"}
+    began = run_facts()
     with TemporaryDirectory() as folder:
         model = asked.model or write_model(Path(folder) / "model")
         found = soak(model, Path(folder), asked.clients, asked.seconds, asked.fuzz)

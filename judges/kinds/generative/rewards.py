@@ -22,7 +22,7 @@ def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float =
 
     RM-R1 (Chen et al. 2025, arXiv:2505.02387) has 1 and -1, and J1 (Whitehouse et al. 2025, arXiv:2505.10320)
     1 and 0; both give a reply without a verdict the lower value. With missing rewards a policy learns to give no
-    verdict where it is unsure (`rewardlab study generative`).
+    verdict where it is unsure (`research/studies/generative`).
 
     >>> verdict_reward(Verdict("A"), "A"), verdict_reward(Verdict("tie"), "A")
     (1.0, 0.0)

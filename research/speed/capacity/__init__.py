@@ -1,4 +1,4 @@
-"""Formulas of `rewardlab plan`, compared with what PyTorch counts and allocates: `rewardlab bench capacity`.
+"""Formulas of `rewardlab plan`, compared with what PyTorch counts and allocates.
 
 Small models of real architectures, with random weights, make a training step after the optimizer's first, or decode a
 batch, on a CPU. Operations are those of `torch.utils.flop_counter`; bytes are all storages alive at the peak, including

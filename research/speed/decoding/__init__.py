@@ -1,4 +1,4 @@
-"""Time per token of guided decoding, compared with plain decoding: `rewardlab bench decoding`.
+"""Time per token of guided decoding, compared with plain decoding.
 
 A backbone with random weights generates completions of fixed length. The variants alternate every 16 tokens in one
 process, and ratios are computed within a round, so that the load of other processes affects all of them.

@@ -1,4 +1,4 @@
-"""Time per token on a pretrained model: `rewardlab bench decoding --model PATH`.
+"""Time per token on a pretrained model.
 
 Variants alternate within a round, and ratios are computed within it. A round decodes the same prompts greedily to
 completions of fixed length, prefill included.

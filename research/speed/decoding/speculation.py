@@ -1,4 +1,4 @@
-"""Time per token of speculative guided decoding: `rewardlab bench decoding --speculative`.
+"""Time per token of speculative guided decoding.
 
 The big model has random weights. As random models do not agree, the small model consists of the big model's first
 layers with its embedding and head: the acceptance rate is a property of this pair, and is printed next to every time.

@@ -1,4 +1,4 @@
-"""Time, memory and error of every kernel, compared with other libraries: `rewardlab bench kernels`.
+"""Time, memory and error of every kernel, compared with other libraries.
 
     A     guided_sampler with one guide, by rows and truncation
     B1    log-probabilities and entropy from hidden states
@@ -13,7 +13,8 @@ minimum bytes and FLOPs. On a CPU all sizes are tiny; bytes and errors are meani
 a row of a table failed. The output file is written after every row.
 
 `--cases` and `--ways` choose cases and variants by regular expressions. Without a GPU, `--compile` compiles every
-kernel for one and counts registers, spills and instructions; `rewardlab bench gpu` prints what runs at a GPU measure.
+kernel for one and counts registers, spills and instructions; `python -m rewardlab.research.gpu.plan` prints what runs
+at a GPU measure.
 """
 
 import math

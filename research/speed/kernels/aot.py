@@ -1,6 +1,6 @@
 """Registers, spills, shared memory and instructions of every kernel, compiled for GPUs without one.
 
-    rewardlab bench kernels --compile
+    python -m rewardlab.research.speed kernels --compile
 
 Two lists are compiled. Every operation launches its kernels on tensors without data, for the sizes in DRY_RUNS of its
 file, for sm_80 and sm_90. And every case of the tables that are measured on a GPU is run so for sm_90. Each launch is

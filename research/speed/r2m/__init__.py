@@ -1,4 +1,4 @@
-"""Cost of R2M's feedback in a step of policy training: `rewardlab bench r2m`.
+"""Cost of R2M's feedback in a step of policy training.
 
 GRPO with two passes over each batch of completions, which are replayed instead of generated, in three arms. Their
 optimizer steps alternate in one process and are measured in CPU-seconds, which the load of other processes hardly

@@ -10,15 +10,13 @@ from scipy import stats
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import (
     Estimate,
-    at_floor,
-    bootstrap_p,
     formatted_p,
     t_interval,
-    unrejected_interval,
 )
 from ....benchmarks.statistics.multiple_tests import holm, holm_levels
 from ....rm.errors import DataError
 from ...statistics.forest import Effect, forest
+from ...statistics.percentile_tests import at_floor, bootstrap_p, unrejected_interval
 from ...statistics.power import detectable_effect, look_levels, paired_sd
 from .claims import Claim
 from .design import Design

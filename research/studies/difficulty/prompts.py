@@ -11,9 +11,9 @@ from ....benchmarks import garden
 from ....benchmarks.garden.gold_reward import TOPICS
 from ....rm.types import Example, Messages, prompt_text
 from ...worlds.guides import Base
+from ...worlds.policies import unseen_prompts
 from ...worlds.small_policies import sample_completions
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import unseen_prompts
 
 TARGETS = np.array([0.03, *np.geomspace(0.05, 0.3, 16), 0.6])
 """Planned pass rates of the start policy; each question has one, which its openings share."""

@@ -14,9 +14,9 @@ from ....policy.composition.algorithm import Algorithm
 from ....policy.transforms.ha_dw import ha_dw
 from ....policy.types import Rollout, State, Transform
 from ....rm.registry import load
+from ...worlds.policies import split_prompts
 from ...worlds.small_policies import PolicyLoop, train_policy
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts
 from .prompts import BANDS, HARD, PassBars, pass_rates, target_of, verdicts
 
 GROUPS = (4, 8)

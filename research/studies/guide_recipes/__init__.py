@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from ....benchmarks.types import Log, Study
-from ...statistics.fronts import control_figure, front_figure
+from ...statistics.fronts import Measured, control_figure, front_figure
+from ...worlds.guides.fronts import Front
 from .._runs.job_cache import Job, run_jobs
-from ..uniarm.results import measure
 from .plan import FIRST_SEED, GROUPS, Plan
 from .report import Health, Results, figure_name, health, text
 
@@ -46,8 +48,16 @@ def guide_recipes(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | N
         figures[figure_name("control", name)] = control_figure(preferences, lines, group.objectives, UNITS)
         if len(group.objectives) == 2:
             means = {label: method.front for label, method in methods.items()}
-            figures[figure_name("front", name)] = front_figure(means, {}, group.objectives, UNITS)
+            figures[figure_name("front", name)] = front_figure(means, group.objectives, UNITS)
     return Study(text(results), [], figures, {}, {"plan": asdict(plan), **results.facts()})
+
+
+def measure(fronts: Sequence[Front], cache: Path) -> Measured:
+    """Collect a method's results over all seeds."""
+    results = [front.result(cache) for front in fronts]
+    names = [name for name in results[0] if name != "rewards"]
+    means = {name: float(np.nanmean([result[name] for result in results])) for name in names}
+    return Measured(fronts[0].preferences, np.stack([result["rewards"] for result in results]), means)
 
 
 def _health(fronts: Sequence, cache: Path) -> list[Health]:

@@ -9,11 +9,12 @@ import numpy as np
 from ...worlds.guides import Base, Guide, Recipe
 from ...worlds.guides.fronts import Front
 from ...worlds.meadow import OBJECTIVES as MEADOW
-from ..uniarm.plan import GENARM as EARLIER_GENARM
-from ..uniarm.plan import PARM as EARLIER_PARM
-from ..uniarm.plan import THREE, TWO
-from ..uniarm.plan import UNIARM as EARLIER_UNIARM
 
+TWO = ("helpful", "harmless")
+THREE = (*TWO, "engaging")
+EARLIER_UNIARM = Recipe()
+EARLIER_PARM = replace(EARLIER_UNIARM, kind="pblora", rank=4, shared_rank=4, weight=0.0)
+EARLIER_GENARM = replace(EARLIER_UNIARM, kind="lora", weight=0.0)
 FIRST_SEED = 400
 """First seed of the study; no setting was chosen on it or on those that follow."""
 TEXTS = {

@@ -9,14 +9,13 @@ from scipy import stats
 
 from ....benchmarks.report import table
 from ....benchmarks.statistics.cluster_bootstrap import t_interval
-from ....benchmarks.statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
 from ...statistics.fronts import Measured
+from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ...worlds.guides import MONITORED, Arrays
-from ...worlds.guides.fronts import LONGEST
 from ...worlds.meadow import OBJECTIVES as MEADOW
 from ...worlds.meadow import conflicts
-from ..uniarm.results import percent
+from ...worlds.policies import LONGEST
 from .plan import CHANGES, GROUPS, PLANTED, TEXTS, UNIARM, Plan
 
 FIRST = "UniARM, α"
@@ -101,8 +100,8 @@ def _head(plan: Plan) -> list[str]:
         f"weight 1, up to {plan.seeds} seeds from {plan.seed} on, which no setting was chosen on. Every method has "
         f"{plan.steps} steps of {UNIARM.batch} pairs in total: GenARM's guides share them.",
         "",
-        f"The recipe changes the earlier setting (`study uniarm`) in: {changes}. The reward of a completion is "
-        "Σ (log π - E log π), with the expectation over the base model's next token, so that neither length nor a "
+        f"The recipe changes the earlier setting (the defaults of `Recipe`) in: {changes}. The reward of a completion "
+        "is Σ (log π - E log π), with the expectation over the base model's next token, so that neither length nor a "
         "state in which the guide is surer counts, only the choice of tokens; A learns at a fifth of the rate; weights "
         "are averaged over the last three quarters; ties are left out. `semantic vectors` is the paper's construction, "
         f"embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference itself. Settings "
@@ -199,7 +198,9 @@ def _differences(results: Results, group: str) -> list[str]:
             )
             for statistic in _statistics(method, group)
         ]
-        lines.append([name, percent(both[0].relative), both[1].difference.formatted("+.3f")])
+        lines.append(
+            [name, both[0].relative.formatted("+.1f", scale=100, unit=" %"), both[1].difference.formatted("+.3f")]
+        )
     return [
         table([f"{FIRST} against", "HV", "MIP"], lines),
         "",
@@ -234,7 +235,7 @@ def _limits(plan: Plan) -> list[str]:
         "- A toy: models of about 100,000 weights and labels without noise from the function that judges.",
         "- The recipe was chosen for UniARM and PARM's and GenARM's guides use it as it is; each of the three might "
         "have a better one.",
-        "- The earlier setting is that of `study uniarm`, where GenARM had twice the steps.",
+        "- In the study of the earlier setting GenARM had twice the steps.",
         "- The meadow has eight seeds with three objectives, and four with five; weaker guides have four.",
         "- Several methods and measures are compared without correction.",
     ]

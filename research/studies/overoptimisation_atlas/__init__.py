@@ -8,13 +8,12 @@ import numpy as np
 
 from ....benchmarks.types import Log, Study
 from ...statistics.overoptimisation import MEASURED, Record, best_of_n_records
-from ...worlds.guides import Base, Recipe
+from ...worlds.guides import Recipe
 from .._design import Design, assess, assessment_facts, claims_figure, paired_differences, plan_seeds, read_claims
 from .._runs.job_cache import Arrays, Job, run_jobs
-from .._runs.policies import HELD_OUT, OWN_SAMPLES
+from .._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, TEACHINGS, Proxy
 from .guided import UNIARM, AtlasGuide, AtlasGuided
 from .measures import CLAIMED, GOLD, ByArm, values
-from .proxies import LEVELS, RANDOM, TEACHINGS, AtlasProxy, AtlasSamples
 from .report import atlas_figure, peaks_figure, text
 from .runs import GRPO, METHODS, PESSIMISTIC, AtlasRun, ensemble
 
@@ -49,15 +48,9 @@ class Plan:
         seeds, levels = (seed, seed + 1), ("60 %", CLAIMED)
         return cls(seeds, levels=levels, asked=rows, cycles=2, every=1, samples=4, prompts=4, share=0.01)
 
-    def proxy(self, level: str, seed: int) -> AtlasProxy:
+    def proxy(self, level: str, seed: int) -> Proxy:
         """Return the proxy of a level at a seed."""
-        full, teaching = Base(seed), TEACHINGS[level]
-        base = replace(full, steps=int(self.share * full.steps), texts=max(64, int(self.share * full.texts)))
-        reduced = replace(
-            teaching, pairs=max(8, int(self.share * teaching.pairs)), steps=max(1, int(self.share * teaching.steps))
-        )
-        samples = AtlasSamples(base, self.samples, self.prompts)
-        return AtlasProxy(samples, reduced, judged=max(20, int(self.share * 1000)))
+        return Proxy.part(seed, TEACHINGS[level], self.share, self.samples, self.prompts)
 
     def runs(self, seed: int) -> dict[tuple[str, str], AtlasRun]:
         """Return the policies of a seed by level and method, the controls last."""
@@ -72,7 +65,7 @@ class Plan:
             return method == GRPO or level == CLAIMED
         return not (method == PESSIMISTIC and level == [*LEVELS][-1])
 
-    def _run(self, proxy: AtlasProxy, method: str, gold: bool = False) -> AtlasRun:
+    def _run(self, proxy: Proxy, method: str, gold: bool = False) -> AtlasRun:
         return AtlasRun(proxy, method, gold, cycles=self.cycles, every=self.every, asked=self.asked)
 
     def guides(self, seed: int) -> dict[str, AtlasGuided]:

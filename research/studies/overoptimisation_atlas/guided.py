@@ -15,11 +15,10 @@ from ....rm.training.autoregressive_task import encode_preferences
 from ....rm.types import Example
 from ...statistics.overoptimisation import MEASURED
 from ...worlds.guides import Recipe, copy_weights, train
-from ...worlds.policies import BATCH_SIZE, LONGEST
+from ...worlds.policies import BATCH_SIZE, LONGEST, unseen_prompts
 from ...worlds.small_policies.sampling import policy_encoder
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import rate, unseen_prompts
-from .proxies import AtlasProxy
+from .._runs.proxies import Proxy
 
 UNIARM = "UniARM-guided decoding"
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -30,7 +29,7 @@ OBJECTIVE = "proxy"
 class AtlasGuide(Job):
     """A UniARM guide of one objective; the proxy says which response of each pair is better."""
 
-    proxy: AtlasProxy
+    proxy: Proxy
     pairs: int = 3000
     recipe: Recipe = field(default_factory=lambda: Recipe(steps=200))
 
@@ -96,7 +95,7 @@ class AtlasGuided(Job):
             decoded = decode(engine, requests, batch_size=BATCH_SIZE, progress=False)
             examples = [Example(prompt, completion.text) for prompt, completion in zip(asked, decoded, strict=True)]
             kl = np.array([completion.kl.sum() for completion in decoded])
-            values = (kl, rate(garden.gold(), examples), rate(judge, examples))
+            values = (kl, garden.gold().rate(examples), judge.rate(examples))
             rows.append({name: value.mean() for name, value in zip(MEASURED, values, strict=True)})
         return {"step": np.arange(1, len(rows) + 1)} | {
             name: np.array([row[name] for row in rows]) for name in MEASURED

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...statistics.gold_peaks import gold_lost, gold_peak
 from ...statistics.overoptimisation import Record, curves, gains_at_kl
-from .proxies import LEVELS
+from .._runs.proxies import LEVELS
 from .runs import GRPO
 
 GRID = np.arange(0, 12.01, 0.25)

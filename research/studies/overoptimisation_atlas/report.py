@@ -12,10 +12,9 @@ from ...statistics.fronts import COLOURS, CONTROL
 from ...statistics.gold_peaks import GoldPeak, gold_lost, gold_peak
 from ...statistics.overoptimisation import BEST_OF_N, UNITS, Record, at_matched_kl, curves, gains_at_kl, percent_range
 from .._design import Assessment, Design, claims_table, design_markdown
-from .._runs.policies import HELD_OUT, OWN_SAMPLES
+from .._runs.proxies import HELD_OUT, LEVELS, MEMBERS, OWN_SAMPLES, RANDOM
 from .guided import UNIARM
 from .measures import END, FAR, GOLD, GRID, NEAR, last_gold
-from .proxies import LEVELS, MEMBERS, RANDOM
 from .runs import METHODS, PESSIMISM
 
 Records = Mapping[str, Sequence[Record]]

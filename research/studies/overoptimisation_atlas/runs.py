@@ -14,6 +14,7 @@ from ....benchmarks import garden
 from ....policy.composition.algorithm import Algorithm
 from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
+from ....policy.training.critic import CriticArguments
 from ....rm.data.labelling import by_reward
 from ....rm.models.ensemble.combination import mean_std
 from ....rm.models.r2m import R2MRewardModel
@@ -21,6 +22,7 @@ from ....rm.models.scalar import ScalarRewardModel
 from ....rm.registry import load
 from ....rm.types import Messages
 from ...statistics.overoptimisation import MEASURED
+from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import (
     Completions,
     PolicyLoop,
@@ -30,8 +32,7 @@ from ...worlds.small_policies import (
     train_policy,
 )
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import CRITIC, split_prompts, unseen_prompts
-from .proxies import MEMBERS, AtlasProxy
+from .._runs.proxies import MEMBERS, Proxy
 
 GRPO, RLOO, PPO, PESSIMISTIC, R2M = (
     "GRPO",
@@ -46,6 +47,7 @@ PESSIMISM = 1.0
 GOLD_SHARE = 0.25
 ROUNDS = 36
 """Cycles in which R2M's ω falls; a run takes about as many to a KL of 12."""
+CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
 R2M_SETTINGS = {"learning_rate": 1e-3, "alpha": 0.0}
 
 
@@ -53,7 +55,7 @@ R2M_SETTINGS = {"learning_rate": 1e-3, "alpha": 0.0}
 class AtlasRun(Job):
     """A policy trained without a KL penalty until its KL from the start policy reaches `furthest`."""
 
-    proxy: AtlasProxy
+    proxy: Proxy
     method: str = GRPO
     gold: bool = False
     """Whether gold is the reward that the policy is trained on; the proxy is only measured."""
@@ -121,12 +123,12 @@ def algorithm(method: str) -> Algorithm:
     )
 
 
-def ensemble(proxy: AtlasProxy) -> list[AtlasProxy]:
+def ensemble(proxy: Proxy) -> list[Proxy]:
     """Return the members of a proxy's ensemble; the first is the proxy."""
     return [replace(proxy, member=member) for member in range(MEMBERS)]
 
 
-def pessimistic_reward(members: Sequence[AtlasProxy], cache: Path) -> Any:
+def pessimistic_reward(members: Sequence[Proxy], cache: Path) -> Any:
     """Return the reward mean_m z_m - c std_m z_m, as `EnsembleRewardModel`; z_m is 0 ± 1 on the start policy's samples.
 
     Coste et al. 2023, arXiv:2310.02743, eq. 4

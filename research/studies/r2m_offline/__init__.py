@@ -1,16 +1,15 @@
 """R2M offline: whether the policy's current states carry what stale ones do not, and which labels a refit needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from ...worlds.guides import Base
 from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
 from .._runs.job_cache import run_jobs
-from .._runs.policies import Proxy
+from .._runs.proxies import LEVELS, Proxy
 from .pools import GROUP, KL, R2MDrift
 from .refits import ACCURACY, ARMS, BEST, FROZEN, GARDEN, LABEL_ACCURACY, PRIVATE, STATES, Arm, R2MRefits
 from .report import gains_figure, text
@@ -64,9 +63,8 @@ class Plan:
 
     def drift(self, seed: int) -> R2MDrift:
         """Return the checkpoints of a seed."""
-        full = Base(seed)
-        base = replace(full, steps=int(self.share * full.steps), texts=int(self.share * full.texts))
-        return R2MDrift(Proxy(base, "weak", self.share), cycles=self.cycles)
+        samples = {} if self.share == 1 else {"samples": 2, "prompts": 4}
+        return R2MDrift(Proxy.part(seed, LEVELS["70 %"], self.share, **samples), cycles=self.cycles)
 
     def refits(self, seed: int) -> dict[str, R2MRefits]:
         """Return the refits of a seed by setting."""
@@ -104,7 +102,8 @@ def run_plan(plan: Plan, cache: Path, workers: int, log: Log) -> None:
     """Run all jobs of a plan, and finish a seed before the next one."""
     for seed in plan.seeds:
         drift = plan.drift(seed)
-        for jobs in ([drift.proxy.base], [drift.proxy], [drift], [*plan.refits(seed).values()]):
+        proxy = drift.proxy
+        for jobs in ([proxy.base], [proxy.samples], [proxy], [drift], [*plan.refits(seed).values()]):
             run_jobs(jobs, cache, workers, log)
 
 

@@ -17,6 +17,7 @@ from ....rm.models.scalar import ScalarRewardModel
 from ....rm.registry import load
 from ....rm.types import Messages
 from ...worlds.guides import copy_weights
+from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import (
     PolicyLoop,
     completion_readings,
@@ -26,7 +27,7 @@ from ...worlds.small_policies import (
     train_policy,
 )
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import Proxy, split_prompts, unseen_prompts
+from .._runs.proxies import Proxy
 
 GROUP = 8
 KL = "kl of checkpoint"

@@ -15,8 +15,8 @@ from ....kernels.r2m_attention import absorbed
 from ....rm.losses.grebt import Pairs, extremes, grebt
 from ....rm.models.r2m import R2MHead, linear_head
 from ....rm.types import content_hash
+from ...worlds.policies import split_prompts
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts
 from .pools import GROUP, Pool, R2MDrift, private, sample_pool
 
 FROZEN, HEAD = "frozen", "head only"

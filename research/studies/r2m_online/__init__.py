@@ -1,17 +1,15 @@
 """R2M online: policies trained on R2M and its controls, on proxies of 75 and 85 %, read at a KL of 6."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ....benchmarks.types import Log, Study
-from ...worlds.guides import Base
 from .._design import Design, assess, claims_figure, paired_differences, plan_seeds, read_claims, study_facts
 from .._runs.job_cache import Arrays, run_jobs
-from .._runs.policies import HELD_OUT, OWN_SAMPLES
-from ..overoptimisation_atlas.proxies import AtlasProxy, AtlasSamples
+from .._runs.proxies import HELD_OUT, OWN_SAMPLES, Proxy
 from .report import curves_figure, text
 from .runs import ARMS, LEVEL_75, ONE_PROXY, PROXIES, R2MOnlineRun
 
@@ -40,20 +38,17 @@ class Plan:
     completions: int = 4096
     samples: int = 128
     unseen: int = 48
-    dry: bool = False
-    """Whether start policies and proxies are trained for one step only."""
+    share: float = 1.0
+    """Fraction of the training of start policies and proxies; below 1 for a dry run."""
 
     @classmethod
     def short(cls, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
-        return cls(cycles=2, every=2, prompts=2, asked=rows, completions=rows, samples=4, unseen=4, dry=True)
+        return cls(cycles=2, every=2, prompts=2, asked=rows, completions=rows, samples=4, unseen=4, share=0.002)
 
-    def proxy(self, level: str, seed: int) -> AtlasProxy:
+    def proxy(self, level: str, seed: int) -> Proxy:
         """Return the proxy of a level at a seed."""
-        base, teaching = Base(seed), PROXIES[level]
-        if self.dry:
-            base, teaching = replace(base, steps=1, texts=64), replace(teaching, pairs=8, steps=1)
-        return AtlasProxy(AtlasSamples(base, self.samples, self.unseen), teaching, judged=20 if self.dry else 1000)
+        return Proxy.part(seed, PROXIES[level], self.share, self.samples, self.unseen)
 
     def runs(self, seed: int) -> dict[str, R2MOnlineRun]:
         """Return the arms at one seed, those of `ONE_PROXY` on the weaker proxy only."""

@@ -67,7 +67,7 @@ LIMITS = (
     "are. Where gold labels gain nothing over the frozen proxy, better labels than R2M's own could not help either, "
     "and a lack of effect says nothing about states.\n"
     "- Head updates of one size, the largest of three at which gold labels did not lower gold at a pilot seed. The "
-    "paper's rate of 1e-6 moves weights far less; sizes and labels of graded accuracy are in `study r2m_offline`.\n"
+    "paper's rate of 1e-6 moves weights far less; sizes and labels of graded accuracy are in `r2m_offline`.\n"
     "- Nothing beyond a KL of 6, where labels of the model's own get less accurate.\n"
     "- Arms that do not reach a KL of 6 are read at a smaller one (see the table), which is part of their effect."
 )

@@ -19,11 +19,10 @@ from ....rm.losses.grebt import GroupLosses, Pairs
 from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Labeller
-from ...worlds.policies import Teaching
+from ...worlds.policies import Teaching, split_prompts
 from ...worlds.small_policies import PolicyLoop, train_policy
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts
-from ..overoptimisation_atlas.proxies import LEVELS, AtlasProxy
+from .._runs.proxies import LEVELS, Proxy
 from ..overoptimisation_atlas.runs import GRPO, algorithm
 from ..r2m_offline.refits import label_accuracy
 from ..replay.runs import measure
@@ -81,7 +80,7 @@ class LoggedR2M(OnlineR2M):
 class R2MOnlineRun(Job):
     """A policy trained without a KL penalty on one arm's reward model until its KL from the start policy is `kl`."""
 
-    proxy: AtlasProxy
+    proxy: Proxy
     arm: Arm
     kl: float = 6.0
     cycles: int = 40

@@ -56,7 +56,7 @@ def _head(measured: Measured, base: TextBase, facts: Mapping[str, Any]) -> list[
         f"HH helpful and harmless, split by first turn: {sizes['guides']} pairs train the base model (with "
         f"UltraFeedback's chosen completions) and the guides, {sizes['raters']} test the guides and train the raters. "
         f"The base model has {base.layers} layers of width {base.hidden} and is trained from scratch in {base.steps} "
-        f"steps to {measured.loss:.2f} nats per token. Guides use the recipe of `study guide_recipes` with "
+        f"steps to {measured.loss:.2f} nats per token. Guides use the recipe of `guide_recipes` with "
         f"{facts['steps']} steps in total at a learning rate of {facts['learning_rate']:g}; nothing was tuned here.",
         "",
     ]

@@ -15,9 +15,9 @@ from ....policy.composition.algorithm import Algorithm, Penalty
 from ....policy.types import Replay
 from ....rm.registry import load
 from ...worlds.guides import Base
+from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import PolicyLoop, completion_readings, sample_completions, train_policy
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts, unseen_prompts
 from .controls import CountedReplay, ShuffledAdvantages, pipo_with_random_gains
 
 PLAIN, EXTRA_PASS = "plain", "extra pass"

@@ -13,7 +13,7 @@ from ....benchmarks.types import Log, Study
 from ...statistics.forest import Effect, forest
 from ...worlds.guides import Base
 from .._runs.job_cache import run_jobs
-from .side_by_side import MEASURES, RECIPES, Budget, Comparison, Recipe, Side, compare, recipes
+from .side_by_side import MEASURES, Budget, Comparison, Recipe, Side, compare, recipes
 
 TITLE = "Systems of policy improvement beside the plain loops that they extend"
 
@@ -31,13 +31,11 @@ class Plan:
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
         """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
-        return cls(seed, seeds=2, budget=Budget(steps=2, train_steps=10, pairs=200, asked=rows), share=0.02)
+        return cls(seed, seeds=2, budget=Budget(steps=2, train_steps=10, pairs=200, completions=rows), share=0.02)
 
     def bases(self) -> list[Base]:
         """Return the start policy of every seed."""
-        full = Base(0)
-        steps, texts = int(self.share * full.steps), int(self.share * full.texts)
-        return [Base(seed, steps=steps, texts=texts) for seed in range(self.seed, self.seed + self.seeds)]
+        return [Base.part(seed, self.share) for seed in range(self.seed, self.seed + self.seeds)]
 
     def sides(self, recipe: Recipe) -> tuple[list[Side], list[Side]]:
         """Return the jobs of the plain loop and of the system at every seed."""
@@ -54,20 +52,13 @@ def seeds(
     only: Sequence[str] = (),
     log: Log = print,
 ) -> Study:
-    """Run every recipe of `research/recipes/seeds`, or those in `only`, and compare it with its plain loop.
+    """Run every recipe of the folder `recipes`, or those in `only`, and compare it with its plain loop.
 
     No data are read; the world is the garden. Trained models are stored in `cache`. `rows` shortens everything, for a
     dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
-    return compare_with_plain("seeds", TITLE, plan, cache, workers=workers, only=only, log=log)
-
-
-def compare_with_plain(
-    name: str, title: str, plan: Plan, cache: Path, *, workers: int, only: Sequence[str], log: Log
-) -> Study:
-    """Run the study of the recipes in the folder `name` of `research/recipes`."""
-    chosen = recipes(only, RECIPES / name)
+    chosen = recipes(only)
     log("start policies")
     run_jobs(plan.bases(), cache, workers, log)
     sides = {name: plan.sides(recipe) for name, recipe in chosen.items()}
@@ -78,7 +69,7 @@ def compare_with_plain(
         for name, pair in sides.items()
     }
     facts = {"plan": asdict(plan), "systems": {name: _facts(comparison) for name, comparison in comparisons.items()}}
-    return Study(text(name, title, plan, comparisons), [], {"effects": figure(comparisons)}, {}, facts)
+    return Study(text(plan, comparisons), [], {"effects": figure(comparisons)}, {}, facts)
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
@@ -94,23 +85,22 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
 # ---- report ----
 
 
-def text(name: str, title: str, plan: Plan, comparisons: Mapping[str, Comparison]) -> str:
+def text(plan: Plan, comparisons: Mapping[str, Comparison]) -> str:
     """Return the report in Markdown."""
     budget = plan.budget
     parts = [
-        f"# {title}",
+        f"# {TITLE}",
         f"In the garden, whose true (gold) reward is a function of the text; {plan.seeds} seeds of the start policy "
-        f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 answers, 8 to a "
-        f"prompt{_shorter(budget.steps, comparisons)}, and is measured by {budget.asked} answers to prompts that "
-        f"training does not see; a reward model gets {budget.train_steps} steps of 32 of {budget.pairs:,} pairs. A "
-        "system has the same answers or pairs as its plain loop and may spend more on them: see its cost. "
-        f"{_supervised(budget.steps, comparisons)}Effects are system minus plain, paired by seed; brackets are "
-        "Student's 95 % intervals.",
+        f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 completions, 8 to a "
+        f"prompt (CCPO and DACR {budget.steps // 4} in each command), and is measured by {budget.completions} "
+        f"completions of prompts that training does not see; a reward model gets {budget.train_steps} steps of 32 of "
+        f"{budget.pairs:,} pairs. A system has the same completions or pairs as its plain loop and may spend more on "
+        "them: see its cost. Effects are system minus plain, paired by seed; brackets are Student's 95 % intervals.",
         *(part for measure in MEASURES for part in _measured(measure, comparisons)),
         "![Effects, paired by seed](effects.png)",
         "## What was run",
-        f"Every row is one recipe of `research/recipes/{name}`, with the commands of both sides. "
-        f"`rewardlab study {name} --only NAME --output runs/NAME` runs one of them alone.",
+        "Every row is one recipe of `research/studies/seeds/recipes`, with the commands of both sides. "
+        "`python -m rewardlab.research.studies seeds --only NAME --output runs/NAME` runs one of them alone.",
         "## Limits",
         "- A toy: word-level text of at most 32 words. It tests that each system does in a whole run what it is made "
         "for; its sizes say nothing about large models, and a system made for long thoughts has none here.\n"
@@ -120,24 +110,6 @@ def text(name: str, title: str, plan: Plan, comparisons: Mapping[str, Comparison
         "- CPU-seconds are of whole programs, with the ten or so that it takes to start one.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _shorter(steps: int, comparisons: Mapping[str, Comparison]) -> str:
-    """Return a note on the recipes that use `{quarter}`, or an empty string."""
-    commands = {name: str(comparison.recipe.system) for name, comparison in comparisons.items()}
-    names = [name for name, command in commands.items() if "--max_steps {quarter}" in command]
-    return f" ({steps // 4} in each command of {', '.join(names)})" if names else ""
-
-
-def _supervised(steps: int, comparisons: Mapping[str, Comparison]) -> str:
-    """Return a note on the training data of the recipes that use `{sft}`, or an empty string."""
-    names = [name for name, comparison in comparisons.items() if "{sft}" in str(comparison.recipe.system)]
-    return (
-        f"{', '.join(names)}: both sides learn the chosen completions of the same pairs by cross-entropy, in two "
-        f"commands of {steps // 2} steps of 64; the second starts from the model of the first. "
-        if names
-        else ""
-    )
 
 
 def _measured(measure: str, comparisons: Mapping[str, Comparison]) -> list[str]:

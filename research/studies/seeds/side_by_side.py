@@ -20,21 +20,15 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
 from ....benchmarks.statistics.cluster_bootstrap import Estimate, t_interval
-from ....policy.decoding.engines import SeparateModels
-from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import decoding_model
-from ....policy.decoding.requests import Request
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.data.pairs import pair_row
 from ....rm.errors import DataError, UsageError, did_you_mean
 from ....rm.io.checked_files import from_json_lines, from_yaml
-from ....rm.types import Example, PreferencePair
 from ...worlds.guides import Base
-from ...worlds.policies import BATCH_SIZE, LONGEST, gold_accuracy
+from ...worlds.policies import gold_accuracy, sample, split_prompts, unseen_prompts
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts, unseen_prompts
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+HERE = Path(__file__).parent
 MEASURES = {
     "gold": "gold reward on unseen prompts",
     "right": "share of right answers to unseen prompts",
@@ -54,11 +48,10 @@ class Recipe(NamedTuple):
     """Commands of `rewardlab` for a system and for the plain loop that it extends.
 
     They run one after the other, those of an inner list concurrently; the output folder of the last is evaluated.
-    In a command {rl}, {train} and {sft} stand for the verb with the shared options ({sft} trains on the chosen
-    completions and lacks --base), {0}, {1} for the folders of the commands before it, {start} for the start policy,
-    {shared} for a folder that all commands of a side may use, {unseen} for prompts and {fresh} for pairs not used in
-    training, {tenth} for a share of a reward model's steps, {quarter}, {half} and {double} of a policy's: with
-    `--num_iterations 2` half of them are on new completions.
+    In a command {rl} and {train} stand for the verb with the shared options, {0}, {1} for the folders of the commands
+    before it, {start} for the start policy, {shared} for a folder that all commands of a side may use, {unseen} for
+    prompts and {fresh} for pairs not used in training, {tenth} for a share of a reward model's steps, {quarter} and
+    {half} of a policy's.
     """
 
     title: str
@@ -96,12 +89,12 @@ def read_recipe(file: Path) -> Recipe:
     return Recipe(**fields | sides)
 
 
-def recipes(only: Sequence[str] = (), folder: Path = RECIPES / "seeds") -> dict[str, Recipe]:
-    """Read the recipes of a folder, all or those in `only`, by name."""
-    files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+def recipes(only: Sequence[str] = ()) -> dict[str, Recipe]:
+    """Read the recipes, all or those in `only`, by name."""
+    files = {file.stem: file for file in sorted((HERE / "recipes").glob("*.yaml"))}
     for name in only:
         if name not in files:
-            raise UsageError(f"no recipe '{name}' in {folder}; {did_you_mean(name, [*files])}")
+            raise UsageError(f"no recipe '{name}'; {did_you_mean(name, [*files])}")
     return {name: read_recipe(file) for name, file in files.items() if not only or name in only}
 
 
@@ -117,7 +110,7 @@ class Budget:
     train_steps: int = 200
     """Steps of a reward model, 32 pairs each."""
     pairs: int = 2000
-    asked: int = 256
+    completions: int = 256
     """Number of completions on which a policy is evaluated."""
 
 
@@ -158,46 +151,37 @@ class Side(Job):
         return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
 
     def _of_policy(self, folder: Path) -> dict[str, float]:
-        policy_folder = folder / "policy"  # supervised training writes the model to `folder` itself
-        model_folder = policy_folder if policy_folder.is_dir() else folder
-        trained = AutoModelForCausalLM.from_pretrained(model_folder, use_safetensors=True).eval()
-        prompts = unseen_prompts(self.budget.asked)
-        requests = [
-            Request(prompt, seed=self.base.seed * 1_000_000 + index, max_new_tokens=LONGEST)
-            for index, prompt in enumerate(prompts)
-        ]
-        completions = decode(
-            SeparateModels(decoding_model(trained, tokenizer())), requests, batch_size=BATCH_SIZE, progress=False
-        )
-        answers = [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
-        return {"gold": garden.gold().rate(answers)[:, 0].mean(), "right": float(np.mean(garden.verify(answers)))}
+        trained = AutoModelForCausalLM.from_pretrained(folder / "policy", use_safetensors=True).eval()
+        completions = sample(trained, unseen_prompts(self.budget.completions), self.base.seed)
+        return {
+            "gold": garden.gold().rate(completions)[:, 0].mean(),
+            "right": float(np.mean(garden.verify(completions))),
+        }
 
 
 def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget) -> dict[str, str]:
     """Write start policy, prompts and pairs as files, and return the values of a recipe's names in braces."""
     start.save_pretrained(folder / "start")
     tokenizer().save_pretrained(folder / "start")
-    pairs = garden.pairs(budget.pairs, seed)
     seen, unseen = ([{"prompt": [dict(turn) for turn in prompt]} for prompt in prompts] for prompts in split_prompts())
     files = {
         "start": str(folder / "start"),
         "prompts": _written(folder / "prompts.jsonl", seen),
         "unseen": _written(folder / "unseen.jsonl", unseen),
-        "pairs": _written(folder / "pairs.jsonl", _rows(pairs)),
-        "demonstrations": _written(folder / "demonstrations.jsonl", map(_demonstration, pairs)),
-        "fresh": _written(folder / "fresh.jsonl", _rows(garden.pairs(budget.pairs // 2, seed, split="validation"))),
+        "pairs": _written(folder / "pairs.jsonl", map(pair_row, garden.pairs(budget.pairs, seed))),
+        "fresh": _written(
+            folder / "fresh.jsonl", map(pair_row, garden.pairs(budget.pairs // 2, seed, split="validation"))
+        ),
     }
     shared = f"--model {files['start']} --seed {seed}"
-    rl = f"rl --config {RECIPES / 'rl.yaml'} {shared} --data {files['prompts']} --max_steps {budget.steps}"
-    train = f"train --config {RECIPES / 'train.yaml'} {shared} --data {files['pairs']}"
+    rl = f"rl --config {HERE / 'rl.yaml'} {shared} --data {files['prompts']} --max_steps {budget.steps}"
+    train = f"train --config {HERE / 'train.yaml'} {shared} --data {files['pairs']}"
     return files | {
         "rl": rl,
-        "sft": f"rubrics train --config {RECIPES / 'sft.yaml'} --data {files['demonstrations']} --seed {seed}",
         "train": f"{train} --max_steps {budget.train_steps}",
         "tenth": str(max(1, budget.train_steps // 10)),
         "quarter": str(max(1, budget.steps // 4)),
         "half": str(max(1, budget.steps // 2)),
-        "double": str(2 * budget.steps),
         "shared": str(folder / "shared"),
     }
 
@@ -256,18 +240,6 @@ def fill_template(command: str, values: Mapping[str, str]) -> str:
 def _written(file: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(file)
-
-
-def _demonstration(pair: PreferencePair) -> dict[str, Any]:
-    """Convert the chosen completion to a record of `rewardlab rubrics train`."""
-    return {
-        "prompt": [dict(turn) for turn in pair.prompt],
-        "completion": [{"role": "assistant", "content": pair.chosen}],
-    }
-
-
-def _rows(pairs: Sequence[PreferencePair]) -> list[dict[str, Any]]:
-    return [pair_row(pair) for pair in pairs]
 
 
 def _children() -> float:

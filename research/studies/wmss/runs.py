@@ -20,6 +20,7 @@ from ....policy.schedulers.wmss import shares
 from ....policy.training.forward import CompletionBatch
 from ....rm.types import Example, prompt_text
 from ...worlds.guides import Base, copy_weights
+from ...worlds.policies import split_prompts, unseen_prompts
 from ...worlds.small_policies import sample_completions
 from ...worlds.small_policies.supervised import (
     SupervisedLoop,
@@ -32,7 +33,6 @@ from ...worlds.small_policies.supervised import (
 )
 from ...worlds.small_policies.trunk import Layout, completion_logits
 from .._runs.job_cache import Arrays, Job
-from .._runs.policies import split_prompts, unseen_prompts
 
 SHARE = 0.5
 """λ of the trained model's logits; also the temperature at which cross-entropy is sampled for comparison."""

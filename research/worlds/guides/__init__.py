@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
@@ -18,7 +18,7 @@ from ....rm.adapters.modulation import Embedding, Generator
 from ....rm.adapters.settings import AdapterSettings, Kind
 from ....rm.backbones.loading import small_config
 from ....rm.backbones.tokenization import Encoder
-from ....rm.data.preference_vectors import at_vertices, dirichlet, on_grid
+from ....rm.data.preference_vectors import dirichlet
 from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
 from ....rm.training.guide_diagnostics import CollapseMonitor
@@ -44,13 +44,16 @@ class Base(Job):
     """A language model trained on the garden's supervised texts, the base model to be guided."""
 
     seed: int
-    hidden: int = 64
-    layers: int = 2
     steps: int = 600
     texts: int = 6000
 
+    @classmethod
+    def part(cls, seed: int, share: float) -> "Base":
+        """Return the model of a seed, trained on a share of the texts for a share of the steps; 1: all of them."""
+        return cls(seed, steps=max(1, int(share * cls.steps)), texts=max(64, int(share * cls.texts)))
+
     def __str__(self) -> str:
-        return f"base {self.hidden} x {self.layers}, seed {self.seed}"
+        return f"base, seed {self.seed}"
 
     def work(self, cache: Path) -> Arrays:
         """Return the trained weights."""
@@ -65,7 +68,7 @@ class Base(Job):
         return model.eval()
 
     def _untrained(self) -> PreTrainedModel:
-        config = small_config(tokenizer(), hidden=self.hidden, layers=self.layers, positions=256)
+        config = small_config(tokenizer(), hidden=64, layers=2, positions=256)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             return AutoModelForCausalLM.from_config(config).float()
@@ -93,24 +96,12 @@ class Recipe:
     embedding: Embedding = "random"
     texts: tuple[str, ...] = ()
     span: bool = False
-    scale: bool = True
-    shift: bool = True
-    from_layer: int = 0
     beta: float = 0.02
     """β_r, the temperature of the loss."""
     ignore_ties: bool = False
     """Whether an objective for which a pair ties counts as unlabelled."""
     weight: float = 0.5
     """λ, the weight of the loss's global term."""
-    form: str = "scalarised"
-    preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
-    """Distribution of α in training; the grid has `preference_steps`."""
-    preference_steps: int = 4
-    per_batch: bool = False
-    reference: bool = False
-    """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
-    token_offset: float = 0.0
-    """Nats added to the log-probability of every token."""
     centred: bool = False
     """Whether the base model's expectation is subtracted from every token's log-probability."""
     steps: int = 400
@@ -130,12 +121,9 @@ class Recipe:
             rank=self.rank,
             shared_rank=self.shared_rank,
             targets=LINEAR,
-            from_layer=self.from_layer,
             generator=self.generator,
             embedding=self.embedding,
             span=self.span,
-            scale=self.scale,
-            shift=self.shift,
             seed=seed,
         )
         return attach(model, settings, words or tokenizer())
@@ -143,25 +131,12 @@ class Recipe:
     def task(self, adapter: PreferenceAdapter, seed: int) -> PreferenceTask:
         """Return the adapter's training task."""
         k = len(adapter.objectives)
-        samplers = {
-            "dirichlet": lambda: dirichlet(k),
-            "vertices": lambda: at_vertices(k),
-            "grid": lambda: on_grid(k, self.preference_steps),
-        }
         return PreferenceTask(
             adapter,
             adapter.objectives,
-            sequence_logistic(
-                self.beta,
-                weight=self.weight if k > 1 else 0.0,
-                form=self.form,
-                ignore_ties=self.ignore_ties,
-            ),
-            samplers[self.preferences](),
-            reference=self.reference,
-            token_offset=self.token_offset,
+            sequence_logistic(self.beta, weight=self.weight if k > 1 else 0.0, ignore_ties=self.ignore_ties),
+            dirichlet(k),
             centred=self.centred,
-            per_batch=self.per_batch,
             seed=seed,
             rates={"A": self.rate_of_a},
         )

@@ -126,7 +126,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
 
     The scalar head is drawn from the seed with the model's own standard deviation. The other one starts with a
     probability of `MOST_STEPS` for the largest number of steps, so that training goes on where that with a fixed number
-    ended: from equal probabilities, the steps of a small model lost what they had learned (`rewardlab study latent`).
+    ended: from equal probabilities, the steps of a small model lost what they had learned (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}

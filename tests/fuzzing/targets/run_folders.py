@@ -1,10 +1,8 @@
 """Run folders of others, as the inspector, `verify` and `compare` open them, and what programs keep for themselves."""
 
-import io
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rewardlab.apps.commands.verify.run import run_verify
 from rewardlab.apps.commands.verify.settings import VerifyConfig
 from rewardlab.apps.inspector.run_list import open_root
@@ -25,7 +23,6 @@ from rewardlab.apps.runs.finished import compare_finished, open_finished, shared
 from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
-from rewardlab.research.studies._runs.job_cache import read_arrays
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
 from tests.fuzzing.target import Target
@@ -79,7 +76,6 @@ def run_folders() -> list[Target]:
         _in("rl", "rollouts/step-000002.parquet", _rollouts, PARQUET),
         Target("runs/decode/answers.jsonl", "answers.jsonl", (preferences.lines([DECODED]),), _decoded, JSON_LINES),
         Target("runs/annotations", "annotations/eval.jsonl", (preferences.lines([SAID]),), _annotations, JSON_LINES),
-        Target("runs/cached.npz", "job.npz", (_arrays(),), read_arrays),
         Target("runs/exchange", "step.safetensors", (_exchanged(),), _exchange, SAFETENSORS),
     ]
 
@@ -161,12 +157,6 @@ def _decoded(path: Path) -> None:
 
 def _annotations(path: Path) -> None:
     annotations.read(path.parent.parent / "eval")
-
-
-def _arrays() -> bytes:
-    out = io.BytesIO()
-    np.savez(out, rewards=np.arange(4.0), names=np.array(["a", "b"]))
-    return out.getvalue()
 
 
 def _exchanged() -> bytes:

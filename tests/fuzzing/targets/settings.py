@@ -1,4 +1,4 @@
-"""What a user's files and words say: rubrics, checklists, levels, recipes, gates, settings, and specs of a line."""
+"""What a user's files and words say: rubrics, checklists, levels, gates, settings, and specs of a line."""
 
 import contextlib
 import io
@@ -14,7 +14,6 @@ from rewardlab.apps.commands.rubrics.files import open_levels, read_checklist, r
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_rubric
 from rewardlab.apps.settings.specs import build, is_function, named, parse_spec
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
-from rewardlab.research.studies.seeds.side_by_side import read_recipe
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
@@ -72,19 +71,12 @@ def settings() -> list[Target]:
         Target(
             "settings/gate.yaml", "gate.yaml", (yaml.safe_dump(GATE).encode(),), lambda path: read_gate(str(path)), YAML
         ),
-        Target("settings/recipe.yaml", "recipe.yaml", (_recipe(),), read_recipe, YAML),
         Target("settings/config.yaml", "config.yaml", (yaml.safe_dump(TRAIN).encode(),), _config, YAML),
         Target("settings/specs", "spec.txt", SPECS, _specs),
         Target("settings/losses", "spec.txt", LOSSES, _builds("rm.losses")),
         Target("settings/transforms", "spec.txt", TRANSFORMS, _builds("policy.transforms")),
         Target("settings/preference", "spec.txt", (b"helpful=0.7,harmless=0.3",), _preference),
     ]
-
-
-def _recipe() -> bytes:
-    from rewardlab.research.studies.seeds.side_by_side import RECIPES
-
-    return sorted((RECIPES / "seeds").glob("*.yaml"))[0].read_bytes()
 
 
 def _rubrics(path: Path) -> None:

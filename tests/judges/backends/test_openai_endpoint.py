@@ -15,7 +15,6 @@ from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import Endpoint, endpoint
-from rewardlab.research.speed.endpoint import Load, speedup
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
@@ -380,12 +379,6 @@ def test_without_the_package_the_way_out_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UsageError, match=r"pip install 'rewardlab\[judges\]'"):
         endpoint("judge", "http://127.0.0.1:9/v1").ask(asks(1))
-
-
-def test_the_speed_table_counts_what_it_asked():
-    found = speedup(Load(latency=0.01, in_flight=4, asks=12, alone=3))
-    assert found["most in flight"] in range(1, 5) and json.dumps(found)
-    assert set(found["speed-up"]) == {"one at a time", "in flight", "in flight, kept"}
 
 
 def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):

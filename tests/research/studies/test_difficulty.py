@@ -5,8 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.debiased import debiased
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
@@ -14,12 +12,13 @@ from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.transforms.ha_dw import ha_dw
 from rewardlab.policy.types import Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._runs.policies import split_prompts
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.difficulty import MEASURES, Results, runs
 from rewardlab.research.studies.difficulty.bias import METHODS, expected_advantages
 from rewardlab.research.studies.difficulty.prompts import BANDS, HARD, PassBars, band_of, pass_rates, verdicts
 from rewardlab.research.studies.difficulty.runs import ARMS, VerdictRun, shuffled_ha_dw
 from rewardlab.research.worlds.guides import Base
+from rewardlab.research.worlds.policies import split_prompts
 from rewardlab.rm.types import Example
 
 P = np.array([0.05, 0.3, 0.8])
@@ -153,7 +152,7 @@ def test_a_run_is_measured_halfway_and_trains_on_its_prompts_only(tmp_path, monk
 
 @pytest.mark.slow
 def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study(StudyConfig("difficulty", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1))
+    run_study("difficulty", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
     report = (tmp_path / "run" / "report.md").read_text()
     parts = ("A dry run", "`ha_dw_on_hard_prompts_4`", "## Bias by enumeration", "## What this cannot say", *ARMS)
     assert all(part in report for part in parts)

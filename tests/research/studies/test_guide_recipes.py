@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.guide_recipes.plan import GROUPS, UNIARM, Plan, vectors
 from rewardlab.research.studies.guide_recipes.report import health
 from rewardlab.rm.training.guide_diagnostics import GuideDiagnostics
@@ -45,7 +44,7 @@ def test_semantic_vectors_change_the_inputs_of_the_generator_only():
 
 @pytest.mark.slow
 def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study(StudyConfig("guide_recipes", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4))
+    run_study("guide_recipes", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4)
     report = (tmp_path / "run" / "report.md").read_text()
     parts = ("## Collapses", "## Garden, two objectives", "## Meadow, five objectives", "GenARM, equal steps in total")
     assert all(part in report for part in parts)

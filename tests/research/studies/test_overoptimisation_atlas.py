@@ -9,7 +9,7 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.research.studies._design import Design, Pilot, assess, paired_differences, read_claims
-from rewardlab.research.studies._runs.policies import HELD_OUT, OWN_SAMPLES
+from rewardlab.research.studies._runs.proxies import HELD_OUT, LEVELS, OWN_SAMPLES, RANDOM, Proxy, StartSamples
 from rewardlab.research.studies.overoptimisation_atlas import Plan, overoptimisation_atlas
 from rewardlab.research.studies.overoptimisation_atlas.measures import (
     AT_KL,
@@ -23,7 +23,6 @@ from rewardlab.research.studies.overoptimisation_atlas.measures import (
     RISE,
     values,
 )
-from rewardlab.research.studies.overoptimisation_atlas.proxies import LEVELS, RANDOM, AtlasProxy, AtlasSamples
 from rewardlab.research.studies.overoptimisation_atlas.report import (
     accuracy_table,
     atlas_figure,
@@ -162,8 +161,8 @@ def test_ppo_is_by_token_and_whitened_and_none_has_a_penalty():
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A run with a start policy, proxies and a loop that learn next to nothing."""
-    samples = AtlasSamples(Base(0, texts=200, steps=5), samples=4, prompts=6)
-    proxy = AtlasProxy(samples, replace(LEVELS["70 %"], pairs=16, steps=2), judged=20)
+    samples = StartSamples(Base(0, texts=200, steps=5), samples=4, prompts=6)
+    proxy = Proxy(samples, replace(LEVELS["70 %"], pairs=16, steps=2), judged=20)
     return AtlasRun(proxy, cycles=2, every=1, asked=16, prompts=2, group=4), tmp_path_factory.mktemp("atlas")
 
 

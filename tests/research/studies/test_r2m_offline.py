@@ -9,7 +9,7 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.training.forward import states_of
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._runs.policies import Proxy, weights
+from rewardlab.research.studies._runs.proxies import LEVELS, Proxy, StartSamples, weights
 from rewardlab.research.studies.r2m_offline import SETTINGS, Plan, r2m_offline
 from rewardlab.research.studies.r2m_offline.pools import GROUP, KL, R2MDrift, private, private_direction, sample_pool
 from rewardlab.research.studies.r2m_offline.refits import (
@@ -50,7 +50,7 @@ class UntaughtProxy(Proxy):
 def models(tmp_path_factory):
     """A start policy that learned next to nothing, and a proxy that learned nothing."""
     cache = tmp_path_factory.mktemp("r2m")
-    drift = R2MDrift(UntaughtProxy(Base(0, texts=200, steps=5), "weak"), cycles=2, asked=16)
+    drift = R2MDrift(UntaughtProxy(StartSamples(Base(0, texts=200, steps=5)), LEVELS["70 %"]), cycles=2, asked=16)
     return drift, cache
 
 

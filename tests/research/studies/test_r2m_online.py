@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.benchmarks import garden
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.r2m_online import GOLD_AT_KL, LABELS, Plan, values_of
 from rewardlab.research.studies.r2m_online.report import curves_figure
 from rewardlab.research.studies.r2m_online.runs import (
@@ -158,7 +157,7 @@ def test_controls_of_labels_and_of_shuffling_run_on_one_proxy_and_all_other_arms
 
 @pytest.mark.slow
 def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study(StudyConfig("r2m_online", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1))
+    run_study("r2m_online", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
     report = (tmp_path / "run" / "report.md").read_text()
     assert all(part in report for part in ("A dry run", "`r2m_beats_frozen_75`", "What this cannot say", *ARMS))
     assert "A part of the study" not in report  # all seeds of the dry run were run

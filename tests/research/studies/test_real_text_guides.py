@@ -2,8 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.real_text_guides.models import OBJECTIVES, Completions, TextBase, corpus, halves
 from rewardlab.research.studies.real_text_guides.report import Measured, text
 from rewardlab.rm.data.conversation_split import first_turn
@@ -45,7 +44,7 @@ def test_rewards_are_told_in_standard_deviations_of_the_base_models(shared_data)
 @pytest.mark.slow
 def test_a_dry_run_trains_rates_and_reports(shared_data, tmp_path):
     places = {"output": str(tmp_path / "run"), "cache": str(tmp_path / "cache")}
-    run_study(StudyConfig("real_text_guides", data=str(shared_data), rows=12, workers=1, **places))
+    run_study("real_text_guides", data=str(shared_data), rows=12, workers=1, **places)
     report = (tmp_path / "run" / "report.md").read_text()
     assert all(name in report for name in ("UniARM, α", "PARM", "GenARM", "untrained guide", "small LM harmless"))
     facts = json.loads((tmp_path / "run" / "manifest.json").read_text())

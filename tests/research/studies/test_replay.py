@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.policy.replays.pipo import attribution, pipo
 from rewardlab.policy.replays.uniform import uniform
 from rewardlab.policy.types import Past, Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.replay import AT_NEAR, END, MEAN, Plan, values_of
 from rewardlab.research.studies.replay.controls import CountedReplay, ShuffledAdvantages, pipo_with_random_gains
 from rewardlab.research.studies.replay.runs import ARMS, CBS, EXTRA_PASS, LAST_BATCH, LAST_TWO, PIPO, PLAIN, ReplayRun
@@ -100,7 +99,7 @@ def test_a_run_counts_its_updates_and_replays_and_ends_with_most_completions(tmp
 
 @pytest.mark.slow
 def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study(StudyConfig("replay", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1))
+    run_study("replay", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
     report = (tmp_path / "run" / "report.md").read_text()
     assert all(part in report for part in ("A dry run", "`cbs_beats_random`", "## Headroom", *ARMS))
     assert "A part of the study" not in report  # all seeds of the dry run were run

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.commands.study.run import run_study
-from rewardlab.apps.commands.study.settings import StudyConfig
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.research.studies._design import paired_differences, read_claims
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.wmss import ARMS, FIRST_ROUND, METRICS, Plan, values_of
 from rewardlab.research.studies.wmss.report import saturation_section
 from rewardlab.research.studies.wmss.runs import COOLED, Arm, Demonstrations, WeakDrivenArm, mixed_losses
@@ -86,6 +85,6 @@ def test_the_report_says_whether_the_rule_of_saturation_holds():
 
 @pytest.mark.slow
 def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study(StudyConfig("wmss", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8))
+    run_study("wmss", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8)
     report = (tmp_path / "run" / "report.md").read_text()
     assert all(part in report for part in ("A dry run", "## Saturation", "`wmss_beats_scaled_logits`", *ARMS))

@@ -11,7 +11,8 @@ from rewardlab.research.worlds.small_policies import completion_readings, proxy_
 from rewardlab.research.worlds.small_policies.trunk import completion_logprobs, layout_of, trunk_of
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn
-from tests.benchmarks.worlds.small_policies.conftest import random_policy
+
+from tests.research.worlds.small_policies.conftest import random_policy
 
 
 def test_a_layout_has_each_distinct_prompt_once(rows):

@@ -1,1 +1,0 @@
-"""`rewardlab bench`: speed and memory benchmarks."""

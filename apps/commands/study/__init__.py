@@ -1,1 +1,0 @@
-"""`rewardlab study`: a study of a claim."""
