@@ -170,6 +170,7 @@ def test_sequences_come_as_often_as_they_should(words, case):
     assert 0 < acceptance < 1
 
 
+@pytest.mark.slow
 def test_the_count_would_notice_a_wrong_rule(words, monkeypatch):
     big, small, arm = tables(4, disagree=False)
     monkeypatch.setattr("rewardlab.policy.decoding.speculative.residual", lambda p, q: p)

@@ -398,6 +398,7 @@ def test_a_policy_with_an_adapter_is_read_too(train):
     assert one.version[1:3] == (1, 1) and logged(trainer, "r2m/head_version") == [0]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, source, tmp_path):
     anchor = Anchor(garden.labeller(), 2)
     saving = {"steps": 4, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 9}

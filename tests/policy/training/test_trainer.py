@@ -68,7 +68,13 @@ def gold_function(prompts, completions, **_):
     ]
 
 
-@pytest.mark.parametrize("changes", [{}, {"use_bias_correction_kl": False}], ids=["default", "uncorrected"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="default"),
+        pytest.param({"use_bias_correction_kl": False}, id="uncorrected", marks=pytest.mark.slow),
+    ],
+)
 def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, changes):
     """Same answers, loss and weights after four steps with a KL in the loss, by default corrected, and two passes.
 
