@@ -99,7 +99,7 @@ def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
     for example in EXAMPLES:
         ids, length, start, *_ = encoder(tokenizer).encode_completion(example)
         assert (ids, length) == encoder(tokenizer).encode(example)[:2]
-        assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
+        assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>"), example
         assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
     words = worlds.tokenizer()
     ids, _, start, *_ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))

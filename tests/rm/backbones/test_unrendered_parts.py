@@ -76,7 +76,7 @@ def test_what_a_model_reads_and_its_score_differ_where_the_call_alone_differs(sm
         read = encoder(template)
         for pair in (conversation(**columns), conversation(tools=[TOOL], **columns)):
             chosen, rejected = map(read.render, parse_pair(pair).examples)
-            assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen
+            assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen, pair
     torch.manual_seed(0)
     model = scalar_from_config(small_config(small.tokenizer), small.tokenizer, max_length=512)
     chosen, rejected = model.rate(parse_pair(WEATHER).examples)[:, 0]
@@ -159,4 +159,4 @@ def test_log_probabilities_leave_tool_results_out_of_rewards_and_training(policy
         if normalised:
             read = [model.encoder.encode_completion(example) for example in pair.examples]
             totals = [t / (len(r.ids) - r.start - len(r.tool_results[0])) for t, r in zip(totals, read, strict=True)]
-        assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3)
+        assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3), normalised

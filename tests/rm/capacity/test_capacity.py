@@ -186,8 +186,8 @@ def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
 def test_twice_the_batch_is_twice_the_activations(tiny):
     for precision in PRECISIONS:
         one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
-        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one)
-        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one)
+        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one), precision
+        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one), precision
         assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
 
 
@@ -195,7 +195,7 @@ def test_sharding_divides_weights_gradients_and_states(tiny):
     for strategy in ["fsdp", "zero3"]:
         alone, spread = Spread(), Spread(4, strategy)
         whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
-        assert {name: 4 * size for name, size in share.items()} == whole
+        assert {name: 4 * size for name, size in share.items()} == whole, strategy
         parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
         assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 

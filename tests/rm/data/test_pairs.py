@@ -59,7 +59,7 @@ def test_an_hh_dialogue_and_implicit_prompts_that_end_with_a_line():
     ]:
         for blank in ("\n", "\n\n", "  ", "\t"):
             pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
-            assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
+            assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected), blank
 
 
 def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie():
@@ -169,9 +169,9 @@ def test_an_id_that_stands_twice_is_a_bad_row_and_one_that_is_missing_is_made(tm
     for stated in [{}, {"id": None}]:
         rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
         (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
-        assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"])
+        assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"]), stated
         rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
-        assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
+        assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7", stated
 
 
 def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path):

@@ -60,8 +60,8 @@ def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
 def test_a_table_keeps_its_columns_and_runs_nothing():
     for payload in PAYLOADS:
         lines = table(["model", payload], [[payload, "1"], ["b", "2"]]).split("\n")
-        assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
-        assert all(map(quiet_markdown, lines))
+        assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}, payload
+        assert all(map(quiet_markdown, lines)), payload
         assert quiet_markdown(card_text(payload)) and "\n" not in card_text(payload)
     assert inert("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
 
@@ -107,10 +107,10 @@ def test_findings_of_the_linter_are_inert():
 def test_no_cell_is_a_formula(tmp_path):
     for payload in SPREADSHEET:
         row = dict.fromkeys(COLUMNS) | {"case": payload, "note": payload, "margin": -1.5}
-        assert _write_csv(tmp_path / "a.csv", iter([row])) == 1
+        assert _write_csv(tmp_path / "a.csv", iter([row])) == 1, payload
         with (tmp_path / "a.csv").open(newline="") as file:
             (found,) = csv.DictReader(file)
-        assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5"
+        assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5", payload
         assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
 
 

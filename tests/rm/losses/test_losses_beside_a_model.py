@@ -104,7 +104,7 @@ def test_gradients_are_those_of_finite_differences_and_extremes_finite():
         wins, other = tensor([1.0, 1.0, 0.5]), tensor([1e4, -1e4, 1e4])
         found = LOSSES[name](PairBatch(chosen, -chosen.detach(), wins, other=other))
         found.sum().backward()
-        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all(), name
 
 
 def test_shares_that_make_no_sense_are_refused():

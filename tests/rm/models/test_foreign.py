@@ -207,10 +207,10 @@ def test_as_the_template_writes_them_is_trls_reading_and_once_adds_what_is_not_t
 
         trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
         before, after = [] if begun else [llama_words.bos_token_id], [] if closed else [llama_words.eos_token_id]
-        assert ids(bos="template", eos="template") == trl
+        assert ids(bos="template", eos="template") == trl, (begun, closed)
         assert ids(bos="once", eos="template") == [[*before, *row] for row in trl]  # reward-bench
         assert ids(bos="template", eos="once") == [[*row, *after] for row in trl]  # OpenRLHF
-        assert ids() == [[*before, *row, *after] for row in trl]
+        assert ids() == [[*before, *row, *after] for row in trl], (begun, closed)
 
 
 def test_parity_names_the_convention_that_explains_other_scores(llama_words):
@@ -238,7 +238,7 @@ def test_every_kind_can_be_trained_with_the_bos_of_the_template(llama_words, tmp
     llama_words.save_pretrained(tmp_path)
     for loader in LOADERS:
         policies = [loader(str(tmp_path), **stated).contract.bos for stated in ({}, {"bos": "template"})]
-        assert policies == ["once", "template"]
+        assert policies == ["once", "template"], loader
 
 
 def by_card(folder: Path) -> None:
@@ -272,6 +272,6 @@ def test_another_card_is_no_sign_of_a_reward_trainer_and_a_missing_token_is_not_
     source = classifier(llama_words, tmp_path / "rm", ("reward",))
     for card in ["", "---\ntags: [trl\n---\n", "---\ntags:\n- trl\n- sft\n---\n", "---\n- a\n---\n"]:
         (tmp_path / "rm" / "README.md").write_text(card)
-        assert load_reward_model(source).contract.bos == "once"
+        assert load_reward_model(source).contract.bos == "once", card
     with pytest.raises(UsageError, match="--bos once: the tokenizer of .* has no BOS token"):
         describe_tokenizer(words, bos="once")

@@ -168,7 +168,7 @@ def test_halves_of_a_batch_give_the_gradient_of_the_batch():
         inputs = Piece(task.collate(ROWS))
         loss = task.loss(model.model, inputs, 3)[0]
         parts = sum(task.loss(model.model, half, 3)[0] * task.items(half) / 3 for half in halved(inputs, 3))
-        assert parts.item() == pytest.approx(loss.item(), rel=1e-5)
+        assert parts.item() == pytest.approx(loss.item(), rel=1e-5), depth
 
 
 def test_the_depth_head_learns_and_passes_no_gradient_to_the_backbone():
