@@ -51,15 +51,12 @@ def small() -> Encoder:
     return encoder(SMALL_TEMPLATE)
 
 
-def test_a_template_that_knows_calls_renders_them_itself():
+def test_a_template_renders_calls_itself_or_has_them_as_text(small):
     read = encoder(NATIVE)
     text = read.render(parse_pair(WEATHER).examples[0])
     assert not read.left_out
     assert text.startswith('[TOOLS]{"type": "function"') and "<system>Be brief.</s><user>How warm" in text
     assert '[CALL]get_weather{"city": "Paris"}</s><result>21 C</result><assistant>It is 21 C.</s>' in text
-
-
-def test_a_template_that_does_not_has_them_as_text(small):
     assert small.left_out == {"declared tools", "tool calls", "reasoning"}
     thinking = [calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     text = small.render(parse_pair(WEATHER | {"chosen": thinking}).examples[0])

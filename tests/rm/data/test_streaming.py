@@ -98,14 +98,6 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
             next(iter(empty))
 
 
-def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
-    state = stream(sources).position_after(0)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
-        stream(sources[:1]).go_on(state)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
-        stream(sources, block=5).go_on(state)
-
-
 def test_columns_that_some_rows_lack_are_absent_there(tmp_path):
     mixed = rows(0, 3)
     mixed[1] |= {"wins": {"helpful": 0.75}, "margin": 2.0}
@@ -161,7 +153,7 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
         stream([str(tmp_path / "a.csv")]).read(StreamPosition())
 
 
-def test_what_cannot_be_streamed_is_told(tmp_path):
+def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "torn.jsonl").write_text(json.dumps(rows(0, 1)[0]) + "\n{")
     for source, error, said in (
@@ -173,3 +165,8 @@ def test_what_cannot_be_streamed_is_told(tmp_path):
             next(iter(stream([source])))
     with pytest.raises(UsageError, match="at least one pair"):
         stream([], block=0)
+    state = stream(sources).position_after(0)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources[:1]).go_on(state)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources, block=5).go_on(state)

@@ -147,7 +147,7 @@ def openrlhf(words, folder: Path, **facts) -> str:
     return source
 
 
-def test_openrlhf_normalises_the_rewards_of_its_value_head(words, tmp_path):
+def test_openrlhf_normalises_the_rewards_of_its_value_head_and_tensors_that_are_not_read_are_named(words, tmp_path):
     source = openrlhf(words, tmp_path / "rm", mean=0.5, std=2.0, normalize_reward=True)
     with pytest.warns(UserWarning, match=r"rewards are normalised as its config.json says, \(v - 0.5\) / 2.0"):
         model = load_reward_model(source)
@@ -159,6 +159,11 @@ def test_openrlhf_normalises_the_rewards_of_its_value_head(words, tmp_path):
     model.save(tmp_path / "saved")
     again = load_reward_model(str(tmp_path / "saved"))
     assert again.contract == contract and np.array_equal(again.rate(EXAMPLES), model.rate(EXAMPLES))
+    source = classifier(words, tmp_path / "rm", ("reward",))
+    file = tmp_path / "rm" / "model.safetensors"
+    save_file(load_file(file) | {"gating.0.weight": torch.zeros(2, 2)}, file, metadata={"format": "pt"})
+    with pytest.warns(UserWarning, match=r"rm: 1 of its tensors are not read, .*no layer for them: gating.0.weight"):
+        load_reward_model(source)
 
 
 def test_figures_that_openrlhf_does_not_apply_or_that_are_none_are_named(words, tmp_path):
@@ -173,14 +178,6 @@ def test_figures_that_openrlhf_does_not_apply_or_that_are_none_are_named(words, 
             DataError, match=r"rm: .*mean .* and std .* (restore the file|set normalize_reward to false)"
         ):
             load_reward_model(source)
-
-
-def test_tensors_that_no_layer_reads_are_named(words, tmp_path):
-    source = classifier(words, tmp_path / "rm", ("reward",))
-    file = tmp_path / "rm" / "model.safetensors"
-    save_file(load_file(file) | {"gating.0.weight": torch.zeros(2, 2)}, file, metadata={"format": "pt"})
-    with pytest.warns(UserWarning, match=r"rm: 1 of its tensors are not read, .*no layer for them: gating.0.weight"):
-        load_reward_model(source)
 
 
 BEGUN, CLOSED = "{{ bos_token }}", "{{ eos_token }}"
