@@ -52,6 +52,8 @@ if importlib.util.find_spec("hypothesis"):  # an environment for the kernels alo
 
 BEARTYPE = importlib.util.find_spec("beartype") is not None  # an image with a GPU may lack it
 
+# Not `rm.backbones.tokenization`: a function within `encode_completion` would be compiled anew for every completion,
+# six times the work of encoding it; the functions that give `right_padded` its tensors are checked.
 install_import_hook(
     [
         "rewardlab.kernels.dispatch",

@@ -83,8 +83,8 @@ def test_gradients_reach_b_at_once_and_the_preference_after_one_step():
             )
             optimizer.step()
             optimizer.zero_grad()
-        assert any("lora_B" in key for key in moved[0]) and not any("preference_heads" in key for key in moved[0])
-        assert any("preference_heads" in key for key in moved[1])
+        assert any("lora_B" in key for key in moved[0]) and not any("preference_heads" in key for key in moved[0]), name
+        assert any("preference_heads" in key for key in moved[1]), name
         assert all(key.startswith("base_model.") and ("lora_" in key or "preference_" in key) for key in parameters)
 
 
@@ -180,7 +180,7 @@ def test_a_preference_per_row_equals_one_after_the_other_and_padding_changes_not
             torch.testing.assert_close(
                 together[place : place + 1], logits(adapter.model, TOKENS[place : place + 1]), atol=1e-5, rtol=1e-5
             )
-        assert (together[0] - together[1]).abs().max() > 1e-3
+        assert (together[0] - together[1]).abs().max() > 1e-3, name
     adapter = preferred(adapted("moslora"))
     short = logits(adapter.model, TOKENS[:1, :3])
     padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[:1, :3]], dim=1)
@@ -218,7 +218,7 @@ def test_the_shift_moves_the_logits_and_so_does_the_scale():
             for key, value in whole.state().items():
                 if key in lesser_state:
                     lesser_state[key].copy_(value)
-        assert (logits(preferred(lesser).model) - logits(preferred(whole).model)).abs().max() > 1e-3
+        assert (logits(preferred(lesser).model) - logits(preferred(whole).model)).abs().max() > 1e-3, part
 
 
 def expected_count(name, k):

@@ -40,7 +40,7 @@ def test_layers_stay_alone_whose_ranks_exceed_a_kernels_registers_and_give_what_
             x = torch.randn(3, 1, 5, generator=torch.Generator().manual_seed(token))
             for layer, read in zip(layers, (x, x, x.clone()), strict=True):
                 torch.testing.assert_close(layer(read), alone(layer, read))
-        assert [layer.group.widths for layer in layers] == [[4, 3], [4, 3], [3]]
+        assert [layer.group.widths for layer in layers] == [[4, 3], [4, 3], [3]], name
     monkeypatch.setattr("rewardlab.rm.adapters.serving.WIDEST_CORE", 5)
     block = Block()
     layers = [a_layer(seed, 4, KINDS["core"], block) for seed in range(3)]

@@ -126,7 +126,7 @@ def test_attention_that_cannot_be_packed_and_what_this_machine_has_not_are_refus
             UsageError, match=f"^--attn_implementation {name} does not work with this gpt2 here .* sdpa"
         ):
             set_attention(model, name)
-        assert model.config._attn_implementation == "sdpa"
+        assert model.config._attn_implementation == "sdpa", name
 
 
 def trained(folder, **settings) -> RewardTrainer:
@@ -148,10 +148,10 @@ def test_training_and_evaluation_are_those_of_padded_batches(tmp_path):
     plain = trained(tmp_path)
     for settings in ({"padding_free": True}, {"attn_implementation": "eager"}):
         changed = trained(tmp_path, **settings)
-        assert changed.final == pytest.approx(plain.final, abs=1e-6)
+        assert changed.final == pytest.approx(plain.final, abs=1e-6), settings
         for (name, weight), other in zip(plain.model.named_parameters(), changed.model.parameters(), strict=True):
             torch.testing.assert_close(weight, other, rtol=0, atol=1e-6, msg=name)
-        assert changed.model.config._attn_implementation == "sdpa"
+        assert changed.model.config._attn_implementation == "sdpa", settings
 
 
 def test_the_named_attention_computes_training_and_evaluation(tmp_path, monkeypatch):

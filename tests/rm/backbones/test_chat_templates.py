@@ -68,7 +68,7 @@ def test_a_template_that_reaches_out_or_never_ends_is_refused_in_time():
     for template in BAD:
         started = time.process_time()
         assert BAD[template] in fault_of(template)
-        assert time.process_time() - started < 30
+        assert time.process_time() - started < 30, template
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_what_models_are_shipped_with_is_let_through_and_counted_alike_and_other
                 given = {"add_generation_prompt": opens, "date_string": "1 Jan 2024"}
                 theirs = words.apply_chat_template(list(turns), chat_template=GOOD[name], tokenize=False, **given)
                 ours = Counted().counted(GOOD[name], messages=[*turns], **given, **words.special_tokens_map)
-                assert ours == theirs
+                assert ours == theirs, opens
     assert fault_of("{{ raise_exception('no system') }}") == "" and fault_of("{% for") == ""
 
 

@@ -99,7 +99,7 @@ def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
     for example in EXAMPLES:
         ids, length, start, *_ = encoder(tokenizer).encode_completion(example)
         assert (ids, length) == encoder(tokenizer).encode(example)[:2]
-        assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
+        assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>"), example
         assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
     words = worlds.tokenizer()
     ids, _, start, *_ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
@@ -157,15 +157,6 @@ def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk
         end = tokens.shape[1] if side == "left" else len(row.ids)
         expected[end - len(row.ids) + row.start : end] = by_hand(policy, row.ids, row.start)
         assert found[place].numpy() == pytest.approx(expected, abs=1e-5)
-
-
-def test_log_probabilities_have_gradients_and_the_first_token_counts_nothing(policy):
-    model = autoregressive(policy).model
-    tokens, start = torch.tensor([[7, 8, 9]]), torch.tensor([0])
-    found = completion_logprobs(model, tokens, torch.ones_like(tokens), start)
-    assert found[0, 0] == 0 and (found[0, 1:] < 0).all()
-    found.sum().backward()
-    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
 
 
 def test_a_reward_is_the_sum_that_a_plain_loop_finds_also_of_a_truncated_answer(policy, reference):
@@ -323,7 +314,7 @@ def of_architecture(name, vocabulary=50):
     return model.double().eval()
 
 
-def test_any_architecture_gives_its_own_log_probabilities_and_gradients():
+def test_any_architecture_gives_its_own_log_probabilities_and_gradients_but_for_the_first_token(policy):
     """Soft-capped and scaled logits too: where the head is not all there is, the model's own logits are taken."""
     for name in SHAPES:
         model = of_architecture(name)
@@ -335,6 +326,12 @@ def test_any_architecture_gives_its_own_log_probabilities_and_gradients():
         weight = model.get_input_embeddings().weight
         for own, other in zip(*(torch.autograd.grad(one.sum(), weight) for one in (found, direct)), strict=True):
             torch.testing.assert_close(own, other, atol=1e-8, rtol=1e-6)
+    model = autoregressive(policy).model
+    tokens, start = torch.tensor([[7, 8, 9]]), torch.tensor([0])
+    found = completion_logprobs(model, tokens, torch.ones_like(tokens), start)
+    assert found[0, 0] == 0 and (found[0, 1:] < 0).all()
+    found.sum().backward()
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
 
 
 def test_the_logits_of_a_whole_batch_never_exist():

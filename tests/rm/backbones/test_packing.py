@@ -129,17 +129,17 @@ def test_architectures_that_take_packed_rows_give_the_same_scores():
     for name in PACKED:
         kind, sizes, limit = PACKED[name]
         model = model_of(kind, sizes)
-        assert packing_limit(model) == limit
+        assert packing_limit(model) == limit, name
         rows = tree(np.random.default_rng(1), 30, min(limit, LONGEST))
-        assert (together(model, rows, 300) - padded(model, rows)).abs().max() < 1e-5
-        assert model.config._attn_implementation == "sdpa"
+        assert (together(model, rows, 300) - padded(model, rows)).abs().max() < 1e-5, name
+        assert model.config._attn_implementation == "sdpa", name
 
 
 def test_architectures_whose_layers_are_not_attention_alone_are_left_alone():
     for name in PLAIN:
         model = model_of(*PLAIN[name])
         before = model.config._attn_implementation
-        assert packing_limit(model) == 0 and model.config._attn_implementation == before
+        assert packing_limit(model) == 0 and model.config._attn_implementation == before, name
     # Its first layer looks at the tokens around, which no config tells
     model = model_of("qwen3", SIZES)
     model.model.layers[0].mlp.register_forward_hook(lambda _module, _inputs, states: states + states.roll(1, 1))

@@ -51,15 +51,12 @@ def small() -> Encoder:
     return encoder(SMALL_TEMPLATE)
 
 
-def test_a_template_that_knows_calls_renders_them_itself():
+def test_a_template_renders_calls_itself_or_has_them_as_text(small):
     read = encoder(NATIVE)
     text = read.render(parse_pair(WEATHER).examples[0])
     assert not read.left_out
     assert text.startswith('[TOOLS]{"type": "function"') and "<system>Be brief.</s><user>How warm" in text
     assert '[CALL]get_weather{"city": "Paris"}</s><result>21 C</result><assistant>It is 21 C.</s>' in text
-
-
-def test_a_template_that_does_not_has_them_as_text(small):
     assert small.left_out == {"declared tools", "tool calls", "reasoning"}
     thinking = [calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     text = small.render(parse_pair(WEATHER | {"chosen": thinking}).examples[0])
@@ -76,7 +73,7 @@ def test_what_a_model_reads_and_its_score_differ_where_the_call_alone_differs(sm
         read = encoder(template)
         for pair in (conversation(**columns), conversation(tools=[TOOL], **columns)):
             chosen, rejected = map(read.render, parse_pair(pair).examples)
-            assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen
+            assert chosen != rejected and "Paris" in chosen and "Rome" in rejected and "21 C" in chosen, pair
     torch.manual_seed(0)
     model = scalar_from_config(small_config(small.tokenizer), small.tokenizer, max_length=512)
     chosen, rejected = model.rate(parse_pair(WEATHER).examples)[:, 0]
@@ -159,4 +156,4 @@ def test_log_probabilities_leave_tool_results_out_of_rewards_and_training(policy
         if normalised:
             read = [model.encoder.encode_completion(example) for example in pair.examples]
             totals = [t / (len(r.ids) - r.start - len(r.tool_results[0])) for t, r in zip(totals, read, strict=True)]
-        assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3)
+        assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3), normalised

@@ -157,16 +157,13 @@ def test_weights_gradients_and_states_of_all_and_of_adapters(tiny):
     assert [optimizer_bytes(10, 4, name) for name in STATES] == [80, 20, 40, 0]
 
 
-def test_the_cache_has_a_key_and_a_value_of_every_kv_head(tiny):
+def test_the_cache_has_a_key_and_a_value_of_every_kv_head_and_a_shared_backbone_is_held_once(tiny):
     assert cache_bytes(tiny, 3, 7, 2) == 2 * 2 * 1 * 2 * 2 * 3 * 7
     shared = Decoding(tiny, 3, 4, 3, 2, "shared", Adapters(2))
     late = shared._replace(guiding="late", adapters=Adapters(2, from_layer=1))
     plain, separate = shared._replace(guiding="none", adapters=None), Decoding(tiny, 3, 4, 3, 2, "separate", None, tiny)
     one = cache_bytes(tiny, 3, 7, 2)
     assert [all_cache_bytes(work, 7) for work in (plain, late, shared, separate)] == [one, 1.5 * one, 2 * one, 2 * one]
-
-
-def test_a_shared_backbone_is_held_and_read_once(tiny):
     plain = Decoding(tiny, 3, 4, 2, 2)
     separate = plain._replace(guiding="separate", guide=tiny)
     shared = plain._replace(guiding="shared", adapters=Adapters(2, ("q_proj",)))
@@ -186,19 +183,16 @@ def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
         assert gpu.float32 < gpu.bfloat16
 
 
-def test_twice_the_batch_is_twice_the_activations(tiny):
+def test_twice_the_batch_is_twice_the_activations_and_sharding_divides_the_rest(tiny):
     for precision in PRECISIONS:
         one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
-        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one)
-        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one)
+        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one), precision
+        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one), precision
         assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
-
-
-def test_sharding_divides_weights_gradients_and_states(tiny):
     for strategy in ["fsdp", "zero3"]:
         alone, spread = Spread(), Spread(4, strategy)
         whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
-        assert {name: 4 * size for name, size in share.items()} == whole
+        assert {name: 4 * size for name, size in share.items()} == whole, strategy
         parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
         assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 
@@ -219,7 +213,7 @@ def test_gpus_in_a_round_do_more_work_in_the_same_time_and_gather_what_is_sharde
     assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
 
 
-def test_the_reference_costs_nothing_beside_adapters(tiny):
+def test_reference_critic_and_r2m_head_are_held_with_their_states(tiny):
     work = Rl(prompt=2, group=2, rewards=[tiny])
 
     def parts(adapters=None):
@@ -228,9 +222,6 @@ def test_the_reference_costs_nothing_beside_adapters(tiny):
 
     assert parts()["reference"] == 4 * 300 and "reference" not in parts(Adapters(2))
     assert parts()["reward models"] == 4 * (300 + 4)
-
-
-def test_the_critic_and_the_head_that_reads_states_are_held_with_their_states(tiny):
     work = Rl(prompt=2, group=2, rewards=[tiny], critic=True, feedback=True)
     plan = rl_plan(tiny, a_step(2, top=Answered(6)), work, machine(), "adamw")
     assert plan.phases[-1].parts["critic"] == 4 * 4 * 5

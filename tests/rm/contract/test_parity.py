@@ -44,8 +44,8 @@ def test_a_model_agrees_with_itself_in_all_its_ways():
         own = make(architecture, template)
         results = list(parity(own, examples(), own_ways(own)))
         padded = ["padded on the left", "padded on the right", "pad is EOS"]
-        assert [one.way for one in results] == ["alone", "shuffled", *padded]
-        assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results)
+        assert [one.way for one in results] == ["alone", "shuffled", *padded], architecture
+        assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results), architecture
     several = make(objectives=("helpful", "harmless"))
     assert all(one.passed for one in parity(several, examples(), own_ways(several)))
     together = EnsembleRewardModel([make(seed=1), make(seed=2)], ["a", "b"])

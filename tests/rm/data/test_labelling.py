@@ -48,14 +48,7 @@ def test_missing_rewards_and_completions_that_are_the_same_to_the_model_are_abst
     assert math.isnan(label(ASKED, ("a b", "a c")))
 
 
-def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
-        by_reward(Lengths())
-    with pytest.raises(UsageError, match="0 or more, got -1"):
-        by_reward(Lengths(), objective="long", temperature=-1.0)
-
-
-def test_the_label_of_a_file_for_one_objective():
+def test_the_label_of_a_file_for_one_objective_and_what_cannot_be_asked():
     for wins, expected in [
         ({"overall": 0.8}, {"helpful": 0.8}),
         ({"helpful": 0.3}, {"helpful": 0.3}),
@@ -63,3 +56,7 @@ def test_the_label_of_a_file_for_one_objective():
         ({"harmless": 1.0}, {}),
     ]:
         assert labelled_for(PreferencePair("p", user_turn("q"), "a", "b", wins=wins), "helpful").wins == expected
+    with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
+        by_reward(Lengths())
+    with pytest.raises(UsageError, match="0 or more, got -1"):
+        by_reward(Lengths(), objective="long", temperature=-1.0)

@@ -185,8 +185,8 @@ def test_near_prompts_are_found_in_scripts_without_blanks():
         text, changed = COPIES[script]
         others = [other for name, (other, _) in COPIES.items() if name != script]
         (near,) = overlaps([user_turn(changed), *map(user_turn, others)], {"b": [text]})
-        assert near.row == 0 and 0.7 <= near.likeness < 1
-        assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)]
+        assert near.row == 0 and 0.7 <= near.likeness < 1, script
+        assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)], script
     text, _ = COPIES["Chinese"]
     (near,) = overlaps([user_turn(f"My teacher asked me this: {text} What would you say?")], {"b": [text]})
     assert near.likeness == pytest.approx(0.999)
@@ -265,7 +265,7 @@ def test_a_leak_is_found_in_a_script_without_blanks_but_no_punctuation():
     for mark in ["$", "^{", "^", "first=", "x$"]:
         rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
         told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
-        assert told and {one.partition(" completion ")[2].partition(" ")[0] for one in told} == {"says"}
+        assert told and {one.partition(" completion ")[2].partition(" ")[0] for one in told} == {"says"}, mark
 
 
 def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():

@@ -75,9 +75,9 @@ def test_every_field_and_column_enters_the_id_and_survives_the_file():
         {"chosen": [calling("Paris"), RESULT | {"content": "20 C"}, ANSWER]},
     ]:
         plain, pair = parse_pair(conversation()), parse_pair(conversation() | columns)
-        assert pair.id != plain.id
-        assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
-        assert (prompt_text(pair.prompt), pair.chosen) != (prompt_text(plain.prompt), plain.chosen)
+        assert pair.id != plain.id, columns
+        assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair, columns
+        assert (prompt_text(pair.prompt), pair.chosen) != (prompt_text(plain.prompt), plain.chosen), columns
 
 
 def test_system_tools_and_reasoning_stand_in_the_text_that_people_and_judges_read():
@@ -144,7 +144,7 @@ def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
     assert load_pairs(table)[0] == expected
     for source in (lines, table):
         stream = PairStream([source], lambda pairs: pairs)
-        assert stream.read(stream._blocks[0].position)[0] == expected
+        assert stream.read(stream._blocks[0].position)[0] == expected, source
     messages = [QUESTION, calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
     (_, example), *_ = load_examples(path)[0]

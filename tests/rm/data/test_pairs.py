@@ -59,7 +59,7 @@ def test_an_hh_dialogue_and_implicit_prompts_that_end_with_a_line():
     ]:
         for blank in ("\n", "\n\n", "  ", "\t"):
             pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
-            assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected)
+            assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected), blank
 
 
 def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie():
@@ -169,12 +169,12 @@ def test_an_id_that_stands_twice_is_a_bad_row_and_one_that_is_missing_is_made(tm
     for stated in [{}, {"id": None}]:
         rows = [stated | {"prompt": "q", "completion": text} for text in ("a", "b")]
         (first, _), (second, _) = load_examples(write(tmp_path / "a.jsonl", rows))[0]
-        assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"])
+        assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"]), stated
         rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
-        assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7"
+        assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7", stated
 
 
-def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path):
+def test_csv_cells_and_keys_that_stand_twice_lose_no_text(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("id,prompt,chosen,rejected\n,q,hello, world,b\n,r,a,b\n,s,a,b\n")
     with pytest.raises(DataError, match="row 1: more cells than columns: 5 and 4; put a text with commas in quotes"):
@@ -187,9 +187,6 @@ def test_a_csv_file_with_too_many_cells_or_an_open_quote_loses_no_text(tmp_path)
         load_pairs(str(file))
     file.write_text(f"prompt,chosen,rejected\nq,{'a' * 200_000},b\n")
     assert len(load_pairs(str(file))[0][0].chosen) == 200_000
-
-
-def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
     line = '{"prompt": "q", "chosen": "a", "chosen": "b", "rejected": "c"}'
     (tmp_path / "a.jsonl").write_text(line)
     (tmp_path / "a.json").write_text(f"[{line}]")
@@ -201,15 +198,7 @@ def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
         load_pairs(str(tmp_path / "a.csv"))
 
 
-def test_files_of_bad_rows_only_are_named_in_a_sentence_even_when_skipping(tmp_path):
-    files = [str(write(tmp_path / name, [{"x": 1}])) for name in ("a.jsonl", "b.jsonl")]
-    for number in (1, 2):
-        named = re.escape(", ".join(files[:number]))
-        with pytest.raises(DataError, match=f"^{named}: no usable row among {number}"):
-            load_pairs(files[:number], on_bad_row="skip")
-
-
-def test_a_damaged_file_is_one_clear_sentence(tmp_path):
+def test_files_that_are_damaged_or_hold_bad_rows_only_are_one_clear_sentence(tmp_path):
     for name, content, says in [
         ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99, mtime=0)[:-20], "damaged or cut off"),
         ("a.parquet", b"PAR1 and no more", "not a whole Parquet file"),
@@ -222,6 +211,11 @@ def test_a_damaged_file_is_one_clear_sentence(tmp_path):
         with pytest.raises(DataError, match=says) as refused:
             load_pairs(str(tmp_path / name))
         assert name in str(refused.value)
+    files = [str(write(tmp_path / name, [{"x": 1}])) for name in ("a.jsonl", "b.jsonl")]
+    for number in (1, 2):
+        named = re.escape(", ".join(files[:number]))
+        with pytest.raises(DataError, match=f"^{named}: no usable row among {number}"):
+            load_pairs(files[:number], on_bad_row="skip")
 
 
 def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monkeypatch):

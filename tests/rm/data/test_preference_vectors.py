@@ -58,7 +58,7 @@ def test_the_grid_holds_every_multiple_of_a_step_once_in_order():
 def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices():
     for sampler in (dirichlet(3), at_vertices(3), on_grid(3, 5)):
         drawn = sampler(500, generator())
-        assert drawn.shape == (500, 3) and (drawn >= 0).all()
+        assert drawn.shape == (500, 3) and (drawn >= 0).all(), sampler
         torch.testing.assert_close(drawn.sum(dim=1), torch.ones(500))
         assert torch.equal(drawn, sampler(500, generator())) and not torch.equal(drawn, sampler(500, generator(1)))
     drawn = dirichlet(2, 0.5, vertices=0.0)(20_000, generator())[:, 0]

@@ -30,7 +30,7 @@ def test_json_lines_and_csv_are_read_and_streamed_under_every_name_and_compressi
     for name in ["a.json", *(f"a.jsonl{suffix}" for suffix in COMPRESS), "a.json.bz2"]:
         path = tmp_path / name
         path.write_bytes(COMPRESS.get(path.suffix, bytes)(LINES))
-        assert values(path) == ROWS and [row.location for row in read_rows(str(path))][1] == f"{path}:2"
+        assert values(path) == ROWS and [row.location for row in read_rows(str(path))][1] == f"{path}:2", name
         if path.suffix == ".zst":
             with pytest.raises(UsageError, match=r"Zstandard files cannot be streamed; unpack it with zstd -d"):
                 streamed(path)
@@ -49,7 +49,7 @@ def test_a_file_that_is_cut_off_is_refused_and_a_bad_line_named(tmp_path):
             DataError, match=rf"a\.jsonl{suffix}: the {suffix} file is damaged or cut off .*fetch it again"
         ):
             values(path)
-        assert (format_of(str(path)), source_name(str(path))) == (".jsonl", "a")
+        assert (format_of(str(path)), source_name(str(path))) == (".jsonl", "a"), suffix
     path = tmp_path / "a.json"
     path.write_bytes(LINES + b'{"prompt": \n')
     *rows, last = read_rows(str(path))

@@ -115,7 +115,7 @@ def test_a_row_that_cannot_be_used_is_named_with_its_reason(tmp_path):
         with pytest.raises(DataError, match=f"steps.jsonl:2: .*{sentence}"):
             load_solutions(str(path))
         solutions, report = load_solutions(str(path), on_bad_row="skip")
-        assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1
+        assert len(solutions) == 1 and report.read == 2 and len(report.dropped) == 1, sentence
 
 
 def test_all_formats_in_one_call_and_steps_that_keep_their_text(tmp_path):

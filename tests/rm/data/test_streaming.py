@@ -88,7 +88,7 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
             return SimpleNamespace(rows=rows, pairs=len(pairs), **counts)
 
         whole, left = list(islice(PairStream(sources, encode, block=4), 40)), PairStream(sources, encode, block=4)
-        assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}
+        assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}, number
         list(islice(left, number + 3))
         again = PairStream(sources, encode, block=4)
         again.go_on(json.loads(json.dumps(left.position_after(number))))
@@ -96,14 +96,6 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
         empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
         with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is left to train on: .*'unlabelled': 23"):
             next(iter(empty))
-
-
-def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
-    state = stream(sources).position_after(0)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
-        stream(sources[:1]).go_on(state)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
-        stream(sources, block=5).go_on(state)
 
 
 def test_columns_that_some_rows_lack_are_absent_there(tmp_path):
@@ -147,21 +139,21 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
         ) as file:
             csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
         path = str(tmp_path / name)
-        assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)]
+        assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)], name
         pairs, report = load_pairs(path, on_bad_row="skip")
         assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
         streamed = PairStream([path], kept, on_bad_row="skip")
-        assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons
+        assert streamed.read(StreamPosition())[0] == pairs and streamed.report.reasons == report.reasons, name
     for start in [",prompt,chosen,rejected\n0,q,", "\nprompt,chosen,rejected\nq,"]:
         (tmp_path / "a.csv").write_text(f"{start}a,b\n")  # pandas writes its row numbers without a name
         path = str(tmp_path / "a.csv")
-        assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0]
+        assert stream([path]).read(StreamPosition())[0] == load_pairs(path)[0], start
     (tmp_path / "a.csv").write_text("prompt,chosen,rejected\nq,hello, world,b\nr,good, day,c\n")
     with pytest.raises(DataError, match=r"a.csv: row 1: more cells than columns: 4 and 3; put a text with commas in"):
         stream([str(tmp_path / "a.csv")]).read(StreamPosition())
 
 
-def test_what_cannot_be_streamed_is_told(tmp_path):
+def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "torn.jsonl").write_text(json.dumps(rows(0, 1)[0]) + "\n{")
     for source, error, said in (
@@ -173,3 +165,8 @@ def test_what_cannot_be_streamed_is_told(tmp_path):
             next(iter(stream([source])))
     with pytest.raises(UsageError, match="at least one pair"):
         stream([], block=0)
+    state = stream(sources).position_after(0)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources[:1]).go_on(state)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources, block=5).go_on(state)

@@ -21,4 +21,4 @@ def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch
         monkeypatch.setenv("SOME_KEY", text)
         with pytest.raises(UsageError, match=f"the API key in SOME_KEY has .*{problem}") as error:
             environment_key("SOME_KEY")
-        assert "sk-" not in str(error.value) and "cret" not in str(error.value)
+        assert "sk-" not in str(error.value) and "cret" not in str(error.value), text

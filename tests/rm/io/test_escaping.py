@@ -60,8 +60,8 @@ def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
 def test_a_table_keeps_its_columns_and_runs_nothing():
     for payload in PAYLOADS:
         lines = table(["model", payload], [[payload, "1"], ["b", "2"]]).split("\n")
-        assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
-        assert all(map(quiet_markdown, lines))
+        assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}, payload
+        assert all(map(quiet_markdown, lines)), payload
         assert quiet_markdown(card_text(payload)) and "\n" not in card_text(payload)
     assert inert("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
 
@@ -86,7 +86,7 @@ def test_a_report_is_inert_in_a_file_and_on_the_page_of_the_inspector(evaluation
     assert len([line for line in text.split("\n") if line.startswith("- ")]) == 1 + len(PAYLOADS + [*report.findings])
 
 
-def test_a_comparison_and_a_board_are_inert(evaluations):
+def test_a_comparison_a_board_and_findings_of_the_linter_are_inert(evaluations):
     cases, found = evaluations
     (first, before), (second, after) = found.judgments.items()
     compared = compare.compare(pairs(), cases, (first, before), (second, after), samples=20, seed=0)
@@ -96,9 +96,6 @@ def test_a_comparison_and_a_board_are_inert(evaluations):
     assert all(map(quiet_markdown, board.markdown([made]).split("\n")))
     rows = list(csv.reader(io.StringIO(board.as_csv([made]))))
     assert len(rows) == 3 and all(not cell.startswith(("=", "@")) for row in rows for cell in row)
-
-
-def test_findings_of_the_linter_are_inert():
     made = [PreferencePair(one, user_turn(one), one, f"{one} {one}") for one in PAYLOADS]
     text = lint.markdown(lint.lint(made), lambda place: made[place].id, len(made))
     assert all(map(quiet_markdown, text.split("\n")))
@@ -107,14 +104,14 @@ def test_findings_of_the_linter_are_inert():
 def test_no_cell_is_a_formula(tmp_path):
     for payload in SPREADSHEET:
         row = dict.fromkeys(COLUMNS) | {"case": payload, "note": payload, "margin": -1.5}
-        assert _write_csv(tmp_path / "a.csv", iter([row])) == 1
+        assert _write_csv(tmp_path / "a.csv", iter([row])) == 1, payload
         with (tmp_path / "a.csv").open(newline="") as file:
             (found,) = csv.DictReader(file)
-        assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5"
+        assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5", payload
         assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
 
 
-def test_a_manifest_holds_no_secret(tmp_path, monkeypatch):
+def test_a_manifest_holds_no_secret_and_what_only_sounds_like_one_stays(tmp_path, monkeypatch):
     for words in [
         ["serve", "--token", "s3cret-value"],
         ["serve", "--token=s3cret-value"],
@@ -128,8 +125,5 @@ def test_a_manifest_holds_no_secret(tmp_path, monkeypatch):
         runs.write_manifest(tmp_path, data=[], seed=0, started=0.0)
         told = (tmp_path / "manifest.json").read_text()
         assert "s3cret" not in told and "***" in told and words[0] in told
-
-
-def test_what_only_sounds_like_a_secret_stays():
     words = ["--max_tokens", "512", "--batch_tokens=4096", "--tokenizer", "org/words", "--token_env", "MY_TOKEN", "n=1"]
     assert redacted(words) == words

@@ -45,7 +45,7 @@ def test_a_pair_is_the_highest_and_the_lowest():
     assert extremes(equal_or_missing).wins.isnan().all()
 
 
-def test_the_entropy_by_hand_and_between_one_winner_and_one_loser():
+def test_the_entropy_by_hand_also_of_two_answers_and_between_one_winner_and_one_loser():
     """[2, 0, 1]: std = √(2/3), z = ± 1.2247 and 0; e^z = 3.4034, 0.2938, 1, sum 4.6972; p = 0.7246, 0.0626, 0.2129."""
     expected = -(0.7246 * math.log(0.7246) + 0.0626 * math.log(0.0626) + 0.2129 * math.log(0.2129))
     assert group_entropy(scores([2, 0, 1])).item() == pytest.approx(expected, abs=2e-4)
@@ -54,19 +54,16 @@ def test_the_entropy_by_hand_and_between_one_winner_and_one_loser():
     assert group_entropy(scores(winner, loser)).tolist() == pytest.approx([1.061, 1.974], abs=1e-3)
     others = group_entropy(torch.randn(500, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
     assert others.min() > 1.061 and others.max() < 1.974
+    # p = σ(2) = 0.8808 whatever they earned: 0.8808 · 0.1269 + 0.1192 · 2.1269 = 0.3653.
+    pairs = scores([1, 0], [-3, 5], [0.1, 0.2])
+    assert group_entropy(pairs, epsilon=0.0).tolist() == pytest.approx([0.3653] * 3, abs=1e-4)
+    assert gradient(pairs, epsilon=0.0).abs().max() < 1e-12
 
 
 @given(st.floats(0.1, 50), st.floats(-20, 20))
 def test_scale_and_shift_change_nothing(scale, shift):
     found = group_entropy(scores(SCORES, [scale * one + shift for one in SCORES]), epsilon=0.0)
     assert found[0].item() == pytest.approx(found[1].item(), rel=1e-9)
-
-
-def test_two_answers_have_a_constant_entropy():
-    """p = σ(2) = 0.8808 whatever they earned: 0.8808 · 0.1269 + 0.1192 · 2.1269 = 0.3653."""
-    pairs = scores([1, 0], [-3, 5], [0.1, 0.2])
-    assert group_entropy(pairs, epsilon=0.0).tolist() == pytest.approx([0.3653] * 3, abs=1e-4)
-    assert gradient(pairs, epsilon=0.0).abs().max() < 1e-12
 
 
 def test_as_published_it_never_widens_the_spread_and_with_a_constant_deviation_it_does():

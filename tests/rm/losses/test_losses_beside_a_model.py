@@ -104,15 +104,23 @@ def test_gradients_are_those_of_finite_differences_and_extremes_finite():
         wins, other = tensor([1.0, 1.0, 0.5]), tensor([1e4, -1e4, 1e4])
         found = LOSSES[name](PairBatch(chosen, -chosen.detach(), wins, other=other))
         found.sum().backward()
-        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all(), name
 
 
-def test_shares_that_make_no_sense_are_refused():
+def test_shares_that_make_no_sense_and_pairs_that_the_other_model_cannot_score_are_refused(monkeypatch):
     for share in (0.0, 1.1):
         with pytest.raises(UsageError, match=f"got {share}"):
             weak_margin(share=share)
     with pytest.raises(UsageError, match="share is above 0, got 0.0"):
         boosted(share=0.0)
+    made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
+    loss = weak_margin()
+    assert with_other_gaps(loss, made) == made and with_other_gaps(bradley_terry(), made) == made
+    ScalarTask(loss).check(encode_pairs(small().encoder, made, OVERALL).rows)
+    made = pairs(3, 0)
+    monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
+    with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
+        with_other_gaps(weak_margin(weak="weak"), made)
 
 
 def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
@@ -134,14 +142,3 @@ def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
     mixed = 0.5 * own + 0.5 * np.array(expected)
     by_hand = np.log1p(np.exp(-mixed)) * wins + np.log1p(np.exp(mixed)) * (1 - wins)
     assert loss.item() == pytest.approx(by_hand.mean(), abs=1e-5)
-
-
-def test_pairs_with_gaps_of_their_own_need_no_model_and_one_that_it_cannot_score_is_named(monkeypatch):
-    made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
-    loss = weak_margin()
-    assert with_other_gaps(loss, made) == made and with_other_gaps(bradley_terry(), made) == made
-    ScalarTask(loss).check(encode_pairs(small().encoder, made, OVERALL).rows)
-    made = pairs(3, 0)
-    monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
-    with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
-        with_other_gaps(weak_margin(weak="weak"), made)

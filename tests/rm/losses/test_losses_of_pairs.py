@@ -136,7 +136,7 @@ def test_gradients_are_those_of_finite_differences_and_extremes_finite():
         chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
         found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
         found.sum().backward()
-        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+        assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all(), name
 
 
 def test_settings_that_make_no_sense_are_refused():

@@ -61,7 +61,7 @@ def test_the_sign_says_that_the_first_answer_is_better_and_a_tie_has_no_global_t
     even = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
     for form in ("scalarised", "mixed_label"):
         with_it, without = (sequence_logistic(0.1, weight=w, form=form)(GAP[:1].float(), *even) for w in (1.0, 0.0))
-        assert with_it.item() == without.item()
+        assert with_it.item() == without.item(), form
 
 
 def test_global_forms_by_hand():
@@ -94,8 +94,8 @@ def test_an_objective_without_a_label_says_nothing_and_neither_does_an_ignored_t
             0.6 * softplus(-0.21), abs=1e-6
         )
         value.backward()
-        assert torch.isfinite(gap.grad).all()
-        assert loss(gap, wins, torch.tensor([[0.0, 1.0]])).item() == 0
+        assert torch.isfinite(gap.grad).all(), form
+        assert loss(gap, wins, torch.tensor([[0.0, 1.0]])).item() == 0, form
     gap, alpha = torch.tensor([3.0]).double(), torch.tensor([[0.6, 0.4]]).double()
     tie, missing = torch.tensor([[1.0, 0.5]]).double(), torch.tensor([[1.0, NAN]]).double()
     for form in ("scalarised", "mixed_label"):
@@ -127,7 +127,7 @@ def test_gradients_are_those_of_the_formula_and_settings_that_mean_nothing_are_r
     scores = torch.tensor([[1.0, -2.0], [0.5, 0.5], [0.0, -0.4], [2.0, 1.0]], dtype=torch.float64)
     for form in ("scalarised", "mixed_label", "scores"):
         loss = sequence_logistic(0.4, form=form)
-        assert torch.autograd.gradcheck(lambda gap, loss=loss: loss(gap, WINS, ALPHA, scores=scores), (gap,))
+        assert torch.autograd.gradcheck(lambda gap, loss=loss: loss(gap, WINS, ALPHA, scores=scores), (gap,)), form
     betas = [{"beta": beta} for beta in (0.0, [0.1, -1.0], [])]
     for wrong in (*betas, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
         with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):

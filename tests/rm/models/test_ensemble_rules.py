@@ -90,9 +90,9 @@ def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(memb
     for name in RULES:
         arguments = {"mean_std": {"weight": 0.7}, "softmin": {"beta": 2.0}, "brme": {"share": 0.4}}.get(name, {})
         rule = combine_by(Rule(name, arguments))
-        assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9)
+        assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9), name
         agreed = np.repeat(members[:1], 4, axis=0)
-        assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9)
+        assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9), name
 
 
 def test_a_rule_that_makes_no_sense_is_refused():
@@ -194,7 +194,7 @@ def test_a_folder_keeps_the_rule_which_cannot_be_edited(folders, tmp_path):
         made.save(tmp_path / str(rule))
         again = load_reward_model(str(tmp_path / str(rule)))
         assert again.rule == rule and again.contract == made.contract
-        assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist()
+        assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist(), rule
     made = ensemble(folders, pessimism=1)
     made.save(tmp_path / "both")
     settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())

@@ -147,7 +147,7 @@ def openrlhf(words, folder: Path, **facts) -> str:
     return source
 
 
-def test_openrlhf_normalises_the_rewards_of_its_value_head(words, tmp_path):
+def test_openrlhf_normalises_the_rewards_of_its_value_head_and_tensors_that_are_not_read_are_named(words, tmp_path):
     source = openrlhf(words, tmp_path / "rm", mean=0.5, std=2.0, normalize_reward=True)
     with pytest.warns(UserWarning, match=r"rewards are normalised as its config.json says, \(v - 0.5\) / 2.0"):
         model = load_reward_model(source)
@@ -159,6 +159,11 @@ def test_openrlhf_normalises_the_rewards_of_its_value_head(words, tmp_path):
     model.save(tmp_path / "saved")
     again = load_reward_model(str(tmp_path / "saved"))
     assert again.contract == contract and np.array_equal(again.rate(EXAMPLES), model.rate(EXAMPLES))
+    source = classifier(words, tmp_path / "rm", ("reward",))
+    file = tmp_path / "rm" / "model.safetensors"
+    save_file(load_file(file) | {"gating.0.weight": torch.zeros(2, 2)}, file, metadata={"format": "pt"})
+    with pytest.warns(UserWarning, match=r"rm: 1 of its tensors are not read, .*no layer for them: gating.0.weight"):
+        load_reward_model(source)
 
 
 def test_figures_that_openrlhf_does_not_apply_or_that_are_none_are_named(words, tmp_path):
@@ -173,14 +178,6 @@ def test_figures_that_openrlhf_does_not_apply_or_that_are_none_are_named(words, 
             DataError, match=r"rm: .*mean .* and std .* (restore the file|set normalize_reward to false)"
         ):
             load_reward_model(source)
-
-
-def test_tensors_that_no_layer_reads_are_named(words, tmp_path):
-    source = classifier(words, tmp_path / "rm", ("reward",))
-    file = tmp_path / "rm" / "model.safetensors"
-    save_file(load_file(file) | {"gating.0.weight": torch.zeros(2, 2)}, file, metadata={"format": "pt"})
-    with pytest.warns(UserWarning, match=r"rm: 1 of its tensors are not read, .*no layer for them: gating.0.weight"):
-        load_reward_model(source)
 
 
 BEGUN, CLOSED = "{{ bos_token }}", "{{ eos_token }}"
@@ -207,10 +204,10 @@ def test_as_the_template_writes_them_is_trls_reading_and_once_adds_what_is_not_t
 
         trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
         before, after = [] if begun else [llama_words.bos_token_id], [] if closed else [llama_words.eos_token_id]
-        assert ids(bos="template", eos="template") == trl
+        assert ids(bos="template", eos="template") == trl, (begun, closed)
         assert ids(bos="once", eos="template") == [[*before, *row] for row in trl]  # reward-bench
         assert ids(bos="template", eos="once") == [[*row, *after] for row in trl]  # OpenRLHF
-        assert ids() == [[*before, *row, *after] for row in trl]
+        assert ids() == [[*before, *row, *after] for row in trl], (begun, closed)
 
 
 def test_parity_names_the_convention_that_explains_other_scores(llama_words):
@@ -238,7 +235,7 @@ def test_every_kind_can_be_trained_with_the_bos_of_the_template(llama_words, tmp
     llama_words.save_pretrained(tmp_path)
     for loader in LOADERS:
         policies = [loader(str(tmp_path), **stated).contract.bos for stated in ({}, {"bos": "template"})]
-        assert policies == ["once", "template"]
+        assert policies == ["once", "template"], loader
 
 
 def by_card(folder: Path) -> None:
@@ -272,6 +269,6 @@ def test_another_card_is_no_sign_of_a_reward_trainer_and_a_missing_token_is_not_
     source = classifier(llama_words, tmp_path / "rm", ("reward",))
     for card in ["", "---\ntags: [trl\n---\n", "---\ntags:\n- trl\n- sft\n---\n", "---\n- a\n---\n"]:
         (tmp_path / "rm" / "README.md").write_text(card)
-        assert load_reward_model(source).contract.bos == "once"
+        assert load_reward_model(source).contract.bos == "once", card
     with pytest.raises(UsageError, match="--bos once: the tokenizer of .* has no BOS token"):
         describe_tokenizer(words, bos="once")

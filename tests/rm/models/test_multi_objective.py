@@ -78,7 +78,7 @@ def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
     ]
 
 
-def test_rows_that_rate_nothing_are_refused_with_their_place(tmp_path):
+def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_path):
     for row, sentence in [
         ({"helpful": "three"}, "the score 'helpful' is not a finite number: 'three'"),
         ({"helpful": True}, "the score 'helpful' is not a finite number: True"),
@@ -89,6 +89,14 @@ def test_rows_that_rate_nothing_are_refused_with_their_place(tmp_path):
         path = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"} | row])
         with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
             load_judged(path, NAMES)
+    for weights, sentence in [
+        ({"helpful": 1.0}, "leave out harmless; say harmless=0 for none"),
+        ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
+        ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
+        ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            checked_weights(weights, NAMES)
 
 
 def test_what_is_not_labelled_is_nan_and_counted():
@@ -163,7 +171,7 @@ def test_a_batch_without_any_pair_or_score_has_a_gradient_and_a_set_without_is_r
         task_of().check(ROWS[:2])
 
 
-def test_a_loss_that_scales_takes_the_objectives_own_gap():
+def test_every_objective_has_a_gap_and_a_length_term_of_its_own():
     model, task = small(), task_of(scaled_bradley_terry)
     loss = task.loss(model.model, task.collate([ROWS[0], ROWS[2]]))[0].sum()
     gaps = np.subtract(*rewards_of(model, [ROWS[0], ROWS[2]]).transpose(1, 0, 2))
@@ -172,9 +180,6 @@ def test_a_loss_that_scales_takes_the_objectives_own_gap():
     task.check([ROWS[0], ROWS[2]])
     with pytest.raises(DataError, match="1 of 2 pairs have no 'gaps' for 'helpful'"):
         task.check([ROWS[0], ROWS[2]._replace(gaps=(NAN, 1.0))])
-
-
-def test_every_objective_has_a_length_term_of_its_own():
     model, task = small(), task_of(length_controlled)
     task.check(ROWS)
     assert [one.scale.item() for one in task.modules.values()] == [1.0, 1.0]
@@ -237,17 +242,6 @@ def test_learned_weights_are_those_that_made_the_labels():
     assert [found[name] for name in expected] == pytest.approx([*expected.values()], abs=1e-3)
     with pytest.raises(DataError, match="none of 1 pairs has an 'overall' label to learn weights from"):
         learned_weights(Oracle(), garden.OBJECTIVES, [replace(TAUGHT[0], wins={"helpful": 1.0})])
-
-
-def test_weights_that_make_no_sense_are_refused():
-    for weights, sentence in [
-        ({"helpful": 1.0}, "leave out harmless; say harmless=0 for none"),
-        ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
-        ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
-        ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),
-    ]:
-        with pytest.raises(UsageError, match=sentence):
-            checked_weights(weights, NAMES)
 
 
 @pytest.fixture(scope="module")

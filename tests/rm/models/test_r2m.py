@@ -80,7 +80,7 @@ def test_company_order_and_half_precision_change_little(body, examples, states):
     assert np.abs(exact - rounded).max() < 0.01 * np.abs(exact).max()
 
 
-def test_the_head_is_the_literal_attention_in_value_and_gradient(states):
+def test_the_head_is_the_literal_attention_in_value_and_gradient_and_by_hand(states):
     """No further than 1e-5 from the definition in float64, with a key and a value for every state."""
     head = R2MHead(nn.Linear(12, 2), P, 7, seed=3)
     tokens = torch.randn(len(states), 12, generator=torch.Generator().manual_seed(1))
@@ -97,10 +97,7 @@ def test_the_head_is_the_literal_attention_in_value_and_gradient(states):
     torch.testing.assert_close(rewards.double(), truth, atol=1e-5, rtol=1e-5)
     for name, one in head.named_parameters():
         torch.testing.assert_close(one.grad.double(), exact[name].grad, atol=1e-5, rtol=1e-5)
-
-
-def test_one_state_by_hand():
-    """With one state attention is 1: Ĥ = h W_v W_o = 2 · 3 · 5 = 30; r = 0.5 (0.75 · 30 + 0.25 · 4) = 11.75."""
+    # With one state attention is 1: Ĥ = h W_v W_o = 2 · 3 · 5 = 30; r = 0.5 (0.75 · 30 + 0.25 · 4) = 11.75.
     head = R2MHead(nn.Linear(1, 1, bias=False), 1, 1)
     with torch.no_grad():
         for one, value in ((head.W_v, 3.0), (head.W_o, 5.0), (head.score.weight, 0.5)):

@@ -396,4 +396,4 @@ def test_bos_is_never_doubled_and_never_lost(base):
         config = small_config(tokenizer, "llama")
         model = scalar_from_config(config, tokenizer, max_length=8)
         ids = model.encoder.encode(Example(user_turn("roba " * 20), "kano")).ids
-        assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8
+        assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8, prefix

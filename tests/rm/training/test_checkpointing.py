@@ -70,15 +70,12 @@ def test_where_no_whole_checkpoint_is_left_nothing_starts_anew_and_nothing_is_mo
     assert one.exists()
 
 
-def test_a_first_checkpoint_that_was_cut_off_lets_the_run_start_anew_and_none_needs_no_word(tmp_path):
+def test_a_checkpoint_that_was_cut_off_lets_the_run_start_anew_and_none_needs_no_word(tmp_path):
     told: list[str] = []
     assert last_complete_checkpoint(tmp_path, told.append) is None and told == []
     checkpoint(tmp_path, 4, marked=False)
     assert last_complete_checkpoint(tmp_path, told.append) is None
     assert "cut off while it was written" in told[0] and told[0].endswith("so the run starts anew")
-
-
-def test_a_checkpoint_without_its_mark_was_cut_off(tmp_path):
     whole, torn = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, marked=False)
     assert fault_of_checkpoint(whole) is None
     assert fault_of_checkpoint(torn) == "it was cut off while it was written (no complete.json yet)"

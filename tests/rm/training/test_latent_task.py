@@ -161,14 +161,22 @@ def test_draws_depend_on_seed_step_and_pair_and_follow_the_head():
     assert not torch.equal(drawn, task._drawn(logits.expand(40_000, -1), torch.arange(20_000), 1))
 
 
-def test_halves_of_a_batch_give_the_gradient_of_the_batch():
+def test_halves_of_a_batch_give_its_gradient_and_rationales_are_counted_and_cut():
     for depth in ["fixed", "head"]:
         model = small(steps=2, depth=depth)
         task = LatentTask(model, seed=1)
         inputs = Piece(task.collate(ROWS))
         loss = task.loss(model.model, inputs, 3)[0]
         parts = sum(task.loss(model.model, half, 3)[0] * task.items(half) / 3 for half in halved(inputs, 3))
-        assert parts.item() == pytest.approx(loss.item(), rel=1e-5)
+        assert parts.item() == pytest.approx(loss.item(), rel=1e-5), depth
+    model = small()
+    encoding, counts = encode_latent(model.encoder, pairs(8), "overall", longest=3)
+    assert counts == (16, 12, 12)
+    assert [len(row.rationales[0]) for row in encoding.rows] == [0, 3, 3, 3] * 2
+    ids = model.encoder.tokenizer("no roba in").input_ids
+    room = len(encoding.rows[1].chosen) + 2
+    (short, *_), _ = encode_latent(model.encoder, pairs(8)[1:2], "overall", positions=room)
+    assert len(short[0].rationales[0]) <= 2 and short[0].rationales[0] == ids[: len(short[0].rationales[0])]
 
 
 def test_the_depth_head_learns_and_passes_no_gradient_to_the_backbone():
@@ -194,17 +202,6 @@ def pairs(number: int, stated: bool = True) -> list[PreferencePair]:
         texts = (f"no roba in {good}", f"roba in {bad}") if stated and index % 4 else ("", "")
         made.append(PreferencePair(str(index), user_turn("say"), f"{good} suba", f"roba {bad}", rationales=texts))
     return made
-
-
-def test_rationales_are_counted_and_cut():
-    model = small()
-    encoding, counts = encode_latent(model.encoder, pairs(8), "overall", longest=3)
-    assert counts == (16, 12, 12)
-    assert [len(row.rationales[0]) for row in encoding.rows] == [0, 3, 3, 3] * 2
-    ids = model.encoder.tokenizer("no roba in").input_ids
-    room = len(encoding.rows[1].chosen) + 2
-    (short, *_), _ = encode_latent(model.encoder, pairs(8)[1:2], "overall", positions=room)
-    assert len(short[0].rationales[0]) <= 2 and short[0].rationales[0] == ids[: len(short[0].rationales[0])]
 
 
 def test_alignment_without_rationales_is_refused_and_metrics_tell_accuracy_and_steps():

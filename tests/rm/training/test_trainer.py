@@ -17,11 +17,24 @@ from rewardlab.rm.training.trainer import (
 from transformers import EvalPrediction
 
 
-def test_collated_pairs_stand_chosen_first_and_padded_on_the_right():
+def test_the_loss_of_a_collated_batch_is_the_mean_over_its_pairs(tmp_path):
     batch = collate([PairRow([1, 2], [3], 1.0, 0.0), PairRow([4], [5, 6, 7], 0.5, 2.0)])
     assert batch["tokens"].tolist() == [[1, 2, 0], [4, 0, 0], [3, 0, 0], [5, 6, 7]]
     assert batch["attention"].sum(1).tolist() == [2, 1, 1, 3]
     assert batch["wins"].tolist() == [1.0, 0.5] and batch["margin"].tolist() == [0.0, 2.0]
+    tokenizer = small_tokenizer(["kano roba miba " * 9] * 20, 280)
+    model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
+    rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
+    trainer = RewardTrainer(model, RewardArguments(output_dir=str(tmp_path)), ScalarTask(bradley_terry()), rows)
+    loss, rewards = trainer.compute_loss(model.model, collate(rows), return_outputs=True)
+    gap = (rewards[:, 0] - rewards[:, 1]).double().detach().numpy()
+    expected = [
+        np.log1p(np.exp(-gap[0])),
+        0.25 * np.log1p(np.exp(0.5 - gap[1])) + 0.75 * np.log1p(np.exp(gap[1] + 0.5)),
+    ]
+    assert loss.item() == pytest.approx(np.mean(expected), abs=1e-6)
+    batch = pad([[9, 1]])
+    assert rewards[0, 1].item() == pytest.approx(model.score(batch.tokens, batch.attention).item(), abs=1e-6)
 
 
 def test_metrics_by_hand_and_labels_that_all_tie_have_no_accuracy():
@@ -39,22 +52,6 @@ def test_an_adapters_own_dropout_stays_and_two_checkpoints_are_kept(tmp_path):
     _disable_dropout(model)
     assert (model["lora_dropout"].p, model["hidden"].p) == (0.1, 0.0)
     assert RewardArguments(output_dir=str(tmp_path), save_total_limit=1).save_total_limit == 2
-
-
-def test_the_loss_of_a_batch_is_the_mean_over_its_pairs(tmp_path):
-    tokenizer = small_tokenizer(["kano roba miba " * 9] * 20, 280)
-    model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
-    rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
-    trainer = RewardTrainer(model, RewardArguments(output_dir=str(tmp_path)), ScalarTask(bradley_terry()), rows)
-    loss, rewards = trainer.compute_loss(model.model, collate(rows), return_outputs=True)
-    gap = (rewards[:, 0] - rewards[:, 1]).double().detach().numpy()
-    expected = [
-        np.log1p(np.exp(-gap[0])),
-        0.25 * np.log1p(np.exp(0.5 - gap[1])) + 0.75 * np.log1p(np.exp(gap[1] + 0.5)),
-    ]
-    assert loss.item() == pytest.approx(np.mean(expected), abs=1e-6)
-    batch = pad([[9, 1]])
-    assert rewards[0, 1].item() == pytest.approx(model.score(batch.tokens, batch.attention).item(), abs=1e-6)
 
 
 def test_the_training_loss_of_a_resumed_run_is_of_all_steps(tmp_path):

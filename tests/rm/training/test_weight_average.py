@@ -63,7 +63,7 @@ def test_before_its_start_and_of_frozen_weights_there_is_no_average():
     for decay, start in [(1.0, 0.0), (0.0, 0.0), (0.5, 1.0), (0.5, -0.1)]:
         with pytest.raises(UsageError, match="decay in"):
             WeightAverage(nn.Linear(1, 1), decay, start)
-        assert torch.is_grad_enabled()
+        assert torch.is_grad_enabled(), start
 
 
 def test_a_checkpoint_keeps_the_average(tmp_path):
