@@ -71,7 +71,6 @@ REFUSED = [
     ("suites/rewardbench2", lambda: ties(id="x"), "ref:NUMBER"),
     ("settings/levels.json", lambda: b"false", "an object with criteria"),
     ("settings/checklist.toml", lambda: b"\xfe", "can't decode"),
-    ("settings/recipe.yaml", lambda: b"measure: .nan\nplain: ''\nsystem:\ntitle:", "no measure|a recipe has"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": [null]}', "list of objects"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": 3}', "list of objects"),
     ("settings/gate.yaml", lambda: b"\x00", "not allowed"),
@@ -108,7 +107,6 @@ REFUSED = [
     ("runs/judge/judgments.parquet", lambda: judgments(), "cannot be read"),
     ("runs/rl/rollouts/step-000002.parquet", lambda: rollouts(), "lack a column"),
     ("runs/exchange", lambda: exchange(), "its lengths are not those of its completions"),
-    ("runs/cached.npz", lambda: b"PK\x03\x04", "not a kept result"),
 ]
 
 
