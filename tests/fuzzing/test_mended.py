@@ -72,7 +72,6 @@ REFUSED = [
     ("suites/rewardbench2", lambda: ties(id="x"), "ref:NUMBER"),
     ("settings/levels.json", lambda: b"false", "an object with criteria"),
     ("settings/checklist.toml", lambda: b"\xfe", "can't decode"),
-    ("settings/recipe.yaml", lambda: b"measure: .nan\nplain: ''\nsystem:\ntitle:", "no measure|a recipe has"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": [null]}', "list of objects"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": 3}', "list of objects"),
     ("settings/gate.yaml", lambda: b"\x00", "not allowed"),
@@ -109,7 +108,6 @@ REFUSED = [
     ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "cannot be"),
     (ROLLOUTS, lambda: in_every_row(ROLLOUTS, **{"reward/sources/rm": {"value": 1.0}}), "lack a column"),
     ("runs/exchange", lambda: exchange(), "its lengths are not those of its completions"),
-    ("runs/cached.npz", lambda: b"PK\x03\x04", "not a kept result"),
 ]
 
 

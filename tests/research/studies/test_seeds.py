@@ -69,9 +69,16 @@ def test_a_recipe_with_missing_or_unknown_keys_is_refused(tmp_path):
     complete = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b, [c, d]]\n"
     file.write_text(complete + "logged: eval_reward\n")
     assert read_recipe(file) == Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward")
-    for damaged in (complete + "steps: 3\n", complete.replace("title: T\n", ""), "- a list\n"):
+    for damaged, reason in (
+        (complete + "steps: 3\n", "a recipe has title, measure, plain, system"),
+        (complete.replace("title: T\n", ""), "a recipe has title, measure, plain, system"),
+        ("- a list\n", "a recipe has title, measure, plain, system"),
+        ("e: \nl", "not a recipe"),
+        ("[" * 20_000, "nested too deeply"),
+        ("measure: .nan\nplain: ''\nsystem:\ntitle:", "no measure"),
+    ):
         file.write_text(damaged)
-        with pytest.raises(DataError, match=r"odd\.yaml: a recipe has title, measure, plain, system"):
+        with pytest.raises(DataError, match=rf"odd\.yaml: .*{reason}"):
             read_recipe(file)
     file.write_text(complete.replace("gold", "golden"))
     with pytest.raises(DataError, match="no measure 'golden'; did you mean 'gold'"):

@@ -40,7 +40,8 @@ def test_damaged_results_and_pickles_are_refused(tmp_path):
     file = Square(2).file(tmp_path)
     Square(2).result(tmp_path)
     file.write_bytes(file.read_bytes()[:-40])
-    for path in (tmp_path / "pickle.npz", file):
+    (tmp_path / "end.npz").write_bytes(b"PK\x03\x04")
+    for path in (tmp_path / "pickle.npz", tmp_path / "end.npz", file):
         with pytest.raises(DataError, match="not a kept result .*delete it, and it is made again"):
             read_arrays(path)
     assert not (tmp_path / "ran").exists()
