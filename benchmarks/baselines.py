@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.model_selection import GroupKFold
@@ -16,15 +17,14 @@ from .types import RANDOM, TFIDF
 FOLDS = 5
 
 
+@dataclass
 class Baseline:
     """A baseline: a scorer that is not a model."""
 
+    name: str
+    judge: Callable[[Sequence[Case]], list[Judgment]]
     role = "baseline"
     contract = ""
-
-    def __init__(self, name: str, judge: Callable[[Sequence[Case]], list[Judgment]]):
-        self.name = name
-        self.judge = judge
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""

@@ -29,6 +29,8 @@ from .retrieval import RetrievalConfig, open_examples, open_retrieved_rubrics
 from .settings import JudgeConfig
 
 KINDS = "judges.kinds"
+fitted_rule = cache(load_rule)
+"""Load a fitted rule once, for the dry run and the run."""
 
 
 class Materials(NamedTuple):
@@ -186,7 +188,7 @@ def open_routing(source: str, chats: Mapping[str, Chat], loading: Mapping[str, A
 def open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> Rule:
     """Open a routing rule: the folder of a fitted one, or `guideline`, which asks `model` or else the first model."""
     if text.partition("(")[0].strip() != Guideline.name:
-        return _fitted_rule(text, **loading)
+        return fitted_rule(text, **loading)
     if not chats:
         raise UsageError("a guideline asks a language model; name one with --endpoint and --model, or with --local")
     arguments = typed_arguments(text, Guideline)
@@ -197,9 +199,3 @@ def open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) 
         raise UsageError(f"{text}: no argument '{unknown[0]}'; there is model, longest, prompt")
     check_prompt(text, arguments.get("prompt", "route"))
     return Guideline(chats[model], **arguments)
-
-
-@cache
-def _fitted_rule(folder: str, **loading: Any) -> Rule:
-    """Loaded once, for the dry run and the run."""
-    return load_rule(folder, **loading)

@@ -10,7 +10,6 @@ from ....judges.case_rows import parse_case
 from ....judges.retrieval.encoder import new_encoder
 from ....judges.retrieval.sources import labelled_text
 from ....judges.retrieval.training import (
-    JointRow,
     RetrieverArguments,
     RetrieverTrainer,
     TextPair,
@@ -71,7 +70,11 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
         result = train_until_asked(trainer, checkpoint)
         encoder.save(work)
         write_rows(work / "metrics.jsonl", trainer.state.log_history)
-        facts = {"pairs": _counts(rows), "over_length": over, "train_loss": result.training_loss}
+        counts = {
+            "prompt -> rubric": len({row.question for row in rows} - {None}),
+            "case -> case": len({row.case for row in rows} - {None}),
+        }
+        facts = {"pairs": counts, "over_length": over, "train_loss": result.training_loss}
         facts |= {"contract": encoder.contract}
         more = {"rows": report.as_json(), "arguments": arguments.to_sanitized_dict()}
         write_manifest(work, data=config.data, seed=arguments.seed, started=started, **facts, **more)
@@ -101,13 +104,6 @@ def _encoder(config: RetrieverConfig, entries: Sequence[Entry], seed: int) -> An
             "name a pretrained backbone with --model for other texts"
         )
     return encoder
-
-
-def _counts(rows: Sequence[JointRow]) -> dict[str, int]:
-    return {
-        "prompt -> rubric": len({row.question for row in rows} - {None}),
-        "case -> case": len({row.case for row in rows} - {None}),
-    }
 
 
 def _recipe(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
