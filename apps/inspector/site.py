@@ -47,7 +47,8 @@ def build(config: InspectConfig) -> gr.Blocks:
         with gr.Tabs(elem_id="tabs") as tabs:
             for name, tab in TABS.items():
                 title = TITLES.get(name, name.capitalize())
-                with gr.Tab(title, id=name, render_children=name == "playground") as shown_tab:
+                fields = name == "playground"  # which get their first values before a reader can type into them
+                with gr.Tab(title, id=name, render_children=fields) as shown_tab:
                     tab(site._replace(tab=shown_tab))
         page.load(_asked_tab, None, tabs, **QUIET)
         for script in (CLICKS, LISTS, history.SCRIPT, copying.SCRIPT):

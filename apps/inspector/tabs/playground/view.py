@@ -121,7 +121,7 @@ def _numbers() -> list[Any]:
 def _sweep(names: Sequence[str]) -> list[Any]:
     """Build the controls of a sweep: its axis, steps, the range of the weight, and the button."""
     axes = views.axes_of(names)
-    with gr.Accordion("Sweep"), gr.Row(elem_classes="bar"):
+    with gr.Accordion("Sweep"), gr.Row(elem_classes="bar"):  # open: a folded one writes first values over typed ones
         return [
             gr.Dropdown(axes, value=axes[0], label="Over", min_width=200),
             gr.Slider(2, MOST_SWEPT, value=5, step=1, label="Steps", min_width=160),
