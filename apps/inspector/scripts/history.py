@@ -22,7 +22,7 @@ SCRIPT = """() => {
     kept[tabOf(read())] = String(read());
     let arriving = false;
     document.addEventListener("click", event => {
-        const tab = event.target.closest?.("#tabs [role=tab]")?.dataset.tabId;
+        const tab = event.target.closest?.("#tabs [role=tab]:not(#playgrounds *)")?.dataset.tabId;
         if (!tab || arriving || tab === tabOf(read())) return;
         kept[tab] ??= String(new URLSearchParams({tab}));
         history.pushState(null, "", "?" + kept[tab]);
