@@ -113,8 +113,11 @@ LONG_FILES = ("test_docs.py", "test_processes.py", "test_offline.py")
 
 
 def pytest_collection_modifyitems(items):
-    """Long files go first, so that no process is left alone with one; a file stays in one process with its fixtures."""
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    """Long files go first, so that no process is left alone with one; a file stays in one process with its fixtures.
+
+    Tests of the inspector go last: their browser's event loop runs until the session ends, and no other can run then.
+    """
+    items.sort(key=lambda item: (item.path.name not in LONG_FILES) + ("inspector" in item.path.parts))
 
 
 def pytest_collection_finish():

@@ -133,7 +133,7 @@ def _decoded(path: Path) -> None:
     for name, rows in found.rows.items():
         found.prompt(name)
         for row in rows:
-            answers.decoded_completion(row, 1.0)
+            answers.decoded_completion(row)
 
 
 def _annotations(path: Path) -> None:
