@@ -67,6 +67,8 @@ class ScoringContract:
     """Standard deviation by which the head then divides it."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
+    weights: str | None = None
+    """Quantisation, and hash of the file, of weights that were quantised and are dequantised now."""
 
     def __post_init__(self) -> None:
         if repeated := [name for name in self.objectives if self.objectives.count(name) > 1]:
@@ -97,10 +99,11 @@ def _check(contract: ScoringContract) -> None:
     """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
     texts = (contract.kind, contract.date_string, *contract.objectives)
     optional = (contract.tokenizer, contract.template, contract.backbone, contract.step_separator, contract.step_token)
+    optional += (contract.weights,)
     length = contract.max_length
     right = {
         "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
-        "tokenizer, template, backbone, step_separator, step_token": all(
+        "tokenizer, template, backbone, step_separator, step_token, weights": all(
             value is None or isinstance(value, str) for value in optional
         ),
         "dtype": contract.dtype in DTYPES,

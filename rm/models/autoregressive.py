@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..adapters.adapter import PreferenceAdapter, attach, load_adapter
 from ..adapters.settings import SETTINGS as ADAPTER
 from ..adapters.settings import AdapterSettings, load_settings
+from ..backbones.gguf import origin
 from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.logprobs import centred_logprobs, completion_logprobs
 from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
@@ -268,6 +269,7 @@ def completion_contract(
         token_baseline=token_baseline,
         backbone=backbone,
         **describe_tokenizer(tokenizer, bos, eos),
+        **origin(models[0].config),
     )
 
 
