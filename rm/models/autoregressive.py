@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..adapters.adapter import PreferenceAdapter, attach, load_adapter
 from ..adapters.settings import SETTINGS as ADAPTER
 from ..adapters.settings import AdapterSettings, load_settings
+from ..backbones.gguf import origin
 from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.logprobs import centred_logprobs, completion_logprobs
 from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
@@ -235,6 +236,7 @@ def completion_contract(
         truncation="left",
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
         **describe_tokenizer(tokenizer, bos, eos),
+        **origin(models[0].config),
         **stated,
     )
 

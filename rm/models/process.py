@@ -14,6 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..backbones.gguf import origin
 from ..backbones.loading import (
     check_vocabulary,
     classifier_from_config,
@@ -227,6 +228,7 @@ def _new_contract(
         step_token=asked["step_token"],
         aggregate=_known(asked["aggregate"] or AGGREGATE),
         **describe_tokenizer(tokenizer, asked.get("bos")) | {"eos": None},
+        **origin(model.config),
     )
 
 

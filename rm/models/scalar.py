@@ -14,6 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..backbones.gguf import origin
 from ..backbones.loading import (
     check_vocabulary,
     classifier_from_config,
@@ -184,6 +185,7 @@ def _new_contract(
         max_length=max_length or context_of(model.config, tokenizer),
         pooling="model" if decoder_head(model) is None else "last",
         **describe_tokenizer(tokenizer, bos, eos),
+        **origin(model.config),
         **stated,
     )
 

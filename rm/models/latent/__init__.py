@@ -17,6 +17,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from ...backbones.forward_hooks import language_model_of
+from ...backbones.gguf import origin
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
 from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
@@ -253,6 +254,7 @@ def _contract(
         latent_steps=STEPS,
         latent_depth="fixed",
         **described,
+        **origin(model.config),
     )
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps is None or steps < 0:
