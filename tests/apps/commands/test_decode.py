@@ -2,15 +2,11 @@
 
 import io
 import json
-import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.runs.lock import only_writer
-from rewardlab.apps.runs.signals import ENDED, Terminated
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
@@ -138,28 +134,6 @@ def test_a_cut_off_output_is_only_dropped_when_told_and_its_last_line_decoded_ag
     assert code == 0 and lines[-1]["decoded"] == 3 and len(output.read_text().splitlines()) == 3
 
 
-def test_an_output_that_is_a_folder_or_has_another_writer_is_refused(base, prompts, tmp_path, capsys):
-    output = tmp_path / "out.jsonl"
-    asked = ("--base", base, "--data", prompts, "--output", str(output), "--overwrite")
-    with only_writer(output):
-        code, _, err = run(capsys, *asked)
-    assert code == 2 and f"is being written by process {os.getpid()}" in err and not output.exists()
-    output.mkdir()
-    code, _, err = run(capsys, *asked)
-    assert code == 2 and "is a folder; name a file for the completions" in err
-    assert not list(output.iterdir()) and not list(tmp_path.glob(".out*"))
-
-
-def test_a_signal_says_that_decoding_can_be_resumed(base, prompts, tmp_path, capsys, monkeypatch):
-    def ended(*_):
-        raise Terminated
-
-    monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", ended)
-    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
-    code, _, err = run(capsys, *asked)
-    assert code == ENDED and "go on with the same command and --resume" in err
-
-
 def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp_path, capsys, monkeypatch):
     folder, output = tmp_path / "arm", tmp_path / "out.jsonl"
     shutil.copytree(arm, folder)
@@ -175,22 +149,6 @@ def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp
     assert code == 2 and "3 of its 3 completions come from other weights, prompts or settings" in err
     code, lines, _ = run(capsys, "--arm", arm, *asked, "--resume")  # the same weights in another folder
     assert code == 0 and lines[-1]["decoded"] == 0
-
-
-def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, monkeypatch):
-    output, replace = tmp_path / "kept.jsonl", Path.replace
-
-    def killed(path, target):
-        return sys.exit("killed") if Path(target) == output else replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(SystemExit, match="killed"):
-        run(capsys, "--base", base, "--data", prompts, "--output", str(output))
-    monkeypatch.undo()
-    code, lines, _ = run(capsys, "--base", base, "--data", prompts, "--output", str(output), "--resume")
-    assert code == 0 and lines[-1]["completions"] == 3 and lines[-1]["decoded"] == 0
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [row["id"] for row in rows] == ["1", "3", "4"] and "key" not in rows[0]
 
 
 def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path, capsys):

@@ -92,13 +92,6 @@ def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
         assert code == 2 and message in said, rules
 
 
-def test_too_few_samples_for_a_spread_are_refused_and_no_number_of_subsets_needs_more(gate):
-    assert gate("few wrong", "- {area: overall, max_drop: 0.1}", "--samples", "40")[0] == 0
-    code, said = gate("few wrong", "- {area: overall, max_drop: 0.1}", "--samples", "39")
-    assert code == 2 and "--samples is at least 40, since fewer do not show the spread, got 39" in said
-    assert gate("many wrong", "- {area: s00, max_drop: 0.1}", "--samples", "40")[0] == 5
-
-
 def test_a_rule_that_cannot_be_checked_is_refused_before_the_comparison_is_written(gate, tmp_path):
     output = tmp_path / "comparison"
     words = ("--output", str(output))

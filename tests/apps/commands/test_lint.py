@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.lint.run import read_pairs
 from rewardlab.rm.data import lint
 from rewardlab.rm.data.pairs import load_pairs
 
@@ -187,40 +186,10 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
 
 def test_bad_settings_are_told(tmp_path, capsys):
     for words, sentence in (
-        (["--against", "rewardbnch"], "did you mean 'rewardbench'"),
-        (["--against", "llmbar"], "--against llmbar: it has no data set of its own on the Hub; write llmbar=FILE"),
         (["--max_length", "9"], "name it with --model"),
-        (["--near", "2"], "--near is a share in (0, 1], got 2.0"),
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),
     ):
         assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2, words
         assert sentence in capsys.readouterr().err, words
-
-
-SHARED = {
-    "hh_rlhf/helpful_rmgallery.public.jsonl.gz": (4, 4, 4),
-    "hh_rlhf/harmless_base_test.public.jsonl.gz": (2, 2, 1),
-    "ultrafeedback_sample/train.jsonl.gz": (1, 1, 1),
-}
-"""Rows, different prompts and different first turns that RewardBench has word for word.
-
-The list that came with the data counts 2, 1 and 1 first turns, without case and punctuation; of HH helpful, though, 4
-of its first turns are prompts of RewardBench letter by letter.
-"""
-
-
-@pytest.mark.slow
-def test_what_shared_data_have_in_common_with_rewardbench(shared_data, tmp_path, capsys):
-    bench = shared_data / "rewardbench_v1/filtered-00000-of-00001.parquet"
-    known = set(pq.read_table(bench, columns=["prompt"])["prompt"].to_pylist())
-    for name, expected in SHARED.items():
-        pairs = read_pairs([str(shared_data / name)]).pairs
-        if "helpful" in name:
-            assert len({one.prompt[0]["content"] for one in pairs} & known) == 4
-        out = tmp_path / name.partition("/")[2]
-        assert main(["lint", str(shared_data / name), "--against", f"rewardbench={bench}", "--output", str(out)]) == 5
-        (told,) = json.loads((out / "manifest.json").read_text())["shared"]
-        assert (told["rows"], told["prompts"], told["beginning"]) == expected
-        assert f"| rewardbench | {' | '.join(map(str, expected))} |" in capsys.readouterr().err

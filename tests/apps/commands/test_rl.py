@@ -22,9 +22,6 @@ RECIPES = Path(__file__).resolve().parents[3] / "apps" / "recipes"
 GOLD = "rewardlab.benchmarks.garden:gold"
 
 
-# ---- a run and its folder ----
-
-
 def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
     """Two objectives of the garden are trained on, their sum and the third is only watched."""
     reward = f"good={GOLD}(objectives=['helpful', 'engaging'])"
@@ -96,9 +93,6 @@ def test_a_recipe_runs_as_it_stands(name, rl):
     assert ("advantage/whiten" in columns) == (name == "ppo") and columns["reward/sources/gold"] is not None
 
 
-# ---- a killed run ----
-
-
 def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
     flags = ["--reward", f"gold={GOLD}", "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 5]
     flags += ["--advantage", "gae", "--critic", "--kl", 0.05, "--kl_place", "token"]
@@ -121,17 +115,6 @@ def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
     ends = [load_file(one / "policy" / "model.safetensors") for one in (folder, expected)]
     for name, one in ends[0].items():
         torch.testing.assert_close(one, ends[1][name], atol=1e-6, rtol=0)
-
-
-def test_a_run_resumes_under_its_own_settings_only(rl, monkeypatch):
-    monkeypatch.setattr("rewardlab.apps.commands.rl.run.summary", lambda history: 1 / 0)
-    code, _, err, _ = rl("--reward", f"gold={GOLD}")
-    assert code == 1 and "ZeroDivisionError" in err
-    code, _, err, _ = rl("--reward", f"gold={GOLD}", "--kl", 0.5, "--resume")
-    assert code == 2 and "was begun with kl = 0.0 and is now given 0.5" in err
-
-
-# ---- rewards ----
 
 
 def some_words(name="bees"):
@@ -157,17 +140,6 @@ def test_several_rewards_are_weighed_and_one_gates_another(rl):
     assert steps_of(folder)[0]["reward"] == pytest.approx(total)
 
 
-def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl):
-    """Weights 1 and 0 are the first reward alone, whatever the other says."""
-    flags = ["--max_steps", 1, "--rollout_steps", 1, "--advantage", "gdpo"]
-    rewards = ["--reward", f"gold={GOLD}", f"long={HERE}:some_words(name=and)"]
-    _, _, _, alone = rl(*flags, "--reward", f"gold={GOLD}", output="alone")
-    _, _, _, both = rl(*flags, *rewards, "--weight", "long=0", output="both")
-    _, _, _, other = rl(*flags, *rewards, "--weight", "long=3", output="other")
-    found = [[row["advantage/estimate"] for row in rollouts_of(one)] for one in (alone, both, other)]
-    assert found[0] == found[1] != found[2]
-
-
 def test_faults_stop_the_run_or_are_skipped_and_counted(rl):
     flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0"]
     code, _, err, folder = rl(*flags)
@@ -187,9 +159,6 @@ def test_a_killed_run_counts_every_fault_once(rl):
             rl(*flags, output=output)
         code, facts, _, folder = rl(*flags, "--resume", output=output)
         assert code == 0 and len((folder / "faults.jsonl").read_text().splitlines()) == facts["faults"] == 4 * 8
-
-
-# ---- prompts, references, limits ----
 
 
 def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
@@ -239,9 +208,6 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
     assert last["watch/kl"] > 0.5 and evaluated["eval_reward"] == facts["eval_reward"]
 
 
-# ---- what cannot be run ----
-
-
 def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
     for flags, message in (
         ([], "--reward is missing"),
@@ -261,18 +227,6 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
         code, _, err, _ = rl(*flags)
         assert code == 2 and message in err and "Traceback" not in err, flags
         assert [path.name for path in tmp_path.iterdir()] == [], flags
-
-
-def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(rl):
-    noisy = "noise_backward(reward=gold, false_positive=0.1, false_negative=0.2)"
-    for flags, message in (
-        (["--advantage", "debiased"], "debiased: rewards are verdicts of 0 or 1, got "),
-        (["--advantage", "fixed_baseline", "--reward_transform", noisy], "noise_backward: 'gold' is a verdict of 0"),
-        (["--advantage_transform", "ha_dw"], "ha_dw: rewards are shares of right completions in [0, 1], got "),
-        (["--scheduler", "dars"], "dars: scores are shares of right completions in [0, 1], got "),
-    ):
-        code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, "--overwrite", *flags)
-        assert code == 2 and message in err and "not foreseen" not in err, flags
 
 
 def test_data_that_cannot_be_used_is_refused_with_its_place(rl, tmp_path):
@@ -299,9 +253,6 @@ def test_a_reward_model_is_no_policy_and_a_server_that_is_not_there_is_named(rl,
     ):
         code, _, err, _ = rl("--reward", GOLD, *flags, "--overwrite")
         assert code == 3 and message in err
-
-
-# ---- the summary ----
 
 
 def test_the_summary_is_means_of_the_first_and_last_tenth():

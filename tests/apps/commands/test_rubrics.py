@@ -131,15 +131,6 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     assert code == 0 and "cost_without_rubrics" in facts
 
 
-def test_a_language_model_is_trained_beside_a_weaker_one(rubrics, reader, tmp_path):
-    turns = {"prompt": [{"role": "user", "content": "hi"}], "completion": [{"role": "assistant", "content": "a b"}]}
-    data = write(tmp_path / "demonstrations.jsonl", [turns] * 4)
-    words = ["--data", data, "--base", reader, "--weak", reader, "--steps", 1, "--batch", 4, "--accumulate", 1]
-    code, facts, err, trained = rubrics("train", *words, "--strong_share", 0.42, output="strong")
-    assert code == 0, err
-    assert facts["records"] == 4 and (trained / "model.safetensors").is_file()
-
-
 def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, server):
     """After two steps it writes hardly a rubric; a case without one is counted with the reason."""
     built = rubrics("build", "--data", pairs, "--judge", "judge", output="built")[3]
@@ -154,7 +145,7 @@ def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, s
     assert facts["rubrics"] + sum(facts["without_rubric"].values()) == 2
 
 
-def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_path, capsys):
+def test_rubrics_are_written_for_cases_and_judged_under(rubrics, tmp_path):
     data = write(tmp_path / "cases.jsonl", [pair_row(item.pair(0, 2)) for item in items(5, 5)])
     code, facts, err, folder = rubrics("apply", "--data", data, "--judge", "judge")
     assert code == 0, err
@@ -163,10 +154,6 @@ def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_pat
     assert facts["models"]["teacher"]["calls"] == 5 and facts["models"]["judge"]["calls"] == 10
     assert len(lines(folder / "rubrics.jsonl")) == facts["rubrics"] > 0
     assert pq.read_table(folder / "judgments.parquet").num_rows == 5
-    asked = ["--endpoint", server.url, "--model", "judge", "--samples", 20, "--rubric", folder / "rubrics.jsonl"]
-    code, facts, err = call(capsys, "judge", "--data", data, *asked, "--output", tmp_path / "again")
-    without = facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0)
-    assert code == 0 and without == 5 - len(lines(folder / "rubrics.jsonl")), err
 
 
 def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp_path):

@@ -96,17 +96,11 @@ def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(recipe, tmp_path):
     assert losses[-2] > losses[0] == min(losses) and losses[-1] == pytest.approx(losses[0], abs=1e-6)
 
 
-def test_a_linear_model_is_trained_and_not_resumed_on_changed_data(recipe, tmp_path, capsys):
-    data = tmp_path / "train.jsonl"
-    data.write_text((recipe[1] / "train.jsonl").read_text())
-    words = ["train", "--kind", "linear", "--data", str(data), "--output", str(tmp_path / "rm")]
-    assert main(words) == 0
+def test_a_linear_model_is_trained(recipe, tmp_path, capsys):
+    data = str(recipe[1] / "train.jsonl")
+    assert main(["train", "--kind", "linear", "--data", data, "--output", str(tmp_path / "rm")]) == 0
     assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["kind"] == "linear"
     assert load_reward_model(str(tmp_path / "rm")).weights.shape[0] > 3
-    (tmp_path / "rm").rename(tmp_path / "rm.partial")
-    data.write_text(data.read_text() + data.read_text())
-    assert main([*words, "--resume"]) == 2
-    assert "was begun with data_sha256" in capsys.readouterr().err
 
 
 def test_overwrite_leaves_alone_what_is_not_a_run(recipe, tmp_path, capsys):

@@ -5,11 +5,10 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.commands.judge.retrieval import RetrievalConfig, _unique, open_index
+from rewardlab.apps.commands.judge.retrieval import _unique, open_index
 from rewardlab.judges.retrieval.encoder import new_encoder
 from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.judges.types import Case
-from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
@@ -122,6 +121,14 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
         (["--examples", "retrieved"], "--examples_from is missing"),
         (["--examples_from", "x.jsonl"], "--examples_from is read for --examples"),
         (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
+        (
+            ["--examples", "retrieved", "--examples_from", "{own}", "--retriever", "none"],
+            "--retriever is tfidf, bm25 or a",
+        ),
+        (
+            ["--examples", "random", "--examples_from", "{own}", "--retriever_index", "i"],
+            "--retriever_index stores the v",
+        ),
         (["--rubric", "retrieved"], "--rubrics_from is missing"),
         (["--rubrics_from", "x.jsonl"], "--rubrics_from is read for --rubric"),
         (["--rubric", "random", "--rubrics_from", "none.jsonl"], "no file of rubrics 'none.jsonl'"),
@@ -130,13 +137,3 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
         own = write(tmp_path / "own.jsonl", lengths(3))
         code, _, err, _ = run(*[word.format(own=own) for word in words])
         assert code == 2 and message in err and not asked, words
-
-
-def test_settings_of_the_retriever_are_checked():
-    for settings, message in (
-        ({"retriever": "none"}, "--retriever is tfidf, bm25 or a folder"),
-        ({"retriever_index": "i"}, "--retriever_index stores the vectors"),
-    ):
-        config = RetrievalConfig(examples="retrieved", examples_from=["x"], **settings)
-        with pytest.raises(UsageError, match=message):
-            config.validate(None)

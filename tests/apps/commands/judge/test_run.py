@@ -94,9 +94,6 @@ def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(jud
     assert sorted(row["requests"] for row in rows) == [2] * 7 + [4]
 
 
-# ---- what cannot be run ----
-
-
 def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
     for words, message in (
         (["--kind", "pairwize"], "no 'pairwize' in judges.kinds; did you mean 'pairwise'"),

@@ -1,11 +1,9 @@
 """`rewardlab judge train`: traces of a teacher, supervised training, the verdict reward, and the saved judge."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
-from rewardlab.apps.api import train_judge
 from rewardlab.judges.kinds._comparison import comparison_prompt
 from rewardlab.judges.kinds.generative.rewards import verdict_row
 from rewardlab.judges.types import Case
@@ -173,18 +171,3 @@ def test_several_processes_are_refused(train, monkeypatch):
     monkeypatch.setattr(PolicyArguments, "world_size", property(lambda self: 2))
     code, _, err, folder = train(at=None)
     assert code == 2 and "judge train runs in one process" in err and not folder.exists(), err
-
-
-def test_the_python_function_returns_the_judge(base, server, tmp_path):
-    settings = {"use_cpu": True, "disable_tqdm": True, "sft_batch": 8, "sft_accumulate": 1, "sft_epochs": 1.0}
-    teacher = f"endpoint={server.url}, model=teacher"
-    judge = train_judge(PAIRS, base=base, output=tmp_path / "judge", stage="sft", teacher=teacher, **settings)
-    assert judge["traces"]["kept"] == 8 and judge["sft"]["train_loss"] > 0
-    assert (Path(judge) / "model.safetensors").is_file()
-
-
-def test_cases_without_a_wrong_response_are_left_out_and_counted(train, tmp_path):
-    more = {"id": "tied", "prompt": "q", "answers": ["a", "b"], "best": [0, 1]}
-    data = write(tmp_path / "more.jsonl", [*PAIRS, more])
-    code, facts, err, _ = train("--stage", "sft", data=data)
-    assert code == 0 and facts["pairs"] == 8 and "1 of 9 cases do not have a wrong response" in err, err

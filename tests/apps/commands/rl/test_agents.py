@@ -11,7 +11,6 @@ from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
 from rewardlab.apps.rewards.dacr import ExchangeRewards, dacr
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
@@ -78,45 +77,6 @@ def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(p
     np.testing.assert_allclose(found, expected.reshape(2, 2).T)
     assert len({*answers}) == 4 and np.array_equal(found, source.rate(examples))
     assert not np.array_equal(found[0], source.rate([examples[0], Example(prompts[1], "lilies")])[0])
-
-
-@pytest.mark.slow
-def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
-    """A thinker by events, a solver (an adapter) by what half of its answers read, the thinker again by its history."""
-    solver = f"solver={rl_world / 'start'}, longest=12"
-    flags = ["--advantage", "ccpo(lam=0.2, middle=0)", "--max_steps", 2, *EVERY]
-    code, facts, err, first = rl("--reward", f"ccpo({solver}, reward={TOLD})", *flags, output="first")
-    assert code == 0 and trained(steps_of(first)), err
-    rows = rollouts_of(first)
-    for place in (0, 1):
-        own = [row for row in rows if row["step"] == place]
-        rewards = [column(own, f"reward/sources/ccpo.{name}") for name in ("joint", "solo")]
-        group = torch.tensor([row["group"] for row in own])
-        torch.testing.assert_close(estimates(own), adv_ccpo(*rewards, group, 0.2, 0.0)[0])
-    assert {*facts["rewards"]} == {"ccpo.joint", "ccpo.solo"}
-
-    flags = ["--rollouts", f"ccpo(thinker={first / 'policy'}, longest=12)", "--max_steps", 3, *EVERY]
-    flags += ["--reward", f"gold={GOLD}", "--reward_transform", "ccpo_solver(reward=gold, least=8)", "--lora"]
-    code, _, err, second = rl(*flags, output="second")
-    assert code == 0 and trained(steps_of(second)), err
-    assert [row["ccpo/told"] for row in steps_of(second)] == [0.5] * 3
-    rows = [row for row in rollouts_of(second) if row["step"] == 2]
-    credited, raw = (column(rows, f"reward/{stage}/gold").view(4, 2, 2) for stage in ("ccpo_solver", "sources"))
-    assert torch.equal(credited[:, 0], credited[:, 1]) and not torch.equal(raw[:, 0], raw[:, 1])
-
-    solver = f"solver={second / 'policy'}, longest=12"
-    flags = ["--reward", f"ccpo({solver}, reward={GOLD})", "--reward_transform", HISTORY]
-    flags += ["--weight", "ccpo.solo=0", "--max_steps", 2, "--model", first / "policy", *EVERY]
-    code, _, err, third = rl(*flags, output="third")
-    assert code == 0 and trained(steps_of(third)), err
-    rows = rollouts_of(third)
-    seen, delta = (
-        column(rows, name) - (column(rows, "reward/sources/ccpo.solo") if "sources" in name else 0)
-        for name in ("reward/ccpo_thinker/ccpo.joint", "reward/sources/ccpo.joint")
-    )
-    torch.testing.assert_close(seen[:16], delta[:16])  # no history yet
-    scale = delta[:16].std(correction=0) + 1e-6
-    torch.testing.assert_close(seen[16:], torch.tanh((delta[16:] - delta[:16].mean()) / scale))
 
 
 def test_a_solver_is_trained_on_the_prompt_that_it_saw(rl, rl_world, policy, monkeypatch):
@@ -211,13 +171,11 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(role, rl, rl_world):
 
 def test_what_cannot_work_together_is_refused(rl, rl_world):
     for flags, message in (
-        (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "has 1 token or more, got longest=0"),
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
         (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
         (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
-        (["--reward", f"gold={GOLD}", "--advantage", "ccpo"], "rewards are two, joint and solo, got 1"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr has no exchange about"),
         (["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY], "give it --weight ccpo"),

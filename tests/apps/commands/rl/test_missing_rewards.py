@@ -36,7 +36,6 @@ def length(*, first=True):
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--reward", f"{HERE}:nothing"], "none of 32 completions had a reward (missing: nothing 32); mend"),
         (
             ["--reward", f"{HERE}:silent", "--on_fault", "skip"],
             "none of 32 completions had a reward (missing: silent 32); the first of 2 faults: raised TimeoutError: the "

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rewardlab.apps.cli import main, parse
+from rewardlab.apps.cli import main
 from rewardlab.apps.commands.plan.settings import PlanConfig
 from rewardlab.apps.commands.train import run as train_run
 from rewardlab.apps.commands.train.settings import GuideConfig
 from rewardlab.apps.runs.stop_training import train_until_asked
-from rewardlab.apps.verbs import VERBS
 from rewardlab.benchmarks.garden import pairs
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
@@ -130,25 +129,6 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
     assert manifest["stream"]["read"] == 40
 
 
-def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys):
-    for betas, sentence in (
-        (["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"),
-        (["honest=1"], "no objective 'honest'"),
-    ):
-        assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2, betas
-        assert sentence in capsys.readouterr().err, betas
-
-
-def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
-    plain = [pair_row(pair) | {"wins": None} for pair in pairs(40, 1)]
-    for name, rows in (("helpful", plain[:25]), ("harmless", plain[25:])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = [f"{name}={tmp_path / name}.jsonl" for name in ("helpful", "harmless")]
-    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "random", "--data", *data) == 0
-    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
-    assert manifest["encoding"]["kept"] == 40 and str(tmp_path / "helpful.jsonl") in manifest["data"]
-
-
 def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys):
     for words, model, code, sentence in (
         (BOTH, False, 2, "needs the language model to start from; name it with --model"),
@@ -157,6 +137,13 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys)
         ((*BOTH, "--adapter", "none", "--token_baseline", "expected"), True, 2, "without an adapter"),
         ((*BOTH, "--adapter", "dora"), True, 2, "--adapter is one of lora, pblora, moslora, none, got 'dora'"),
         (("--objectives", "honest", "--adapter", "lora"), True, 3, "40 without a label for 'honest'"),
+        (
+            (*BOTH, "--embedding", "one_hot", "--objective_betas", "helpful"),
+            True,
+            2,
+            "such as helpful=0.5; got 'helpful'",
+        ),
+        ((*BOTH, "--embedding", "one_hot", "--objective_betas", "honest=1"), True, 2, "no objective 'honest'"),
     ):
         assert train(world, tmp_path / "arm", *words, model=model) == code, words
         error = capsys.readouterr().err
@@ -164,25 +151,7 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys)
         assert not list(tmp_path.iterdir()), words
 
 
-def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
-    base = tmp_path / "base"
-    causal_lm(tokenizer(), seed=3).save_pretrained(base)
-    tokenizer().save_pretrained(base)
-    words = ("--adapter", "lora", "--objectives", "helpful")
-    assert train(world, tmp_path / "arm", *words, "--model", str(base), model=False) == 0
-    causal_lm(tokenizer(), seed=4).save_pretrained(base)
-    asked = ["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl")]
-    assert main([*asked, "--output", str(tmp_path / "scores.jsonl")]) == 3
-    assert "the adapter was trained on" in capsys.readouterr().err
-
-
 def test_a_methods_name_stands_for_its_adapter():
     for method, adapter in (("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")):
         assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter, method
         assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
-
-
-def test_the_settings_of_lora_are_the_same_for_every_kind():
-    parser = ("train", VERBS["train"])
-    defaults, *_ = parse(*parser, [])
-    assert (defaults.lora_r, defaults.lora_alpha, defaults.lora_target_modules) == (None, None, [])

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.cli import VERBS, main, parse
-from rewardlab.apps.commands.train.latent_settings import LatentConfig
+from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.training.trainer import RewardTrainer
 from safetensors.numpy import load_file
@@ -70,13 +69,6 @@ def test_a_lora_scores_the_same_after_it_is_merged(train, started, tmp_path, cap
     capsys.readouterr()
     merged = load_reward_model(str(tmp_path / "merged"))
     assert merged.contract == load_reward_model(str(folder)).contract
-
-
-def test_the_recipe_trains_both_stages():
-    file = Path(__file__).resolve().parents[4] / "apps" / "recipes" / "latent.yaml"
-    configs = parse("train", VERBS["train"], ["--config", str(file), "--output", "runs/latent"])
-    (steps,) = (config for config in configs if isinstance(config, LatentConfig))
-    assert steps.latent_stage_1 > 0 and steps.latent_steps == 4 and steps.latent_depth is None
 
 
 def test_engines_that_feed_no_hidden_state_back_are_refused(started, capsys):
