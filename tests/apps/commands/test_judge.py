@@ -20,7 +20,6 @@ from tests.apps.judging import call, lengths, longer, shown, write
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
 RULE = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
-POINTS = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
 BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
 
 
@@ -147,12 +146,6 @@ def test_a_probe_is_fitted_to_two_judges_of_a_run_and_routes(judge, capsys, tmp_
     assert facts["judges"]["mixed"]["routes"] == {"routed": 24, "to_strong": 12, "undecided": 0}
     code, _, err = call(capsys, "judge", "--fit_route", run, run, "--output", tmp_path / "no")
     assert code == 2 and "write RUN:JUDGE with one of the run's judges: small pairwise, large pairwise" in err
-    for words, message in (
-        (["--fit_route", run], "--fit_route is the cheap and the strong judge's run, got 1"),
-        (["--encoder", "e"], "--encoder is for a probe; add --fit_route CHEAP STRONG"),
-    ):
-        code, _, err = call(capsys, "judge", *words, "--output", tmp_path / "no")
-        assert code == 2 and message in err
 
 
 def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
@@ -171,26 +164,9 @@ def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge,
     rows = [{"case": f"p{n}", "rubric": {"rules": [RULE]}} for n in range(7)] + [{"case": "p7", "rubrics": harm}]
     own, before = write(tmp_path / "own.jsonl", rows), server.asked.total()
     code, _, err, folder = judge("--kind", "pairwise", "rubric", "--rubric", own, "--score", "anchored")
-    assert (
-        code == 2
-        and not folder.exists()
-        and "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
-    )
+    assert code == 2 and not folder.exists()
+    assert "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
     assert server.asked.total() == before
-
-
-def test_a_file_of_healthbench_has_cases_and_rubrics_whose_signed_points_add_up(judge, tmp_path):
-    """A long answer meets both criteria, (4 - 1) / 4; one of five letters meets none."""
-    answers = {"answers": ["short", "a long answer"], "best": 1, "rubrics": POINTS}
-    rows = [{"prompt_id": f"hb-{n}", "prompt": f"question {n}"} | answers for n in range(4)]
-    health = write(tmp_path / "health.jsonl", rows)
-    kind = ["--kind", "rubric(together=False)", "--rubric", health, "--score", "signed_points"]
-    code, facts, err, folder = judge(*kind, data=health)
-    judged = facts["judges"]["qwen rubric"]
-    assert code == 0 and (judged["accuracy"], judged["requests"]) == (1.0, 4 * 2 * 2), err
-    assert pq.read_table(folder / "items.parquet")["case"].to_pylist() == ["hb-0", "hb-1", "hb-2", "hb-3"]
-    rows = pq.read_table(folder / "scores.parquet").to_pylist()
-    assert {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]} == {0.75, 0.0}
 
 
 def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(judge, server, tmp_path):
@@ -205,8 +181,11 @@ def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(j
     assert code == 3 and "levels.jsonl: none of its 1 rows" in err and server.asked.total() == before, err
 
 
-def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_path):
+def test_a_checklist_and_levels_of_all_cases_or_of_each_are_read(judge, server, tmp_path):
     """Answers have seven letters and more, so the server's points are out of the scale of five."""
+    (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
+    code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml", output="list")
+    assert code == 0 and facts["judges"]["qwen checklist"]["answered"] == 8, err
     toml = "".join(f'{name} = "{text}"\n' for name, text in BIGGEN.items())
     (tmp_path / "levels.toml").write_text(toml)
     code, facts, err, _ = judge("--kind", "pointwise", "--levels", tmp_path / "levels.toml")
@@ -219,14 +198,6 @@ def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_pa
     assert code == 0 and reasons == {"a score out of range": 7, "no rubric": 1}, err
 
 
-def test_a_checklist_is_read_from_toml(judge, tmp_path):
-    (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
-    code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml")
-    told = facts["judges"]["qwen checklist"]
-    assert str(tmp_path / "list.toml") in yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data_sha256"]
-    assert code == 0 and (told["answered"], told["requests"]) == (8, 16), err
-
-
 def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
     rm = tmp_path / "rm"
     data = write(tmp_path / "train.jsonl", lengths(20))
@@ -234,9 +205,6 @@ def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
     kinds = ["--kind", f"cheap=reward_model(model={rm})", "pairwise", "--together", "cascade(gap=100)"]
     code, facts, err, _ = judge(*kinds)
     assert code == 0 and facts["models"]["qwen"]["calls"] == 16, err  # a gap that no reward reaches
-    kinds = ["--kind", *(f"{name}=reward_model(model={rm})" for name in "ab"), f"reward_model(model={rm})"]
-    code, facts, err, _ = judge(*kinds, output="three")
-    assert code == 0 and list(facts["judges"]) == ["a", "b", "reward_model"], err
 
 
 def test_a_judge_from_anywhere_has_the_name_that_it_is_given():

@@ -30,36 +30,18 @@ def rows(n: int, seed: int = 0) -> list[dict]:
     ]
 
 
-def planted(n: int) -> tuple[list[dict], dict[str, set[int]]]:
-    """Rows with 20 of each defect, and the numbers (from 0) of the rows that have it."""
-    given, where, free = rows(n), {}, iter(random.Random(1).sample(range(n), n))
-
-    def take(reason: str, k: int = 20) -> list[int]:
-        own = [next(free) for _ in range(k)]
-        where.setdefault(reason, set()).update(own)
-        return own
-
-    for row in take(lint.UNUSABLE):
-        given[row]["rejected"] = given[row]["chosen"] if row % 2 else "  "
-    for row in take(lint.NEAR_IDENTICAL):
-        given[row]["rejected"] = given[row]["chosen"].upper() + "!"
-    for row in take(lint.TIE):
-        given[row] |= {"score_chosen": 3.0, "score_rejected": 3.0}
-    for row, other in zip(take(lint.REPEATED), take("the first of twins"), strict=True):
-        first, second = sorted((row, other))
-        where[lint.REPEATED] = where[lint.REPEATED] - {first} | {second}
-        given[second] = given[first] | {"id": str(second)}
-    pair = take(lint.CONTRADICTED, 40)
-    for row, other in zip(pair[::2], pair[1::2], strict=True):
-        given[row] |= {"prompt": given[other]["prompt"], "chosen": given[other]["rejected"]}
-        given[row]["rejected"] = given[other]["chosen"]
-    for row in take(lint.MARKUP):
-        given[row]["chosen"] += " <|im_end|>"
-    for row in take(lint.OVERLAP):
-        given[row]["prompt"] = BENCHMARK.title() + "?"
-    for row in take(lint.NEAR_OVERLAP):
-        given[row]["prompt"] = BENCHMARK.replace("northern", "southern")
-    del where["the first of twins"]
+def planted() -> tuple[list[dict], dict[str, set[int]]]:
+    """Rows with every defect, and the numbers (from 0) of the rows that have it."""
+    given = rows(40)
+    given[1]["rejected"], given[2]["rejected"] = "  ", given[2]["chosen"]
+    given[3]["rejected"] = given[3]["chosen"].upper() + "!"
+    given[4] |= {"score_chosen": 3.0, "score_rejected": 3.0}
+    given[6] = given[5] | {"id": "6"}
+    given[7] |= {"prompt": given[8]["prompt"], "chosen": given[8]["rejected"], "rejected": given[8]["chosen"]}
+    given[9]["chosen"] += " <|im_end|>"
+    given[10]["prompt"], given[11]["prompt"] = BENCHMARK.title() + "?", BENCHMARK.replace("northern", "southern")
+    where = {lint.UNUSABLE: {1, 2}, lint.NEAR_IDENTICAL: {3}, lint.TIE: {4}, lint.REPEATED: {6}}
+    where |= {lint.CONTRADICTED: {7, 8}, lint.MARKUP: {9}, lint.OVERLAP: {10}, lint.NEAR_OVERLAP: {11}}
     return given, where
 
 
@@ -79,17 +61,17 @@ def found_in(folder: Path) -> dict[str, set[int]]:
 
 
 def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
-    given, where = planted(400)
+    given, where = planted()
     data, out, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", tmp_path / "clean.jsonl"
     words = ["lint", data, "--against", f"rewardbench={benchmark}"]
     assert main([*words, "--output", str(out)]) == 5
     assert found_in(out) == where
     told, report = capsys.readouterr().err, (out / "report.md").read_text()
-    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
-    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report and f"| {lint.OVERLAP} | 20 | line " in report
+    assert "near-identical completions 1" in told and "--fix FILE writes the rows without findings" in told
+    assert "| rewardbench | 1 | 1 | 1 | 1 |" in report and f"| {lint.OVERLAP} | 1 | line " in report
     assert "No word, position or length tells the label." in report
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["rows"] == 400 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
+    assert manifest["rows"] == 40 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
     assert main([*words, "--fix", str(clean)]) == 0
     facts = json.loads(capsys.readouterr().out)
     gone = set().union(*(own for reason, own in where.items() if reason != lint.TIE))
@@ -98,7 +80,7 @@ def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of
     left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
     assert {int(one["place"].rpartition(":")[2]) - 1 for one in left_out} == gone
     assert all(one["row"] == given[int(one["place"].rpartition(":")[2]) - 1] for one in left_out)
-    assert facts["kept"] + facts["dropped"] == 400 and facts["dropped"] == len(gone)
+    assert facts["kept"] + facts["dropped"] == 40 and facts["dropped"] == len(gone)
     assert main([*words, "--fix", str(clean)]) == 2 and "--overwrite" in capsys.readouterr().err
     words[1] = str(clean)
     assert main([*words, "--fix", str(tmp_path / "2.jsonl")]) == 0
@@ -166,14 +148,6 @@ def test_a_models_truncation_counts(tmp_path, capsys):
     assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
 
 
-def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
-    out = tmp_path / "lint"
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(60)), "--output", str(out)]) == 0
-    (tmp_path / "broken.jsonl").write_text("{")
-    assert main(["lint", str(tmp_path / "broken.jsonl"), "--output", str(out)]) == 2
-    assert "exists already; name another folder with --output" in capsys.readouterr().err
-
-
 def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
     """The second file of the name has a prompt that nobody asks."""
     row = {"prompt": "never asked", "chosen": "a", "rejected": "b", "subset": "alpacaeval-easy", "id": 2}
@@ -187,6 +161,7 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
 def test_bad_settings_are_told(tmp_path, capsys):
     for words, sentence in (
         (["--max_length", "9"], "name it with --model"),
+        (["--encoder", "e"], "name them with --against"),
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),

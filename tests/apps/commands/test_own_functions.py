@@ -11,24 +11,19 @@ def longer(prompt, responses):
     assert isinstance(prompt, str) and all(isinstance(text, str) for text in responses)
     return None if "skip" in prompt else [len(text) for text in responses]
 
-
 def one_score(prompt, responses):
     return [1.0]
-
 
 def best_of(row):
     if row["kind"] == "other":
         return None
     return {"prompt": row["question"], "answers": [row["good"], *row["bad"]], "best": 0, "subset": row["kind"]}
 
-
 def no_case(row):
     return "text"
 
-
 def words(prompts, completions):
     return [None if "?" in text else float(len(text.split())) for text in completions]
-
 
 async def longer_by_a_client(prompt, responses):
     return longer(prompt, responses)
@@ -109,14 +104,11 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
 LOSSES = """
 import torch
 
-
 def hinge(pairs, margin=1.0):
     return torch.relu(margin - (2 * pairs.wins - 1) * pairs.gap)
 
-
 def mean(pairs):
     return pairs.gap.mean()
-
 
 def one_reward(chosen):
     return chosen

@@ -55,7 +55,9 @@ def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run_
 
 def test_several_objectives(run_parity, tmp_path):
     folder = saved(make(objectives=("helpful", "harmless")), tmp_path / "rm")
-    assert run_parity(folder, "--against", "checkpoint", folder).code == 0
+    (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
+    told = run_parity(folder, "--against", "checkpoint", folder, "--data", tmp_path / "more.jsonl")
+    assert told.code == 0 and told.ways["alone"]["conversations"] == 12 + 1 + 3
     weighted = with_overall(make(objectives=("helpful", "overall")), {"helpful": 2.0})
     assert run_parity(saved(weighted, tmp_path / "weighted"), "--against", "checkpoint").code == 0
 
@@ -93,11 +95,6 @@ def test_conversations_that_only_the_contract_can_cut_are_left_out_and_counted(r
     told = run_parity(saved(make(bos=True), tmp_path / "rm"), "--against", "checkpoint")
     assert told.code == 0 and told.ways["plain Transformers"]["conversations"] == 11
     assert f"4 conversations beyond {LIMIT} tokens are left out" in told.report
-
-
-def test_more_conversations_may_be_given(rm, run_parity, tmp_path):
-    (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
-    assert run_parity(rm, "--data", tmp_path / "more.jsonl").ways["alone"]["conversations"] == 12 + 1 + 3
 
 
 def test_other_template(rm, run_parity, tmp_path):

@@ -10,12 +10,12 @@ import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import summary
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
 
 RECIPES = Path(__file__).resolve().parents[3] / "apps" / "recipes"
@@ -77,8 +77,6 @@ def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, rl_worl
     again = ["--reward", f"gold={GOLD}", "--model", facts["policy"], "--max_steps", 1, "--learning_rate", 1e-9]
     code, merged, _, folder = rl(*again, "--reference", rl_world / "start", output="merged")
     assert code == 0 and merged["kl"] > 0.001 and (folder / "policy" / "model.safetensors").exists()
-    code, _, err, _ = rl(*again, "--lora", output="twice")
-    assert code == 2 and "is an adapter already; leave --lora out" in err
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
@@ -140,25 +138,19 @@ def test_several_rewards_are_weighed_and_one_gates_another(rl):
     assert steps_of(folder)[0]["reward"] == pytest.approx(total)
 
 
-def test_faults_stop_the_run_or_are_skipped_and_counted(rl):
+def test_faults_stop_the_run_or_are_skipped_and_counted_once_also_by_a_killed_run(rl):
+    """Eight completions of sixteen are faults at each of four steps."""
     flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0"]
     code, _, err, folder = rl(*flags)
     assert code == 3 and "reward 'odd' is inf for completion 0" in err
     assert len((folder.with_name("run.partial") / "faults.jsonl").read_text().splitlines()) == 8
-    code, facts, _, folder = rl(*flags, "--on_fault", "skip", "--overwrite")
-    assert code == 0 and facts["faults"] == 16 == len((folder / "faults.jsonl").read_text().splitlines())
-    assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0, 8.0]
-
-
-def test_a_killed_run_counts_every_fault_once(rl):
-    """Eight completions of sixteen are faults at each of four steps."""
-    flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0", "--on_fault", "skip"]
-    flags += ["--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
+    flags += ["--on_fault", "skip", "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
     for stop, output in ((1, "early"), (3, "late")):  # before and after a checkpoint
         with cut_off_at(stop):
             rl(*flags, output=output)
         code, facts, _, folder = rl(*flags, "--resume", output=output)
         assert code == 0 and len((folder / "faults.jsonl").read_text().splitlines()) == facts["faults"] == 4 * 8
+        assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0] * 4
 
 
 def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
@@ -178,16 +170,12 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, r
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err
     code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
-    code, _, err, _ = rl(*flags, "--max_completion_length", 512, output="no room")
-    assert code == 2 and "--max_completion_length 512 leaves no room for a prompt in the policy's context of 256" in err
     code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
     assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
 
 def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):
-    words = models.tokenizer()
-    models.causal_lm(words, seed=9).save_pretrained(tmp_path / "model")
-    words.save_pretrained(tmp_path / "model")
+    save_policy(tmp_path / "model", seed=9)
     kl = {}
     for name, flags in {
         "itself": ["--soup", tmp_path / "model", "--soup_share", 0.0],
@@ -213,8 +201,6 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
         (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
-        (["--reward", GOLD, "--weight", "rm=1"], "no reward is called 'rm'; there are gold"),
-        (["--reward", "nowhere", "--model", "nowhere", "--advantage", "gae"], "give the run a critic"),
         (["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"], "which is no policy"),
         (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
@@ -230,12 +216,8 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
 
 
 def test_data_that_cannot_be_used_is_refused_with_its_place(rl, tmp_path):
-    for name, row, message in (
-        ("a.jsonl", {"prompt": " "}, "a.jsonl:1: empty prompt"),
-        ("b.jsonl", {"text": "x"}, "no column 'prompt'"),
-    ):
-        code, _, err, _ = rl("--reward", GOLD, data=write(tmp_path / name, [row]))
-        assert code == 3 and message in err
+    code, _, err, _ = rl("--reward", GOLD, data=write(tmp_path / "a.jsonl", [{"prompt": " "}]))
+    assert code == 3 and "a.jsonl:1: empty prompt" in err
     rows = [{"prompt": "describe bees"}] * 4 + [{"prompt": ""}]
     code, _, err, _ = rl("--reward", GOLD, "--on_bad_row", "skip", data=write(tmp_path / "c.jsonl", rows))
     assert code == 0 and "1 of 5 rows dropped: {'empty prompt': 1}" in err

@@ -12,7 +12,7 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
-from tests.apps.judging import call, lengths, longer, shown, write
+from tests.apps.judging import lengths, longer, shown, write
 
 WORDS = ("roses", "bees", "moss", "ponds", "frost", "herbs", "birds", "mulch")
 
@@ -23,7 +23,7 @@ def asked():
 
 
 @pytest.fixture
-def run(tmp_path, capsys, asked):
+def run(judge, tmp_path, asked):
     """A judge behind a server that remembers what it was asked, over eight questions."""
 
     def answer(body):
@@ -35,31 +35,19 @@ def run(tmp_path, capsys, asked):
             for n, word in enumerate(WORDS)]  # fmt: skip
     data = write(tmp_path / "pairs.jsonl", rows)
 
-    def judge(*words, output="run"):
-        with ChatServer(answer=answer) as server:
-            named = ["--data", data, "--endpoint", server.url, "--model", "qwen", "--retries", 0, "--samples", 20]
-            code, facts, err = call(capsys, "judge", *named, *words, "--output", tmp_path / output)
-        folder = tmp_path / output
+    def run(*words, output="run"):
+        with ChatServer(answer=answer) as world:
+            code, facts, err, folder = judge(*words, data=data, at=world, output=output)
         rows = pq.read_table(folder / "judgments.parquet").to_pylist() if code == 0 else []
         return code, facts, err, {row["case"]: row["retrieved"] for row in rows}
 
-    return judge
+    return run
 
 
 def labelled(tmp_path) -> str:
     rows = ({"id": f"e{n}", "prompt": f"What is good for {word} here", "chosen": f"sun for {word}", "rejected": "rain"}
             for n, word in enumerate(WORDS))  # fmt: skip
     return write(tmp_path / "labelled.jsonl", rows)
-
-
-def test_the_nearest_labelled_cases_are_shown_and_their_ids_stored(run, tmp_path, asked):
-    code, _, err, retrieved = run("--examples", "retrieved", "--examples_from", labelled(tmp_path), "--shots", 2)
-    assert code == 0, err
-    assert all(retrieved[f"p{n}"][0] == f"e{n}" and len(retrieved[f"p{n}"]) == 2 for n in range(8))
-    examples = [shown(body, "examples") for body in asked if "about bees" in shown(body, "instruction")]
-    assert len(examples) == 2 and all("What is good for bees here" in text for text in examples)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert "Up to 2 retrieved examples by tfidf from" in report
 
 
 def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run, tmp_path, asked):
@@ -73,11 +61,6 @@ def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run
     code, _, err, own = run("--examples", "oracle", "--examples_from", tmp_path / "before", output="own")
     assert code == 0 and own == {f"p{n}": [f"p{n}"] for n in range(8)}, err
     assert "(these are of the case's own prompt)" in (tmp_path / "own" / "report.md").read_text()
-    contracts = {
-        name: json.loads((tmp_path / name / "manifest.json").read_text())["contracts"]["qwen pairwise"]
-        for name in ("before", "after", "random", "own")
-    }
-    assert len({*contracts.values()}) == 4
 
 
 def rubrics(tmp_path) -> str:
@@ -121,14 +104,8 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
         (["--examples", "retrieved"], "--examples_from is missing"),
         (["--examples_from", "x.jsonl"], "--examples_from is read for --examples"),
         (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
-        (
-            ["--examples", "retrieved", "--examples_from", "{own}", "--retriever", "none"],
-            "--retriever is tfidf, bm25 or a",
-        ),
-        (
-            ["--examples", "random", "--examples_from", "{own}", "--retriever_index", "i"],
-            "--retriever_index stores the v",
-        ),
+        (["--examples", "retrieved", "--examples_from", "x", "--retriever", "none"], "--retriever is tfidf, bm25 or a"),
+        (["--examples", "retrieved", "--examples_from", "x", "--retriever_index", "i"], "--retriever_index stores the"),
         (["--rubric", "retrieved"], "--rubrics_from is missing"),
         (["--rubrics_from", "x.jsonl"], "--rubrics_from is read for --rubric"),
         (["--rubric", "random", "--rubrics_from", "none.jsonl"], "no file of rubrics 'none.jsonl'"),

@@ -113,14 +113,6 @@ def test_a_list_is_trained_on_as_pairs_with_its_rubric(train, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_are_merged(train):
-    code, _, err, folder = train("--lora", "--lora_r", 2, "--advantage", BELOW)
-    assert code == 0, err
-    assert (folder / "judge" / "model.safetensors").is_file()
-    assert not [*folder.rglob("policy/adapter_*"), *folder.glob("judge/adapter_*")]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stage, train):
     words = ["--save_steps", 1, "--no_verdict", -1, "--advantage", BELOW]
@@ -158,13 +150,6 @@ def test_what_cannot_be_trained_is_said(train):
         found, _, err, folder = train(*words, at=None)
         assert (found, says in err) == (code, True), err
         assert not folder.exists(), words
-
-
-def test_rubrics_of_other_cases_are_refused(train, tmp_path):
-    rubric = {"rules": [{"id": "r1", "type": "must", "criterion": "Long.", "test": "Count."}]}
-    rows = write(tmp_path / "rubrics.jsonl", [{"case": "s/p0", "rubric": rubric}])
-    code, _, err, folder = train("--rubric", rows, at=None)
-    assert code == 3 and "named like 's/p0' and the cases like 'p0'" in err and not folder.exists(), err
 
 
 def test_several_processes_are_refused(train, monkeypatch):

@@ -50,8 +50,6 @@ def test_the_shares_are_those_of_sec_over_the_advantages_that_were_written(rl, p
 def test_what_cannot_be_drawn_from_is_told(rl, tmp_path):
     for flags, expected, message in (
         (["--curriculum", "dump(window=4)"], 2, "give --curriculum and --category together"),
-        (["--category", "kind"], 2, "give --curriculum and --category together"),
-        (["--curriculum", "dumb(window=4)", "--category", "kind"], 2, "did you mean 'dump'?"),
         (["--curriculum", "dump", "--category", "kind"], 2, "the argument 'window' is missing"),
         (["--curriculum", "dump(window=4)", "--category", "topic"], 3, "no column 'topic'"),
         (["--curriculum", "dump(window=4)", "--category", "same"], 3, "says 'a' of all prompts"),

@@ -8,7 +8,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.train.kind_settings import BY_GRADIENT, FROM_SCRATCH
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model
@@ -16,6 +16,7 @@ from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.models.scalar import scalar_from_config
 
+from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import write
 
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "300"]
@@ -96,10 +97,8 @@ def test_files_for_one_objective_each_and_pairs_without_its_label_are_unlabelled
     words = ["--objectives", "helpful", "harmless", "--data", f"helpful={world / 'pairs.jsonl'}"]
     code, _, _, folder = train(*words, f"harmless={tmp_path / 'own.jsonl'}", *SMALL, "--max_steps", 2, data=None)
     assert code == 0 and load_reward_model(str(folder)).contract.objectives == ("helpful", "harmless")
-    assert manifest(folder)["labels"] == {
-        "helpful": {"pairs": 80, "scores": 0, "unlabelled": 15},
-        "harmless": {"pairs": 15, "scores": 0, "unlabelled": 80},
-    }
+    labels = manifest(folder)["labels"]
+    assert [labels[name]["unlabelled"] for name in ("helpful", "harmless")] == [15, 80]
     assert manifest(folder)["encoding"]["unlabelled"] == 15, "without any label"
 
 
@@ -112,9 +111,7 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
     words += ["--members", world / "linear-0.1", world / "linear-10"] if kind == "boosted" else []
     words += ["--latent_alignment", "0"] if kind == "latent" else []
     if kind == "autoregressive":
-        causal_lm(tokenizer()).save_pretrained(tmp_path / "base")
-        tokenizer().save_pretrained(tmp_path / "base")
-        words += ["--model", tmp_path / "base", "--adapter", "genarm"]
+        words += ["--model", save_policy(tmp_path / "base"), "--adapter", "genarm"]
     models = {}
     for setting, name in (("--objective", "helpful"), ("--objectives", "helpful"), ("--objective", "overall")):
         code, _, err, folder = train(*words, setting, name, data=tmp_path / "contrary.jsonl", output=setting + name)
@@ -125,16 +122,6 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
     assert rewards["--objective", "helpful"] != rewards["--objective", "overall"]
     if kind == "scalar":
         assert {model.contract.objectives for model in models.values()} == {("reward",)}
-
-
-def test_a_linear_model_counts_the_pairs_without_its_label(train, world, tmp_path):
-    rows = [json.loads(line) for line in (world / "held.jsonl").read_text().splitlines()]
-    rows = [row | {"wins": {"helpful" if index % 3 else "overall": 1.0}} for index, row in enumerate(rows)]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["--kind", "linear", "--objective", "helpful", "--data", tmp_path / "own.jsonl"]
-    code, _, err, folder = train(*words, data=None)
-    assert code == 0 and "10 of 30 pairs unlabelled for 'helpful', left out" in err
-    assert manifest(folder)["encoding"] == {"pairs": 30, "unlabelled": 10, "kept": 20}
 
 
 def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
@@ -156,7 +143,6 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--loss", "attribute_regression"], 2, "is no loss of a pair's two rewards"),
         (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
         (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
-        (["--objectives", "helpful", "overall", "--weights", "learned"], 2, "is what the weights make"),
         (["--objectives", "helpful", "helpful"], 2, "--objectives: helpful is given twice"),
         (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
         (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
@@ -173,8 +159,6 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--kind", "multi_head", "--heads", "1"], 2, "heads >= 2, steps and batch >= 1"),
         (["--kind", "linear", "--eval_data", "held"], 2, "--kind linear is fitted without evaluation"),
         (["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"], 2, "leave --eval_data out"),
-        (["--kind", "embedding", "--num_train_epochs", "2"], 2, "--num_train_epochs belongs to --kind scalar"),
-        (["--kind", "boosted", "--members", "a", "b", "--max_length", "9"], 2, "--max_length belongs to --kind"),
         (["--kind", "ensemble", "--members", "a", "b", "--stream"], 2, "--stream belongs to --kind scalar and autoreg"),
         (["--kind", "process", "--inverse_regularization", "2"], 2, "belongs to --kind linear and embedding, got"),
         (["--train_beta", "0.5"], 2, "--train_beta belongs to --kind autoregressive, got scalar; leave it out"),
@@ -187,16 +171,6 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
     ):
         found, _, err, folder = train(*words)
         assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists(), words
-
-
-def test_a_training_that_has_nothing_to_learn_from_ends_with_exit_code_5(train, tmp_path):
-    for words, label, sentence in (
-        (["--kind", "linear"], {"wins": {"overall": 0.5}}, "all weights of the linear reward model are 0"),
-        (["--loss", "scaled_bradley_terry"], {"margin": 0.0}, "none of 8 steps had a finite gradient other than 0"),
-    ):
-        write(tmp_path / "alike.jsonl", [pair_row(pair) | label for pair in TAUGHT])
-        code, _, err, folder = train(*words, data=tmp_path / "alike.jsonl")
-        assert code == 5 and sentence in err and not folder.exists(), words
 
 
 def test_a_saved_model_keeps_its_precision(train, never_trains, tmp_path):
