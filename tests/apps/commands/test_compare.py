@@ -166,7 +166,7 @@ def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path
     assert main(["compare", *runs, "--scorer", "a", "b", "c"]) == 2
 
 
-def test_an_evaluation_without_baselines_verifies_and_several_files_are_subsets(tmp_path, capsys):
+def test_an_evaluation_without_baselines_verifies_and_several_files_are_subsets(tmp_path):
     data = [write_pairs(tmp_path / f"{name}.jsonl", prompts) for name, prompts in (("one", "ab"), ("two", "cde"))]
     (tmp_path / "mine.py").write_text("def length(completions):\n    return [len(c) for c in completions]\n")
     words = ["eval", "--model", f"{tmp_path / 'mine.py'}:length", "--data", *data, "--samples", "20"]

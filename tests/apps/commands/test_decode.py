@@ -113,7 +113,7 @@ def test_a_cut_off_output_is_only_dropped_when_told_and_its_last_line_decoded_ag
     assert code == 0 and lines[-1]["decoded"] == 3 and len(output.read_text().splitlines()) == 3
 
 
-def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp_path, capsys, monkeypatch):
+def test_completions_of_other_weights_are_never_mixed_in(arm, prompts, tmp_path, capsys, monkeypatch):
     folder, output = tmp_path / "arm", tmp_path / "out.jsonl"
     shutil.copytree(arm, folder)
     asked = ("--preference", "helpful=1,harmless=0", "--data", prompts, "--output", str(output))

@@ -88,7 +88,7 @@ def test_an_account_counts_by_hand():
     assert facts["accuracy"] == pytest.approx(1 / 3) and (facts["worst"], facts["best"]) == (0.25, 0.5)
 
 
-def test_judges_together_are_one_judge(judge, tmp_path):
+def test_judges_together_are_one_judge(judge):
     code, facts, err, _ = judge("--together", "panel(how=majority)", model=("a", "b", "c"))
     assert code == 0 and facts["judges"]["panel"]["requests"] == 3 * 16, err
     code, facts, err, _ = judge("--kind", "pointwise", "pairwise", "--together", "agreed=consistent", output="two")

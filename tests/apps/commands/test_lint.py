@@ -135,7 +135,7 @@ def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):
         assert sentence in capsys.readouterr().err
 
 
-def test_a_models_truncation_counts(tmp_path, capsys):
+def test_a_models_truncation_counts(tmp_path):
     given = rows(40)
     model, data = tmp_path / "rm", write(tmp_path / "train.jsonl", given)
     words = ["train", "--data", data, "--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "1"]

@@ -54,7 +54,7 @@ def run(*words: str) -> int:
     return main([*words, "--samples", "20"])
 
 
-def test_a_function_judges_and_abstains(capsys):
+def test_a_function_judges_and_abstains():
     for name in ("longer", "longer_by_a_client"):
         assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", name) == 0, name
         row = json.loads(Path(name, "summary.json").read_text())["rows"][0]
@@ -62,7 +62,7 @@ def test_a_function_judges_and_abstains(capsys):
         assert main(["verify", name]) == 0
 
 
-def test_a_function_makes_the_cases_and_another_rates_them(capsys):
+def test_a_function_makes_the_cases_and_another_rates_them():
     words = ["--model", "mine.py:words", "--benchmark", "mine.py:best_of", "--data", "rows.jsonl", "--output", "run"]
     assert run("eval", *words) == 0
     summary = json.loads(Path("run/summary.json").read_text())

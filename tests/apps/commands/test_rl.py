@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import summary
 from rewardlab.benchmarks import garden
@@ -43,11 +42,9 @@ def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["prompts"]["kept"] == 40 and manifest["seed"] == 5 and manifest["reward"] == facts["reward"]
     assert manifest["contracts"]["gold"] == garden.gold().contract.hash()
-    assert yaml.safe_load((folder / "config.yaml").read_text())["kl"] == 0.02
     trained, start = (load_file(one / "model.safetensors") for one in (folder / "policy", rl_world / "start"))
     assert trained.keys() == start.keys() and any(not torch.equal(trained[name], start[name]) for name in start)
-    tokenizer = load_tokenizer(facts["policy"])
-    assert load_causal_lm(facts["policy"], tokenizer).config.use_cache
+    assert load_causal_lm(facts["policy"], load_tokenizer(facts["policy"])).config.use_cache
 
 
 def test_one_model_has_one_number_here_and_in_score(rl, rl_world, tmp_path):
@@ -153,7 +150,7 @@ def test_faults_stop_the_run_or_are_skipped_and_counted_once_also_by_a_killed_ru
         assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0] * 4
 
 
-def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
+def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, tmp_path):
     """`<|user|> describe bees </s> <|assistant|>` has 5 tokens, and `... describe the bees ...` one more."""
     rows = [{"prompt": "describe bees"}, {"prompt": [{"role": "user", "content": "describe the bees"}]}]
     turns = [{"role": "user", "content": "describe ponds"}, {"role": "assistant", "content": "frogs"}]
@@ -174,7 +171,7 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, r
     assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
 
-def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):
+def test_the_reference_may_be_another_model_or_a_mixture(rl, tmp_path):
     save_policy(tmp_path / "model", seed=9)
     kl = {}
     for name, flags in {

@@ -60,7 +60,7 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, server):
+def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs):
     code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *PRICES)
     assert code == 0, err
     kept, dropped = lines(folder / "rubrics.jsonl"), lines(folder / "dropped.jsonl")
@@ -129,7 +129,7 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     assert code == 0 and "cost_without_rubrics" in facts
 
 
-def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, server):
+def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader):
     """After two steps it writes hardly a rubric; a case without one is counted with the reason."""
     built = rubrics("build", "--data", pairs, "--judge", "judge", output="built")[3]
     steps = ["--steps", 2, "--batch", 2, "--accumulate", 1, "--max_length", 256]

@@ -43,11 +43,8 @@ def test_a_run_that_was_cut_off_and_is_resumed_ends_with_the_same_weights(recipe
     whole = tmp_path / "whole"
     assert main(["train", "--config", str(recipe), "--output", str(whole)]) == 0
     out, err = capsys.readouterr()
-    facts = json.loads(out.strip().split("\n")[-1])
-    assert (facts["model"], facts["pairs"]) == (
-        str(whole),
-        60,
-    ) and "no --model: built a small qwen3 from scratch" in err
+    assert json.loads(out.strip().split("\n")[-1])["pairs"] == 60
+    assert "no --model: built a small qwen3 from scratch" in err
     words = ["train", "--config", str(recipe), "--output", str(tmp_path / "rm")]
     with cut_off_within(RewardTrainer, 18):
         assert main(words) == 130 and not (tmp_path / "rm").exists()

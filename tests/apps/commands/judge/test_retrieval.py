@@ -50,7 +50,7 @@ def labelled(tmp_path) -> str:
     return write(tmp_path / "labelled.jsonl", rows)
 
 
-def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run, tmp_path, asked):
+def test_examples_of_a_run_never_include_the_case_itself_but_the_oracle_does(run, tmp_path):
     assert run(output="before")[0] == 0
     code, _, err, retrieved = run("--examples", "retrieved", "--examples_from", tmp_path / "before", output="after")
     assert code == 0, err

@@ -46,7 +46,7 @@ def test_cases_of_a_single_response_are_left_out_of_an_audit_and_of_comparisons_
     assert "1 of 3 cases have a single response and are left out of the audit." in notes
 
 
-def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server, capsys):
+def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server):
     limits = ["--concurrency", 1, "--max_tokens", 20, *PRICED, "--max_cost"]
     server.asked.clear()
     code, _, err, folder = judge(*limits, 0.004)

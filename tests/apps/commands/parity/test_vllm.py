@@ -189,7 +189,7 @@ def test_our_folder_needs_no_step_token_beside_vllm(ours, run_parity):
     assert run.code == 0 and run.verdicts("vLLM") == dict.fromkeys((RAW, ACTIVATED), "same")
 
 
-def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity, tmp_path):
+def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity):
     model, words = ours
     with serving(model) as url:
         run = run_parity(*words, "--against", "http", url)

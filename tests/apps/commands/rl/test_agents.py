@@ -9,12 +9,12 @@ import torch
 from rewardlab.apps.rewards import ccpo as thinkers_reward
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
-from rewardlab.apps.rewards.dacr import ExchangeRewards, dacr
+from rewardlab.apps.rewards.dacr import ExchangeRewards
 from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.dacr import adv_dacr, located
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
-from rewardlab.policy.rollouts._partners import Exchange, sample_texts, seeds_of, with_thought
+from rewardlab.policy.rollouts._partners import sample_texts, seeds_of, with_thought
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError
@@ -28,9 +28,8 @@ GOLD = "rewardlab.benchmarks.garden:gold"
 HISTORY = "ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)"
 TOLD = "tests.apps.commands.rl.test_agents:told"
 EVERY = ["--rollout_steps", 1]
-FORMULAS = ["--advantage_transform", "hacpo(floor=0.05)", "--loss", "hacpo(delta=0.8)", "--aggregation"]
-FORMULAS += ["completion_mean"]
-METHOD = ["--reward", "even=tests.apps.commands.rl.test_agents:even", *FORMULAS]
+METHOD = ["--reward", "even=tests.apps.commands.rl.test_agents:even", "--advantage_transform", "hacpo(floor=0.05)"]
+METHOD += ["--loss", "hacpo(delta=0.8)", "--aggregation", "completion_mean"]
 
 
 def told():
@@ -100,7 +99,7 @@ def test_a_solver_is_trained_on_the_prompt_that_it_saw(rl, rl_world, policy, mon
     assert code == 0, err
     rows = rollouts_of(folder)
     drawn = [ids for given, _ in generations for ids in given[1]]
-    thoughts = [thought for _, found in thinking for thought in found]
+    thoughts = [thought for _, texts in thinking for thought in texts]
     waiting = iter(thoughts)
     for place, (row, ids) in enumerate(zip(rows, drawn, strict=True)):
         prompt = user_turn(row["prompt"].removeprefix("user: "))
@@ -186,15 +185,6 @@ def test_what_cannot_work_together_is_refused(rl, rl_world):
 def two():
     """The garden's two conflicting objectives."""
     return garden.gold(("helpful", "harmless"))
-
-
-def test_a_talk_about_other_prompts_is_refused(policy):
-    source = dacr(run=run_of(policy), reward=GOLD)
-    none = ([], [])
-    source.listen(Exchange((user_turn("describe bees"),), none, none, none))
-    with pytest.raises(DataError, match="has no exchange about these prompts"):
-        source.rate([Example(user_turn("describe ponds"), "frogs")])
-    assert source.contract.objectives == ("answer", "rewrite", "partner_answer", "partner_rewrite")
 
 
 def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):

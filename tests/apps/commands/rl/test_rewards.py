@@ -33,19 +33,12 @@ def constant():
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (
-            ["--reward", f"{HERE}:silent", "--on_fault", "skip"],
-            "none of 32 completions had a reward (missing: silent 32); the first of 2 faults: raised TimeoutError: the "
-            "sandbox timed out; mend",
-        ),
-        (
-            ["--reward", f"{HERE}:constant", "--kl", 0.1],
-            "every advantage was 0: 8 of 8 groups had equal rewards, and of 32 completions 0 had no reward",
-        ),
+        ([f"{HERE}:silent", "--on_fault", "skip"], "the first of 2 faults: raised TimeoutError: the sandbox timed out"),
+        ([f"{HERE}:constant", "--kl", 0.1], "every advantage was 0: 8 of 8 groups had equal rewards, and of 32 compl"),
     ],
 )
 def test_a_run_that_learned_nothing_from_its_rewards_fails_and_is_kept(flags, reason, rl):
-    code, _, err, folder = rl(*flags)
+    code, _, err, folder = rl("--reward", *flags)
     assert code == 5 and f"{folder}: nothing was learned from the rewards: " in err and reason in err
     signal = json.loads((folder / "manifest.json").read_text())["learning_signal"]
     assert signal["completions"] == 32 and signal["updates"] == 0

@@ -46,8 +46,6 @@ def train(world, output, *words, model=True) -> int:
 
 BOTH = ("--objectives", "helpful", "harmless")
 UNIARM = ("--kind", "autoregressive", *BOTH, "--embedding", "random")
-
-
 TEXTS = ("--texts", "honey hive", "ask slowly")
 KINDS = {
     "texts": (*BOTH, *TEXTS, "--token_baseline", "expected", "--span"),

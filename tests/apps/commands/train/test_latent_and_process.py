@@ -86,7 +86,7 @@ def test_both_stages_of_a_latent_model_and_then_the_depth_head_are_trained_and_s
         assert f"--against {engine} feeds no hidden state back" in capsys.readouterr().err
 
 
-def test_a_process_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path, capsys):
+def test_a_process_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path):
     code, summary, told, folder = train("process", "--step_separator", r"\n", "--aggregate", "product")
     assert code == 0 and summary["solutions"] == 120 and "pairs" not in summary
     assert summary["eval_accuracy"] > 0.95 and summary["eval_first_error_accuracy"] > 0.9
