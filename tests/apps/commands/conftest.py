@@ -1,6 +1,7 @@
 """Figures of evaluations, and runs of `rewardlab parity`."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +10,30 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 from rewardlab.apps.cli import main
+from rewardlab.benchmarks.garden import models
 
 SAVE = Figure.savefig
 """Draws and saves a figure, as outside these tests."""
+
+
+def judged_pairs(seed: int, number: int, good: float) -> list[dict]:
+    """Kind and rude answers in two subsets, of which the kind one is chosen in a share of rows."""
+    draw, rows = random.Random(seed), []
+    for place in range(number):
+        base = " ".join(draw.choices(["stone", "river", "cloud", "paper", "moss"], k=draw.randint(2, 9)))
+        right, wrong = f"kind {base}", f"rude {base} {draw.choice(['x', 'yy'])}"
+        if draw.random() > good:
+            right, wrong = wrong, right
+        row = {"id": str(place), "prompt": f"q{place % 150}", "subset": "ab"[place % 2]}
+        rows.append(row | {"chosen": right, "rejected": wrong})
+    return rows
+
+
+def save_policy(folder: Path, *architecture: str, seed: int = 0) -> str:
+    """Save a small language model of the garden with its tokenizer."""
+    for part in (models.causal_lm(models.tokenizer(), *architecture, seed=seed), models.tokenizer()):
+        part.save_pretrained(folder)
+    return str(folder)
 
 
 @pytest.fixture(autouse=True, scope="module")

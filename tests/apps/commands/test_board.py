@@ -11,10 +11,8 @@ from rewardlab.apps.cli import main
 MINE = """
 def first(completions):
     return [float("a" in text) for text in completions]
-
 def length(completions):
     return [float(len(text)) for text in completions]
-
 def nothing(completions):
     return [None for text in completions]
 """

@@ -2,30 +2,20 @@
 
 import io
 import json
-import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.runs.lock import only_writer
-from rewardlab.apps.runs.signals import ENDED, Terminated
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive
 from safetensors.torch import load_file, save_file
 
+from tests.apps.commands.conftest import save_policy
+
 NAMES = ("helpful", "harmless")
 PROMPTS = "tell me about bees\n\nhow do i start with herbs\nfriend describe ponds\n"
-
-
-def save_base(folder, seed=0) -> str:
-    words = tokenizer()
-    causal_lm(words, seed=seed).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return str(folder)
 
 
 def save_arm(base, folder, **changes) -> str:
@@ -43,7 +33,7 @@ def save_arm(base, folder, **changes) -> str:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> str:
-    return save_base(tmp_path_factory.mktemp("decode") / "base")
+    return save_policy(tmp_path_factory.mktemp("decode") / "base")
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +53,6 @@ def run(capsys, *words):
     return code, [json.loads(line) for line in out.strip().split("\n") if line.startswith("{")], err
 
 
-def test_answers_of_several_prompts_are_lines_of_json_and_the_last_line_sums_up(arm, prompts, capsys):
-    code, lines, _ = run(capsys, "--arm", arm, "--preference", "helpful=0.7,harmless=0.3", "--data", prompts)
-    assert code == 0 and {line["id"] for line in lines[:-1]} == {"1", "3", "4"}
-    assert lines[0]["preference"] == {"helpful": 0.7, "harmless": 0.3} and lines[0]["finished"] in ("length", "eos")
-    assert lines[-1]["completions"] == lines[-1]["decoded"] == 3
-    assert lines[-1]["forwards"] <= 8  # one backbone for base and guide
-
-
 def test_a_single_prompt_from_stdin_streams_as_text(arm, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("tell me about bees\n"))
     assert main(["decode", "--arm", arm, "--preference", "helpful=1,harmless=0", "--max_new_tokens", "6"]) == 0
@@ -82,7 +64,8 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts
     (tmp_path / "one.txt").write_text("tell me about bees\n")
     asked = ("--arm", arm, "--preference", "helpful=0.5,harmless=0.5", "--data")
     alone, together = (run(capsys, *asked, source)[1] for source in (str(tmp_path / "one.txt"), prompts))
-    assert together[-1]["completions"] == 3
+    assert together[-1]["completions"] == together[-1]["decoded"] == 3 and together[0]["finished"] in ("length", "eos")
+    assert together[-1]["forwards"] <= 8  # one backbone for base and guide
     _, lines, _ = run(capsys, *asked, prompts, "--output", str(tmp_path / "all.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["1", "3", "4"] and lines[-1]["decoded"] == 3
@@ -94,20 +77,12 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts
     assert {row["weight"] for row in rows} == {1.0}
 
 
-def test_a_sweep_goes_from_one_objective_to_the_other_in_one_batch(arm, prompts, tmp_path, capsys):
-    output = tmp_path / "sweep.jsonl"
-    code, lines, _ = run(capsys, "--arm", arm, "--sweep", "11", "--data", prompts, "--output", str(output))
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert code == 0 and len(rows) == 33 and lines[-1]["forwards"] <= 8
-    assert rows[0]["preference"] == {"helpful": 0, "harmless": 1}
-    assert rows[-1]["preference"] == {"helpful": 1, "harmless": 0}
-
-
 def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, capsys, monkeypatch):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     asked = ("--arm", arm, "--sweep", "3", "--data", prompts, "--output")
     assert run(capsys, *asked, str(whole))[0] == 0
     rows = [json.loads(line) for line in whole.read_text().splitlines()]
+    assert [rows[end]["preference"] for end in (0, -1)] == [{"helpful": n, "harmless": 1 - n} for n in (0, 1)]
     monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", lambda *_: sys.exit("killed"))
     with pytest.raises(SystemExit, match="killed"):
         run(capsys, *asked, str(cut))
@@ -138,29 +113,7 @@ def test_a_cut_off_output_is_only_dropped_when_told_and_its_last_line_decoded_ag
     assert code == 0 and lines[-1]["decoded"] == 3 and len(output.read_text().splitlines()) == 3
 
 
-def test_an_output_that_is_a_folder_or_has_another_writer_is_refused(base, prompts, tmp_path, capsys):
-    output = tmp_path / "out.jsonl"
-    asked = ("--base", base, "--data", prompts, "--output", str(output), "--overwrite")
-    with only_writer(output):
-        code, _, err = run(capsys, *asked)
-    assert code == 2 and f"is being written by process {os.getpid()}" in err and not output.exists()
-    output.mkdir()
-    code, _, err = run(capsys, *asked)
-    assert code == 2 and "is a folder; name a file for the completions" in err
-    assert not list(output.iterdir()) and not list(tmp_path.glob(".out*"))
-
-
-def test_a_signal_says_that_decoding_can_be_resumed(base, prompts, tmp_path, capsys, monkeypatch):
-    def ended(*_):
-        raise Terminated
-
-    monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", ended)
-    asked = ("--base", base, "--data", prompts, "--output", str(tmp_path / "out.jsonl"))
-    code, _, err = run(capsys, *asked)
-    assert code == ENDED and "go on with the same command and --resume" in err
-
-
-def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp_path, capsys, monkeypatch):
+def test_completions_of_other_weights_are_never_mixed_in(arm, prompts, tmp_path, capsys, monkeypatch):
     folder, output = tmp_path / "arm", tmp_path / "out.jsonl"
     shutil.copytree(arm, folder)
     asked = ("--preference", "helpful=1,harmless=0", "--data", prompts, "--output", str(output))
@@ -175,22 +128,6 @@ def test_completions_of_other_weights_are_never_mixed_in(base, arm, prompts, tmp
     assert code == 2 and "3 of its 3 completions come from other weights, prompts or settings" in err
     code, lines, _ = run(capsys, "--arm", arm, *asked, "--resume")  # the same weights in another folder
     assert code == 0 and lines[-1]["decoded"] == 0
-
-
-def test_a_kill_at_the_end_keeps_every_answer(base, prompts, tmp_path, capsys, monkeypatch):
-    output, replace = tmp_path / "kept.jsonl", Path.replace
-
-    def killed(path, target):
-        return sys.exit("killed") if Path(target) == output else replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(SystemExit, match="killed"):
-        run(capsys, "--base", base, "--data", prompts, "--output", str(output))
-    monkeypatch.undo()
-    code, lines, _ = run(capsys, "--base", base, "--data", prompts, "--output", str(output), "--resume")
-    assert code == 0 and lines[-1]["completions"] == 3 and lines[-1]["decoded"] == 0
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [row["id"] for row in rows] == ["1", "3", "4"] and "key" not in rows[0]
 
 
 def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path, capsys):
@@ -214,9 +151,7 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
 
 def test_bad_input_gets_one_sentence(arm, prompts, capsys):
     for words, sentence in (
-        ([], "a preference is missing; give one over helpful, harmless"),
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
-        (["--preference", "helpful=0.5,honest=0.5"], "no objective 'honest' in this model"),
         (["--preference", "helpful"], "a preference is name=share"),
         (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "give one of them"),
         (["--preference", "helpful=1,harmless=0", "--temperature", "-1"], "--temperature is at least 0 and"),

@@ -33,7 +33,7 @@ def test_json_is_all_that_a_program_reads(told):
     assert facts["disk"]["here"] == pytest.approx(shutil.disk_usage(".").free / 1e9, abs=5)
 
 
-def test_a_secret_is_told_to_be_set_and_no_more(monkeypatch, told):
+def test_a_secret_is_told_to_be_set_and_no_more_and_what_is_none_is_shown(monkeypatch, told):
     """To people, who get a line for each check, as to programs."""
     monkeypatch.setenv("HF_TOKEN", "hf_thisisnottobeshown000000")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-thisisnottobeshown")
@@ -45,9 +45,6 @@ def test_a_secret_is_told_to_be_set_and_no_more(monkeypatch, told):
     assert "thisisnottobeshown" not in out + err
     assert facts["environment"]["HF_TOKEN"] == "(set, not shown)"
     assert facts["environment"]["HTTPS_PROXY"] == "http://***@proxy:3128"
-
-
-def test_what_is_no_secret_is_shown():
     given = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HOME": "/root"}
     assert environment(given) == {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 

@@ -11,7 +11,6 @@ from rewardlab.apps.commands.judge.settings import ChatConfig, JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
 from rewardlab.apps.runs.run_folder import trust
 from rewardlab.benchmarks.baselines import longest
-from rewardlab.benchmarks.garden import models
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
@@ -21,11 +20,7 @@ from tests.apps.judging import call, lengths, longer, shown, write
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
 RULE = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
-POINTS = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
 BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
-
-
-# ---- a run ----
 
 
 def test_a_run_has_what_eval_writes_and_every_judgment_with_what_it_rests_on(judge, capsys):
@@ -47,24 +42,6 @@ def test_a_run_has_what_eval_writes_and_every_judgment_with_what_it_rests_on(jud
     assert call(capsys, "verify", folder)[0] == 0
 
 
-def test_the_report_has_coverage_accuracy_on_the_answered_and_bounds(judge, tmp_path):
-    """Of 8 cases 6 are answered, all right: 75 % covered, 100 % right, 75 % at worst and 100 % at best."""
-
-    def shy(asked):
-        undecided = shown(asked, "instruction") in ("user: question 1", "user: question 5")
-        return "I cannot decide." if undecided else longer(asked)
-
-    with ChatServer(answer=shy) as world:
-        code, facts, err, folder = judge(at=world)
-    assert code == 0, err
-    told = facts["judges"]["qwen pairwise"]
-    assert (told["coverage"], told["accuracy"], told["worst"], told["best"]) == (0.75, 1.0, 0.75, 1.0)
-    assert sum(told["reasons"].values()) == 2 and told["requests"] == 16
-    report = (folder / "report.md").read_text()
-    assert "qwen pairwise answered 6 of 8 cases (coverage 75.0%) and was right in 100.0% of them" in report
-    assert "counting the others as wrong and as right, in 75.0% and 100.0%" in report
-
-
 def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_chance(judge, capsys):
     with ChatServer(answer=lambda asked: json.dumps({"winner": "A"})) as world:
         code, facts, err, folder = judge(at=world)
@@ -79,13 +56,6 @@ def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_c
     sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
     assert sentence.index("not significantly different from") < sentence.index("random with the same ties")
     assert " random (" not in sentence and call(capsys, "verify", folder)[0] == 0
-    with ChatServer(answer=lambda asked: "I cannot say which one.") as world:
-        code, _, err, folder = judge(at=world, output="never")
-    assert code == 0, err
-    rows = {row["scorer"]: row for row in json.loads((folder / "summary.json").read_text())["rows"]}
-    assert "random with the same ties" in rows["qwen pairwise"]["minus_baseline"]
-    code, _, err = call(capsys, "verify", folder)
-    assert code == 0, err
 
 
 def test_a_judge_without_answers_or_comparisons_in_both_orders_has_no_figures_of_them():
@@ -107,6 +77,8 @@ def test_an_account_counts_by_hand():
     found = account(pairs(), cases, judgments)
     assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
     assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (5, 40, 3, 1.5)
+    assert "it answered 3 of 4 cases (coverage 75.0%) and was right in 33.3% of them" in found.sentence("it")
+    assert "counting the others as wrong and as right, in 25.0% and 50.0%" in found.sentence("it")
     assert found.sentence("it").endswith(
         "5 requests, 40 + 3 tokens, cost 1.5. The server stated no tokens for 2 requests, such as those that were "
         "lost; they are counted with upper bounds, as is their cost."
@@ -116,17 +88,7 @@ def test_an_account_counts_by_hand():
     assert facts["accuracy"] == pytest.approx(1 / 3) and (facts["worst"], facts["best"]) == (0.25, 0.5)
 
 
-# ---- kinds and models ----
-
-
-def test_every_kind_is_tried_with_every_model(judge):
-    code, facts, err, _ = judge("--kind", "pairwise", "points=pointwise(high=5)", model=("small", "org/big"))
-    assert code == 0, err
-    assert set(facts["judges"]) == {"small pairwise", "big pairwise", "small points", "big points"}
-    assert facts["judges"]["big points"]["reasons"] == {"a score out of range": 8}  # it gives up to 10 points
-
-
-def test_judges_together_are_one_judge(judge, tmp_path):
+def test_judges_together_are_one_judge(judge):
     code, facts, err, _ = judge("--together", "panel(how=majority)", model=("a", "b", "c"))
     assert code == 0 and facts["judges"]["panel"]["requests"] == 3 * 16, err
     code, facts, err, _ = judge("--kind", "pointwise", "pairwise", "--together", "agreed=consistent", output="two")
@@ -153,12 +115,8 @@ def test_a_routing_judge_chooses_by_a_guideline_before_it_asks(judge):
         assert "5 of 8 cases went to the strong judge, 2 of them because" in (folder / "report.md").read_text()
         rows = pq.read_table(folder / "judgments.parquet").to_pylist()
         assert {row["criteria"][0]["name"] for row in rows} == {"routed"} and rows[0]["orders"][0] == []
-        code, facts, err, _ = judge(*routed, "--dry_run", at=world, model=("small", "large"))
-        assert code == 0 and facts["models"]["small"]["calls"] == 8, err
     for words, message in (
         ("route(threshold=0.5)", "name the rule, as in route(rule=guideline"),
-        ("route(rule=guideline)", "a threshold or a budget in [0, 1]"),
-        ("route(rule=guideline(model=smal), threshold=0.5)", "no model 'smal'; did you mean 'small'?"),
         ("route(rule=guideline(long=5), threshold=0.5)", "no argument 'long'; there is model, longest, prompt"),
         ("route(rule=none/here, threshold=0.5)", "no routing rule"),
     ):
@@ -188,12 +146,6 @@ def test_a_probe_is_fitted_to_two_judges_of_a_run_and_routes(judge, capsys, tmp_
     assert facts["judges"]["mixed"]["routes"] == {"routed": 24, "to_strong": 12, "undecided": 0}
     code, _, err = call(capsys, "judge", "--fit_route", run, run, "--output", tmp_path / "no")
     assert code == 2 and "write RUN:JUDGE with one of the run's judges: small pairwise, large pairwise" in err
-    for words, message in (
-        (["--fit_route", run], "--fit_route is the cheap and the strong judge's run, got 1"),
-        (["--encoder", "e"], "--encoder is for a probe; add --fit_route CHEAP STRONG"),
-    ):
-        code, _, err = call(capsys, "judge", *words, "--output", tmp_path / "no")
-        assert code == 2 and message in err
 
 
 def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
@@ -208,31 +160,13 @@ def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
 
 
 def test_a_score_that_does_not_fit_a_rubric_is_refused_before_any_request(judge, server, tmp_path):
-    (tmp_path / "rules.json").write_text(json.dumps({"rules": [RULE]}))
     harm = [{"criterion": "Invents a dose.", "points": -1}]
     rows = [{"case": f"p{n}", "rubric": {"rules": [RULE]}} for n in range(7)] + [{"case": "p7", "rubrics": harm}]
     own, before = write(tmp_path / "own.jsonl", rows), server.asked.total()
-    words = ["--kind", "pairwise", "rubric", "--rubric"]
-    code, _, err, folder = judge(*words, tmp_path / "rules.json", "--score", "signed_points")
-    assert code == 2 and not folder.exists(), err
-    assert "the score points does not fit the rubric: points need a principle of positive weight" in err
-    code, _, err, _ = judge(*words, own, "--score", "anchored")
-    assert code == 2 and "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
+    code, _, err, folder = judge("--kind", "pairwise", "rubric", "--rubric", own, "--score", "anchored")
+    assert code == 2 and not folder.exists()
+    assert "does not fit the rubric of case 'p7': anchored scores need criteria with positive" in err
     assert server.asked.total() == before
-
-
-def test_a_file_of_healthbench_has_cases_and_rubrics_whose_signed_points_add_up(judge, tmp_path):
-    """A long answer meets both criteria, (4 - 1) / 4; one of five letters meets none."""
-    answers = {"answers": ["short", "a long answer"], "best": 1, "rubrics": POINTS}
-    rows = [{"prompt_id": f"hb-{n}", "prompt": f"question {n}"} | answers for n in range(4)]
-    health = write(tmp_path / "health.jsonl", rows)
-    kind = ["--kind", "rubric(together=False)", "--rubric", health, "--score", "signed_points"]
-    code, facts, err, folder = judge(*kind, data=health)
-    judged = facts["judges"]["qwen rubric"]
-    assert code == 0 and (judged["accuracy"], judged["requests"]) == (1.0, 4 * 2 * 2), err
-    assert pq.read_table(folder / "items.parquet")["case"].to_pylist() == ["hb-0", "hb-1", "hb-2", "hb-3"]
-    rows = pq.read_table(folder / "scores.parquet").to_pylist()
-    assert {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]} == {0.75, 0.0}
 
 
 def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(judge, server, tmp_path):
@@ -247,8 +181,11 @@ def test_a_file_of_rubrics_or_levels_for_no_case_is_refused_before_any_request(j
     assert code == 3 and "levels.jsonl: none of its 1 rows" in err and server.asked.total() == before, err
 
 
-def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_path):
+def test_a_checklist_and_levels_of_all_cases_or_of_each_are_read(judge, server, tmp_path):
     """Answers have seven letters and more, so the server's points are out of the scale of five."""
+    (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
+    code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml", output="list")
+    assert code == 0 and facts["judges"]["qwen checklist"]["answered"] == 8, err
     toml = "".join(f'{name} = "{text}"\n' for name, text in BIGGEN.items())
     (tmp_path / "levels.toml").write_text(toml)
     code, facts, err, _ = judge("--kind", "pointwise", "--levels", tmp_path / "levels.toml")
@@ -261,14 +198,6 @@ def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_pa
     assert code == 0 and reasons == {"a score out of range": 7, "no rubric": 1}, err
 
 
-def test_a_checklist_is_read_from_toml(judge, tmp_path):
-    (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
-    code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml")
-    told = facts["judges"]["qwen checklist"]
-    assert str(tmp_path / "list.toml") in yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data_sha256"]
-    assert code == 0 and (told["answered"], told["requests"]) == (8, 16), err
-
-
 def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
     rm = tmp_path / "rm"
     data = write(tmp_path / "train.jsonl", lengths(20))
@@ -276,9 +205,6 @@ def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
     kinds = ["--kind", f"cheap=reward_model(model={rm})", "pairwise", "--together", "cascade(gap=100)"]
     code, facts, err, _ = judge(*kinds)
     assert code == 0 and facts["models"]["qwen"]["calls"] == 16, err  # a gap that no reward reaches
-    kinds = ["--kind", *(f"{name}=reward_model(model={rm})" for name in "ab"), f"reward_model(model={rm})"]
-    code, facts, err, _ = judge(*kinds, output="three")
-    assert code == 0 and list(facts["judges"]) == ["a", "b", "reward_model"], err
 
 
 def test_a_judge_from_anywhere_has_the_name_that_it_is_given():
@@ -299,20 +225,6 @@ def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
         given = materials(JudgeConfig(), trust(ChatConfig(trust_remote_code=trusted)))
         open_judges([f"reward_model(model=rm-{trusted})"], None, {}, given)
     assert asked == [{"objective": None}, {"objective": None, "trust_remote_code": True}]
-
-
-def test_a_local_model_is_a_judge(capsys, tmp_path):
-    words = models.tokenizer()
-    for part in (models.causal_lm(words, seed=3), words):
-        part.save_pretrained(tmp_path / "tiny")
-    data = write(tmp_path / "pairs.jsonl", lengths(2))
-    flags = ["--local", tmp_path / "tiny", "--max_tokens", 4, "--samples", 20]
-    code, facts, err = call(capsys, "judge", "--data", data, *flags, "--output", tmp_path / "run")
-    assert code == 0 and facts["judges"]["tiny pairwise"]["requests"] == 4, err
-    assert facts["judges"]["tiny pairwise"]["coverage"] == 0.0  # it is untrained, and says so by reasons alone
-
-
-# ---- cases ----
 
 
 def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
@@ -336,7 +248,3 @@ def test_cases_of_many_answers_stand_beside_pairs_and_so_many_are_drawn_in_their
     ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
     assert code == 0 and facts["cases"] == 3 and ids == sorted(ids), err
     assert "3 of 8 cases were drawn, with seed 0." in (folder / "report.md").read_text()
-    row = {"prompt": "q", "chosen": "a long answer", "rejected": "short", "subset": "alpacaeval-easy", "id": 1}
-    data = write(tmp_path / "rb.jsonl", [row])
-    code, facts, err, _ = judge("--benchmark", "rewardbench", data=data, output="rewardbench")
-    assert code == 0 and facts["suite"] == "rewardbench", err

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.lint.run import read_pairs
 from rewardlab.rm.data import lint
 from rewardlab.rm.data.pairs import load_pairs
 
@@ -31,36 +30,18 @@ def rows(n: int, seed: int = 0) -> list[dict]:
     ]
 
 
-def planted(n: int) -> tuple[list[dict], dict[str, set[int]]]:
-    """Rows with 20 of each defect, and the numbers (from 0) of the rows that have it."""
-    given, where, free = rows(n), {}, iter(random.Random(1).sample(range(n), n))
-
-    def take(reason: str, k: int = 20) -> list[int]:
-        own = [next(free) for _ in range(k)]
-        where.setdefault(reason, set()).update(own)
-        return own
-
-    for row in take(lint.UNUSABLE):
-        given[row]["rejected"] = given[row]["chosen"] if row % 2 else "  "
-    for row in take(lint.NEAR_IDENTICAL):
-        given[row]["rejected"] = given[row]["chosen"].upper() + "!"
-    for row in take(lint.TIE):
-        given[row] |= {"score_chosen": 3.0, "score_rejected": 3.0}
-    for row, other in zip(take(lint.REPEATED), take("the first of twins"), strict=True):
-        first, second = sorted((row, other))
-        where[lint.REPEATED] = where[lint.REPEATED] - {first} | {second}
-        given[second] = given[first] | {"id": str(second)}
-    pair = take(lint.CONTRADICTED, 40)
-    for row, other in zip(pair[::2], pair[1::2], strict=True):
-        given[row] |= {"prompt": given[other]["prompt"], "chosen": given[other]["rejected"]}
-        given[row]["rejected"] = given[other]["chosen"]
-    for row in take(lint.MARKUP):
-        given[row]["chosen"] += " <|im_end|>"
-    for row in take(lint.OVERLAP):
-        given[row]["prompt"] = BENCHMARK.title() + "?"
-    for row in take(lint.NEAR_OVERLAP):
-        given[row]["prompt"] = BENCHMARK.replace("northern", "southern")
-    del where["the first of twins"]
+def planted() -> tuple[list[dict], dict[str, set[int]]]:
+    """Rows with every defect, and the numbers (from 0) of the rows that have it."""
+    given = rows(40)
+    given[1]["rejected"], given[2]["rejected"] = "  ", given[2]["chosen"]
+    given[3]["rejected"] = given[3]["chosen"].upper() + "!"
+    given[4] |= {"score_chosen": 3.0, "score_rejected": 3.0}
+    given[6] = given[5] | {"id": "6"}
+    given[7] |= {"prompt": given[8]["prompt"], "chosen": given[8]["rejected"], "rejected": given[8]["chosen"]}
+    given[9]["chosen"] += " <|im_end|>"
+    given[10]["prompt"], given[11]["prompt"] = BENCHMARK.title() + "?", BENCHMARK.replace("northern", "southern")
+    where = {lint.UNUSABLE: {1, 2}, lint.NEAR_IDENTICAL: {3}, lint.TIE: {4}, lint.REPEATED: {6}}
+    where |= {lint.CONTRADICTED: {7, 8}, lint.MARKUP: {9}, lint.OVERLAP: {10}, lint.NEAR_OVERLAP: {11}}
     return given, where
 
 
@@ -80,17 +61,17 @@ def found_in(folder: Path) -> dict[str, set[int]]:
 
 
 def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
-    given, where = planted(400)
+    given, where = planted()
     data, out, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", tmp_path / "clean.jsonl"
     words = ["lint", data, "--against", f"rewardbench={benchmark}"]
     assert main([*words, "--output", str(out)]) == 5
     assert found_in(out) == where
     told, report = capsys.readouterr().err, (out / "report.md").read_text()
-    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
-    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report and f"| {lint.OVERLAP} | 20 | line " in report
+    assert "near-identical completions 1" in told and "--fix FILE writes the rows without findings" in told
+    assert "| rewardbench | 1 | 1 | 1 | 1 |" in report and f"| {lint.OVERLAP} | 1 | line " in report
     assert "No word, position or length tells the label." in report
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["rows"] == 400 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
+    assert manifest["rows"] == 40 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
     assert main([*words, "--fix", str(clean)]) == 0
     facts = json.loads(capsys.readouterr().out)
     gone = set().union(*(own for reason, own in where.items() if reason != lint.TIE))
@@ -99,7 +80,7 @@ def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of
     left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
     assert {int(one["place"].rpartition(":")[2]) - 1 for one in left_out} == gone
     assert all(one["row"] == given[int(one["place"].rpartition(":")[2]) - 1] for one in left_out)
-    assert facts["kept"] + facts["dropped"] == 400 and facts["dropped"] == len(gone)
+    assert facts["kept"] + facts["dropped"] == 40 and facts["dropped"] == len(gone)
     assert main([*words, "--fix", str(clean)]) == 2 and "--overwrite" in capsys.readouterr().err
     words[1] = str(clean)
     assert main([*words, "--fix", str(tmp_path / "2.jsonl")]) == 0
@@ -154,7 +135,7 @@ def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):
         assert sentence in capsys.readouterr().err
 
 
-def test_a_models_truncation_counts(tmp_path, capsys):
+def test_a_models_truncation_counts(tmp_path):
     given = rows(40)
     model, data = tmp_path / "rm", write(tmp_path / "train.jsonl", given)
     words = ["train", "--data", data, "--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "1"]
@@ -165,14 +146,6 @@ def test_a_models_truncation_counts(tmp_path, capsys):
     assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
     found = found_in(out)
     assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
-
-
-def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
-    out = tmp_path / "lint"
-    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(60)), "--output", str(out)]) == 0
-    (tmp_path / "broken.jsonl").write_text("{")
-    assert main(["lint", str(tmp_path / "broken.jsonl"), "--output", str(out)]) == 2
-    assert "exists already; name another folder with --output" in capsys.readouterr().err
 
 
 def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
@@ -187,40 +160,11 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
 
 def test_bad_settings_are_told(tmp_path, capsys):
     for words, sentence in (
-        (["--against", "rewardbnch"], "did you mean 'rewardbench'"),
-        (["--against", "llmbar"], "--against llmbar: it has no data set of its own on the Hub; write llmbar=FILE"),
         (["--max_length", "9"], "name it with --model"),
-        (["--near", "2"], "--near is a share in (0, 1], got 2.0"),
+        (["--encoder", "e"], "name them with --against"),
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),
     ):
         assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2, words
         assert sentence in capsys.readouterr().err, words
-
-
-SHARED = {
-    "hh_rlhf/helpful_rmgallery.public.jsonl.gz": (4, 4, 4),
-    "hh_rlhf/harmless_base_test.public.jsonl.gz": (2, 2, 1),
-    "ultrafeedback_sample/train.jsonl.gz": (1, 1, 1),
-}
-"""Rows, different prompts and different first turns that RewardBench has word for word.
-
-The list that came with the data counts 2, 1 and 1 first turns, without case and punctuation; of HH helpful, though, 4
-of its first turns are prompts of RewardBench letter by letter.
-"""
-
-
-@pytest.mark.slow
-def test_what_shared_data_have_in_common_with_rewardbench(shared_data, tmp_path, capsys):
-    bench = shared_data / "rewardbench_v1/filtered-00000-of-00001.parquet"
-    known = set(pq.read_table(bench, columns=["prompt"])["prompt"].to_pylist())
-    for name, expected in SHARED.items():
-        pairs = read_pairs([str(shared_data / name)]).pairs
-        if "helpful" in name:
-            assert len({one.prompt[0]["content"] for one in pairs} & known) == 4
-        out = tmp_path / name.partition("/")[2]
-        assert main(["lint", str(shared_data / name), "--against", f"rewardbench={bench}", "--output", str(out)]) == 5
-        (told,) = json.loads((out / "manifest.json").read_text())["shared"]
-        assert (told["rows"], told["prompts"], told["beginning"]) == expected
-        assert f"| rewardbench | {' | '.join(map(str, expected))} |" in capsys.readouterr().err

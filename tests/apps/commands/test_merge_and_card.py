@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rewardlab as rl_api
 import torch
 import yaml
 from peft import LoraConfig
@@ -24,9 +25,11 @@ from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from tests.apps.commands.conftest import judged_pairs
 from tests.apps.conftest import write
 
 EXAMPLES = [Example(user_turn("roba kano"), "misu " * n) for n in (1, 2, 5, 9)]
+PAIRS = [{"prompt": f"roba {n}", "chosen": "misu " * n, "rejected": "suli " * n} for n in range(1, 7)]
 LEAN = {"helpful": 0.75, "harmless": 0.25}
 
 
@@ -103,9 +106,11 @@ def test_scores_that_changed_leave_no_folder_and_without_golden_scores_some_are_
     assert len(read_golden(tmp_path / "plain")[0]) == 4
 
 
-def test_what_has_nothing_to_merge_is_refused(lora, base, tmp_path, capsys):
+def test_what_has_nothing_to_merge_is_refused(lora, base, guide, tmp_path, capsys):
     assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
-    out = ["--output", tmp_path / "again"]
+    out, shifted = ["--output", tmp_path / "again"], guide(kind="moslora")
+    refused(["merge", shifted, *out], 2, "follows helpful, harmless; give one point with --preference", capsys)
+    refused(["merge", shifted, *out, "--preference", "helpful=1"], 2, "its shift needs biases", capsys)
     refused(["merge", tmp_path / "plain", *out], 2, "no adapter in it .kind 'scalar'., so there is nothing", capsys)
     refused(["merge", lora, *out, "--preference", "a=1"], 2, "follows no preference", capsys)
     refused(["merge", base, *out], 3, "lack score.weight", capsys)
@@ -141,30 +146,59 @@ def test_a_guide_is_merged_at_one_preference(guide, tmp_path):
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "plain").config.model_type == "qwen3"
 
 
-def test_a_guide_needs_a_preference_and_places_for_its_biases(guide, tmp_path, capsys):
-    folder, out = guide(kind="moslora"), ["--output", tmp_path / "plain"]
-    refused(["merge", folder, *out], 2, "follows helpful, harmless; give one point with --preference", capsys)
-    refused(["merge", folder, *out, "--preference", "helpful=1"], 2, "its shift needs biases", capsys)
-    assert not (tmp_path / "plain").exists()
+@pytest.fixture(scope="module")
+def sentiment(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("foreign") / "sentiment"
+    words = small_tokenizer(["roba kano misu suli teke 123456"] * 40, 300)
+    words.truncation_side = words.init_kwargs["truncation_side"] = (
+        "left"  # as the contract cuts, for a comparison with plain Transformers
+    )
+    config = small_config(words)
+    config.id2label, config.label2id = {0: "NEGATIVE", 1: "POSITIVE"}, {"NEGATIVE": 0, "POSITIVE": 1}
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
 
 
-def rows(seed: int, good: float) -> list[dict]:
-    draw, made = np.random.default_rng(seed), []
-    for place in range(120):
-        base = " ".join(draw.choice(["stone", "river", "cloud", "paper", "moss"], draw.integers(2, 9)))
-        right, wrong = f"kind {base}", f"rude {base} x"
-        pair = (right, wrong) if draw.random() < good else (wrong, right)
-        made.append({"id": str(place), "prompt": f"q{place}", "chosen": pair[0], "rejected": pair[1]})
-    return made
+@pytest.fixture(scope="module")
+def merged(sentiment, tmp_path_factory) -> str:
+    """The positive class as a reward model with a contract."""
+    folder = tmp_path_factory.mktemp("merged") / "positive"
+    assert main(["merge", sentiment, "--objective", "POSITIVE", "--eos", "once", "--output", str(folder)]) == 0
+    return str(folder)
+
+
+def rewards(model, **settings) -> np.ndarray:
+    scores = rl_api.score(model, PAIRS, **settings)
+    return scores.to_pandas()["POSITIVE"].to_numpy()
+
+
+def test_the_named_class_is_the_reward_of_every_verb_and_of_what_merge_writes(sentiment, merged):
+    contract = load_contract(Path(merged))
+    assert (contract.objectives, contract.eos) == (("POSITIVE",), "once")
+    assert rewards(merged) == pytest.approx(rewards(sentiment, objective="POSITIVE", eos="once"), abs=1e-6)
+    assert rl_api.load(merged).objectives == rl_api.load(sentiment, objective="POSITIVE").objectives
+    evaluation = rl_api.evaluate(sentiment, PAIRS, objective="POSITIVE", samples=20, baselines="none")
+    scores = rewards(sentiment, objective="POSITIVE").reshape(-1, 2)
+    assert evaluation.overall["sentiment"].value == (scores[:, 0] > scores[:, 1]).mean()
+
+
+def test_parity_compares_the_named_class_with_plain_transformers(sentiment, tmp_path):
+    words = [sentiment, "--objective", "POSITIVE", "--eos", "template", "--fresh", "False", "--against", "checkpoint"]
+    report = tmp_path / "parity.md"
+    assert main(["parity", *words, "--output", str(report)]) == 0
+    ways = {way["way"]: way for way in json.loads(report.with_suffix(".json").read_text())["ways"]}
+    assert ways["plain Transformers"]["largest"] < 1e-5
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Path:
     """Two linear models of the same contract, one of hostile name, and a run of each."""
     folder = tmp_path_factory.mktemp("card")
-    test = write(folder / "test.jsonl", rows(2, 0.9))
+    test = write(folder / "test.jsonl", judged_pairs(2, 120, 0.9))
     for name, good in (("<b>rm", 0.95), ("other", 0.5)):
-        train = write(folder / "train.jsonl", rows(1, good))
+        train = write(folder / "train.jsonl", judged_pairs(1, 120, good))
         assert main(["train", "--kind", "linear", "--data", train, "--output", str(folder / name)]) == 0
         words = ["--model", str(folder / name), "--data", test, "--output", str(folder / f"eval-{name}")]
         assert main(["eval", *words, "--samples", "50"]) == 0
@@ -192,6 +226,7 @@ def test_every_figure_of_the_card_stands_in_a_file(model, measured):
     assert next(iter(manifest["data"].values())) in card
     assert load_contract(model).hash() in card and "120 rows of training data read, 0 dropped" in card
     assert next(iter(json.loads((model / "manifest.json").read_text())["data"].values())) in card
+    assert_calibrated(model, measured, card)
 
 
 def test_a_part_of_a_benchmark_is_named_and_no_figure_of_the_model_index(model, measured, tmp_path):
@@ -207,10 +242,9 @@ def test_a_part_of_a_benchmark_is_named_and_no_figure_of_the_model_index(model, 
     assert f"### pairs (a part of it)\n\n**{note}**" in card and "unscored, 7 cut." in card
 
 
-def test_the_calibration_is_that_of_the_stored_scores_and_names_are_no_markup(model, measured):
-    """Σ n_b/n |accuracy_b - confidence_b| over ten bins of σ(|margin|) in [0.5, 1]."""
-    assert main(["card", str(model), "--runs", str(measured / "eval-<b>rm")]) == 0
-    kept, card = load_reward_model(str(model)), (model / "README.md").read_text()
+def assert_calibrated(model: Path, measured: Path, card: str) -> None:
+    """Σ n_b/n |accuracy_b - confidence_b| over ten bins of σ(|margin|) in [0.5, 1]; names are no markup."""
+    kept = load_reward_model(str(model))
     pairs = [json.loads(line) for line in (measured / "test.jsonl").read_text().splitlines()]
     chosen, rejected = (kept.rate([Example(user_turn(row["prompt"]), row[side]) for row in pairs])[:, 0]
                         for side in ("chosen", "rejected"))  # fmt: skip
@@ -235,8 +269,8 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
 
 def test_a_card_separates_training_from_evaluation_data(tmp_path):
     (tmp_path / "lr=1").mkdir()
-    held = write(tmp_path / "lr=1" / "held.jsonl", rows(2, 0.9)[:9])
-    words = ["--data", write(tmp_path / "rows.jsonl", rows(1, 0.9)[:9]), "--eval_data", held, "--max_steps", "1"]
+    held = write(tmp_path / "lr=1" / "held.jsonl", judged_pairs(2, 9, 0.9))
+    words = ["--data", write(tmp_path / "rows.jsonl", judged_pairs(1, 9, 0.9)), "--eval_data", held, "--max_steps", "1"]
     small = ["--small_hidden", "16", "--small_vocabulary", "300", "--disable_tqdm", "True"]
     assert main(["train", *words, *small, "--output", str(tmp_path / "rm")]) == 0
     assert main(["card", str(tmp_path / "rm")]) == 0
@@ -269,10 +303,3 @@ def test_the_last_parity_is_shown_if_it_is_of_this_contract(model, capsys):
     found = json.loads((model / "parity.json").read_text())
     (model / "parity.json").write_text(json.dumps(found | {"contract": "feed"}))
     refused(["card", model, "--overwrite", "True"], 3, "parity.json: of the contract feed, .*run parity again", capsys)
-
-
-def test_damaged_and_missing_files_are_one_sentence(model, tmp_path, capsys):
-    (model / "manifest.json").write_text("{")
-    refused(["card", model], 3, "manifest.json: damaged", capsys)
-    refused(["card", tmp_path], 2, "no scoring.json in it", capsys)
-    assert not list(tmp_path.rglob("README.md")) and not (model / "README.md").exists()

@@ -11,24 +11,19 @@ def longer(prompt, responses):
     assert isinstance(prompt, str) and all(isinstance(text, str) for text in responses)
     return None if "skip" in prompt else [len(text) for text in responses]
 
-
 def one_score(prompt, responses):
     return [1.0]
-
 
 def best_of(row):
     if row["kind"] == "other":
         return None
     return {"prompt": row["question"], "answers": [row["good"], *row["bad"]], "best": 0, "subset": row["kind"]}
 
-
 def no_case(row):
     return "text"
 
-
 def words(prompts, completions):
     return [None if "?" in text else float(len(text.split())) for text in completions]
-
 
 async def longer_by_a_client(prompt, responses):
     return longer(prompt, responses)
@@ -59,7 +54,7 @@ def run(*words: str) -> int:
     return main([*words, "--samples", "20"])
 
 
-def test_a_function_judges_and_abstains(capsys):
+def test_a_function_judges_and_abstains():
     for name in ("longer", "longer_by_a_client"):
         assert run("judge", "--data", "pairs.jsonl", "--kind", f"mine.py:{name}", "--output", name) == 0, name
         row = json.loads(Path(name, "summary.json").read_text())["rows"][0]
@@ -67,7 +62,7 @@ def test_a_function_judges_and_abstains(capsys):
         assert main(["verify", name]) == 0
 
 
-def test_a_function_makes_the_cases_and_another_rates_them(capsys):
+def test_a_function_makes_the_cases_and_another_rates_them():
     words = ["--model", "mine.py:words", "--benchmark", "mine.py:best_of", "--data", "rows.jsonl", "--output", "run"]
     assert run("eval", *words) == 0
     summary = json.loads(Path("run/summary.json").read_text())
@@ -109,14 +104,11 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
 LOSSES = """
 import torch
 
-
 def hinge(pairs, margin=1.0):
     return torch.relu(margin - (2 * pairs.wins - 1) * pairs.gap)
 
-
 def mean(pairs):
     return pairs.gap.mean()
-
 
 def one_reward(chosen):
     return chosen

@@ -22,10 +22,8 @@ from rewardlab.rm.contract.parity import Parity
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.ensemble import ensemble
-from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.multi_objective import with_overall
 from rewardlab.rm.models.scalar import scalar
-from rewardlab.rm.types import PreferencePair, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -57,7 +55,9 @@ def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run_
 
 def test_several_objectives(run_parity, tmp_path):
     folder = saved(make(objectives=("helpful", "harmless")), tmp_path / "rm")
-    assert run_parity(folder, "--against", "checkpoint", folder).code == 0
+    (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
+    told = run_parity(folder, "--against", "checkpoint", folder, "--data", tmp_path / "more.jsonl")
+    assert told.code == 0 and told.ways["alone"]["conversations"] == 12 + 1 + 3
     weighted = with_overall(make(objectives=("helpful", "overall")), {"helpful": 2.0})
     assert run_parity(saved(weighted, tmp_path / "weighted"), "--against", "checkpoint").code == 0
 
@@ -84,12 +84,6 @@ def test_an_ensemble_has_the_ways_of_its_kind(run_parity, tmp_path, fresh):
     assert together.code == 0 and list(together.ways) == ways
 
 
-def test_a_linear_model_has_the_ways_of_its_kind(run_parity, tmp_path):
-    pairs = [PreferencePair(str(n), user_turn("q"), f"kano roba {n}", f"mino suba {n} x") for n in range(20)]
-    told = run_parity(saved(linear().fit(pairs), tmp_path / "linear"))
-    assert told.code == 0 and list(told.ways) == ["kept golden scores", "alone", "shuffled"]
-
-
 def test_the_model_behind_rewardlab_serve(rm, run_parity):
     with serving(make()) as url:
         told = run_parity(rm, "--against", "http", url)
@@ -103,11 +97,6 @@ def test_conversations_that_only_the_contract_can_cut_are_left_out_and_counted(r
     assert f"4 conversations beyond {LIMIT} tokens are left out" in told.report
 
 
-def test_more_conversations_may_be_given(rm, run_parity, tmp_path):
-    (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
-    assert run_parity(rm, "--data", tmp_path / "more.jsonl").ways["alone"]["conversations"] == 12 + 1 + 3
-
-
 def test_other_template(rm, run_parity, tmp_path):
     saved(make(), tmp_path / "other")
     (tmp_path / "other" / FILE).unlink()  # as somebody else's folder
@@ -117,19 +106,6 @@ def test_other_template(rm, run_parity, tmp_path):
     way = told.ways[str(tmp_path / "other")]
     assert told.code == 5 and told.last_line.endswith(f"1 of 8 ways give other scores. {way['way']}: other template")
     assert re.match(r"conversation 1, token 1: \d+ instead of \d+", way["token"]) and way["flips"] > 0
-
-
-def test_re_initialised_head(rm, run_parity, tmp_path):
-    file = saved(make(), tmp_path / "other") / "model.safetensors"
-    tensors = load_file(file)
-    drawn = torch.randn(tensors["score.weight"].shape, generator=torch.Generator().manual_seed(5))
-    save_file(tensors | {"score.weight": 0.3 * drawn}, file, metadata={"format": "pt"})
-    told = run_parity(rm, "--against", tmp_path / "other")
-    assert told.code == 5
-    culprit = told.ways[str(tmp_path / "other")]["culprit"]
-    assert culprit == "re-initialised head or other weights: it reads the same tokens"
-    changed = run_parity(tmp_path / "other")
-    assert changed.code == 5 and changed.ways["kept golden scores"]["verdict"] == "FAILED"
 
 
 def test_a_bias_that_plain_transformers_leaves_out(run_parity, tmp_path):
@@ -177,13 +153,6 @@ def test_a_faulty_server_is_named(rm, run_parity):
     assert told.code == 5 and told.ways["vLLM"]["culprit"] == told.ways["vLLM, as it activates"]["culprit"] == fault
     assert [one.find("failure").get("message") for one in told.cases if one.get("name") == "vLLM"] == [fault]
     assert sum(one.find("failure") is not None for one in told.cases) == told.report.count("FAILED")
-
-
-def test_a_sound_server_passes(rm, run_parity):
-    model = make()
-    with pooling_server(lambda rows: score_ids(model, rows), reader(model)) as url:
-        told = run_parity(rm, "--against", "vllm", f"{url}/v1")
-    assert told.code == 0 and told.ways["vLLM, its template"]["conversations"] == 15
 
 
 def test_no_text_of_others_breaks_a_report():

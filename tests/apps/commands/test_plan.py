@@ -34,21 +34,6 @@ def test_a_full_fine_tuning_needs_sixteen_bytes_a_parameter_besides_activations(
     assert "**Does not fit**" in said and "No batch fits." in said
 
 
-def test_a_rounds_time_is_its_operations_over_the_assumed_share(plan):
-    _, found, _ = plan("--model", "0.6b", "--batch", 4, "--length", 128, "--examples", 80, "--epochs", 2, "--mfu", 0.5)
-    seconds = found["phases"][0]["teraflops"] / (989 * 0.5)
-    assert found["rounds"] == 40 and found["seconds_per_round"] == pytest.approx(seconds, abs=1e-3)
-    assert found["gpu_hours"] == pytest.approx(40 * seconds / 3600, abs=0.01)
-
-
-def test_an_adapter_has_the_only_gradients_and_states(plan):
-    _, found, _ = plan("--model", "8b", "--lora_r", 16, "--dtype", "bfloat16", "--batch", 1, "--length", 64)
-    # q and o 4096 to 4096, k and v to 1024, three of 4096 and 12288, 36 layers of rank 16; a score head of 4096
-    adapter = 36 * 16 * (2 * 8192 + 2 * 5120 + 3 * 16384)
-    assert found["adapter_parameters"] == adapter
-    assert parts(found)["optimizer"] == pytest.approx(8 * (adapter + 4096) * 1e-9, abs=1e-3)
-
-
 def test_a_policys_phases_hold_what_stands_around_it(plan):
     words = ["--job", "rl", "--reward_model", "8b", "--critic", "--r2m", "--accumulation", 4]
     _, found, said = plan("--model", "0.6b", *words)

@@ -47,10 +47,6 @@ def test_an_encoder_is_trained_on_every_kind_of_row_and_loads(train):
 
 def test_what_cannot_be_trained_is_one_sentence(train):
     for words, code, message in (
-        (["--group_by", "none"], 3, "no case -> case pair, and --case_weight 0.5 asks for them"),
-        (["--pooling", "cls"], 2, "pooling is facets or mean, got 'cls'"),
-        (["--granularities", "word"], 2, "granularities are some of sentence, segment, text"),
-        (["--temperature", "0"], 2, "--temperature is above 0"),
         (["--case_weight", "2"], 2, "--case_weight is a share in [0, 1]"),
         (["--model", "no_such_folder/x/y"], 3, "cannot be loaded as an encoder"),
     ):

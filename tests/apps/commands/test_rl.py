@@ -6,23 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import summary
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
 
 RECIPES = Path(__file__).resolve().parents[3] / "apps" / "recipes"
 GOLD = "rewardlab.benchmarks.garden:gold"
-
-
-# ---- a run and its folder ----
 
 
 def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
@@ -46,11 +42,9 @@ def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["prompts"]["kept"] == 40 and manifest["seed"] == 5 and manifest["reward"] == facts["reward"]
     assert manifest["contracts"]["gold"] == garden.gold().contract.hash()
-    assert yaml.safe_load((folder / "config.yaml").read_text())["kl"] == 0.02
     trained, start = (load_file(one / "model.safetensors") for one in (folder / "policy", rl_world / "start"))
     assert trained.keys() == start.keys() and any(not torch.equal(trained[name], start[name]) for name in start)
-    tokenizer = load_tokenizer(facts["policy"])
-    assert load_causal_lm(facts["policy"], tokenizer).config.use_cache
+    assert load_causal_lm(facts["policy"], load_tokenizer(facts["policy"])).config.use_cache
 
 
 def test_one_model_has_one_number_here_and_in_score(rl, rl_world, tmp_path):
@@ -80,8 +74,6 @@ def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, rl_worl
     again = ["--reward", f"gold={GOLD}", "--model", facts["policy"], "--max_steps", 1, "--learning_rate", 1e-9]
     code, merged, _, folder = rl(*again, "--reference", rl_world / "start", output="merged")
     assert code == 0 and merged["kl"] > 0.001 and (folder / "policy" / "model.safetensors").exists()
-    code, _, err, _ = rl(*again, "--lora", output="twice")
-    assert code == 2 and "is an adapter already; leave --lora out" in err
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
@@ -94,9 +86,6 @@ def test_a_recipe_runs_as_it_stands(name, rl):
     assert ("critic/loss" in steps[0]) == (name == "ppo")
     columns = rollouts_of(folder)[0]
     assert ("advantage/whiten" in columns) == (name == "ppo") and columns["reward/sources/gold"] is not None
-
-
-# ---- a killed run ----
 
 
 def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
@@ -123,17 +112,6 @@ def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
         torch.testing.assert_close(one, ends[1][name], atol=1e-6, rtol=0)
 
 
-def test_a_run_resumes_under_its_own_settings_only(rl, monkeypatch):
-    monkeypatch.setattr("rewardlab.apps.commands.rl.run.summary", lambda history: 1 / 0)
-    code, _, err, _ = rl("--reward", f"gold={GOLD}")
-    assert code == 1 and "ZeroDivisionError" in err
-    code, _, err, _ = rl("--reward", f"gold={GOLD}", "--kl", 0.5, "--resume")
-    assert code == 2 and "was begun with kl = 0.0 and is now given 0.5" in err
-
-
-# ---- rewards ----
-
-
 def some_words(name="bees"):
     return lambda examples: [float(name in example.completion) for example in examples]
 
@@ -157,42 +135,22 @@ def test_several_rewards_are_weighed_and_one_gates_another(rl):
     assert steps_of(folder)[0]["reward"] == pytest.approx(total)
 
 
-def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl):
-    """Weights 1 and 0 are the first reward alone, whatever the other says."""
-    flags = ["--max_steps", 1, "--rollout_steps", 1, "--advantage", "gdpo"]
-    rewards = ["--reward", f"gold={GOLD}", f"long={HERE}:some_words(name=and)"]
-    _, _, _, alone = rl(*flags, "--reward", f"gold={GOLD}", output="alone")
-    _, _, _, both = rl(*flags, *rewards, "--weight", "long=0", output="both")
-    _, _, _, other = rl(*flags, *rewards, "--weight", "long=3", output="other")
-    found = [[row["advantage/estimate"] for row in rollouts_of(one)] for one in (alone, both, other)]
-    assert found[0] == found[1] != found[2]
-
-
-def test_faults_stop_the_run_or_are_skipped_and_counted(rl):
+def test_faults_stop_the_run_or_are_skipped_and_counted_once_also_by_a_killed_run(rl):
+    """Eight completions of sixteen are faults at each of four steps."""
     flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0"]
     code, _, err, folder = rl(*flags)
     assert code == 3 and "reward 'odd' is inf for completion 0" in err
     assert len((folder.with_name("run.partial") / "faults.jsonl").read_text().splitlines()) == 8
-    code, facts, _, folder = rl(*flags, "--on_fault", "skip", "--overwrite")
-    assert code == 0 and facts["faults"] == 16 == len((folder / "faults.jsonl").read_text().splitlines())
-    assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0, 8.0]
-
-
-def test_a_killed_run_counts_every_fault_once(rl):
-    """Eight completions of sixteen are faults at each of four steps."""
-    flags = ["--reward", f"gold={GOLD}", f"odd={HERE}:broken", "--weight", "odd=0", "--on_fault", "skip"]
-    flags += ["--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
+    flags += ["--on_fault", "skip", "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 4]
     for stop, output in ((1, "early"), (3, "late")):  # before and after a checkpoint
         with cut_off_at(stop):
             rl(*flags, output=output)
         code, facts, _, folder = rl(*flags, "--resume", output=output)
         assert code == 0 and len((folder / "faults.jsonl").read_text().splitlines()) == facts["faults"] == 4 * 8
+        assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0] * 4
 
 
-# ---- prompts, references, limits ----
-
-
-def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
+def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, tmp_path):
     """`<|user|> describe bees </s> <|assistant|>` has 5 tokens, and `... describe the bees ...` one more."""
     rows = [{"prompt": "describe bees"}, {"prompt": [{"role": "user", "content": "describe the bees"}]}]
     turns = [{"role": "user", "content": "describe ponds"}, {"role": "assistant", "content": "frogs"}]
@@ -209,16 +167,12 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, r
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err
     code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
-    code, _, err, _ = rl(*flags, "--max_completion_length", 512, output="no room")
-    assert code == 2 and "--max_completion_length 512 leaves no room for a prompt in the policy's context of 256" in err
     code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
     assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
 
-def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):
-    words = models.tokenizer()
-    models.causal_lm(words, seed=9).save_pretrained(tmp_path / "model")
-    words.save_pretrained(tmp_path / "model")
+def test_the_reference_may_be_another_model_or_a_mixture(rl, tmp_path):
+    save_policy(tmp_path / "model", seed=9)
     kl = {}
     for name, flags in {
         "itself": ["--soup", tmp_path / "model", "--soup_share", 0.0],
@@ -239,16 +193,11 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
     assert last["watch/kl"] > 0.5 and evaluated["eval_reward"] == facts["eval_reward"]
 
 
-# ---- what cannot be run ----
-
-
 def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
     for flags, message in (
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
         (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
-        (["--reward", GOLD, "--weight", "rm=1"], "no reward is called 'rm'; there are gold"),
-        (["--reward", "nowhere", "--model", "nowhere", "--advantage", "gae"], "give the run a critic"),
         (["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"], "which is no policy"),
         (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
@@ -263,25 +212,9 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == [], flags
 
 
-def test_a_method_for_verdicts_with_other_rewards_is_a_usage_error(rl):
-    noisy = "noise_backward(reward=gold, false_positive=0.1, false_negative=0.2)"
-    for flags, message in (
-        (["--advantage", "debiased"], "debiased: rewards are verdicts of 0 or 1, got "),
-        (["--advantage", "fixed_baseline", "--reward_transform", noisy], "noise_backward: 'gold' is a verdict of 0"),
-        (["--advantage_transform", "ha_dw"], "ha_dw: rewards are shares of right completions in [0, 1], got "),
-        (["--scheduler", "dars"], "dars: scores are shares of right completions in [0, 1], got "),
-    ):
-        code, _, err, _ = rl("--reward", GOLD, "--max_steps", 1, "--overwrite", *flags)
-        assert code == 2 and message in err and "not foreseen" not in err, flags
-
-
 def test_data_that_cannot_be_used_is_refused_with_its_place(rl, tmp_path):
-    for name, row, message in (
-        ("a.jsonl", {"prompt": " "}, "a.jsonl:1: empty prompt"),
-        ("b.jsonl", {"text": "x"}, "no column 'prompt'"),
-    ):
-        code, _, err, _ = rl("--reward", GOLD, data=write(tmp_path / name, [row]))
-        assert code == 3 and message in err
+    code, _, err, _ = rl("--reward", GOLD, data=write(tmp_path / "a.jsonl", [{"prompt": " "}]))
+    assert code == 3 and "a.jsonl:1: empty prompt" in err
     rows = [{"prompt": "describe bees"}] * 4 + [{"prompt": ""}]
     code, _, err, _ = rl("--reward", GOLD, "--on_bad_row", "skip", data=write(tmp_path / "c.jsonl", rows))
     assert code == 0 and "1 of 5 rows dropped: {'empty prompt': 1}" in err
@@ -299,9 +232,6 @@ def test_a_reward_model_is_no_policy_and_a_server_that_is_not_there_is_named(rl,
     ):
         code, _, err, _ = rl("--reward", GOLD, *flags, "--overwrite")
         assert code == 3 and message in err
-
-
-# ---- the summary ----
 
 
 def test_the_summary_is_means_of_the_first_and_last_tenth():

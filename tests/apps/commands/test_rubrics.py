@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.commands.rubrics.files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
+from rewardlab.apps.commands.rubrics.files import read_rubrics, rubric_row
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.errors import UsageError
 from rewardlab.tests.stand_ins import check_models
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of
@@ -61,7 +60,7 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs, server):
+def test_build_keeps_rubrics_and_says_what_was_dropped_and_why(rubrics, pairs):
     code, facts, err, folder = rubrics("build", "--data", pairs, "--judge", "judge", *PRICES)
     assert code == 0, err
     kept, dropped = lines(folder / "rubrics.jsonl"), lines(folder / "dropped.jsonl")
@@ -113,8 +112,7 @@ def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server, reader, capsys):
     assert code == 0 and facts["models"]["teacher"]["calls"] == 20 and server.asked.total() == before, err
     assert "up to nine requests more" in err and not folder.exists()
     assert facts["cost_of_diagnoses"] is None and "no cost without prices; give them with --prompt_price" in err
-    priced = rubrics("build", "--data", pairs, "--dry_run", *PRICES)[1]
-    assert priced["cost_of_diagnoses"] == 20 * 2048 * 5 / 1e6 and "cost_at_most" not in priced
+    assert rubrics("build", "--data", pairs, "--dry_run", *PRICES)[1]["cost_of_diagnoses"] == 20 * 2048 * 5 / 1e6
     named = ["--local", reader, "--endpoint", server.url, "--judge", "judge"]  # a local writer, and a judge behind it
     code, facts, err = call(capsys, "rubrics", "build", "--data", pairs, *named, "--dry_run")
     assert code == 0 and set(facts["models"]) == {reader.name, "judge"}, err
@@ -131,16 +129,7 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     assert code == 0 and "cost_without_rubrics" in facts
 
 
-def test_a_language_model_is_trained_beside_a_weaker_one(rubrics, reader, tmp_path):
-    turns = {"prompt": [{"role": "user", "content": "hi"}], "completion": [{"role": "assistant", "content": "a b"}]}
-    data = write(tmp_path / "demonstrations.jsonl", [turns] * 4)
-    words = ["--data", data, "--base", reader, "--weak", reader, "--steps", 1, "--batch", 4, "--accumulate", 1]
-    code, facts, err, trained = rubrics("train", *words, "--strong_share", 0.42, output="strong")
-    assert code == 0, err
-    assert facts["records"] == 4 and (trained / "model.safetensors").is_file()
-
-
-def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, server):
+def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader):
     """After two steps it writes hardly a rubric; a case without one is counted with the reason."""
     built = rubrics("build", "--data", pairs, "--judge", "judge", output="built")[3]
     steps = ["--steps", 2, "--batch", 2, "--accumulate", 1, "--max_length", 256]
@@ -154,7 +143,7 @@ def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, s
     assert facts["rubrics"] + sum(facts["without_rubric"].values()) == 2
 
 
-def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_path, capsys):
+def test_rubrics_are_written_for_cases_and_judged_under(rubrics, tmp_path):
     data = write(tmp_path / "cases.jsonl", [pair_row(item.pair(0, 2)) for item in items(5, 5)])
     code, facts, err, folder = rubrics("apply", "--data", data, "--judge", "judge")
     assert code == 0, err
@@ -163,10 +152,6 @@ def test_rubrics_are_written_for_cases_and_judged_under(rubrics, server, tmp_pat
     assert facts["models"]["teacher"]["calls"] == 5 and facts["models"]["judge"]["calls"] == 10
     assert len(lines(folder / "rubrics.jsonl")) == facts["rubrics"] > 0
     assert pq.read_table(folder / "judgments.parquet").num_rows == 5
-    asked = ["--endpoint", server.url, "--model", "judge", "--samples", 20, "--rubric", folder / "rubrics.jsonl"]
-    code, facts, err = call(capsys, "judge", "--data", data, *asked, "--output", tmp_path / "again")
-    without = facts["judges"]["judge pairwise"]["reasons"].get("no rubric", 0)
-    assert code == 0 and without == 5 - len(lines(folder / "rubrics.jsonl")), err
 
 
 def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp_path):
@@ -183,14 +168,6 @@ def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp
     assert "twice.jsonl" in err and "no other row has, got 'a'" in err
 
 
-def test_rubrics_are_found_by_name_or_in_files_of_three_endings(tmp_path):
-    for path in OURS.glob("*.toml"):
-        assert find_rubric(path.stem) == path and open_rubric(path.stem) == read_rubrics(path)[path.stem]
-    (tmp_path / "a.txt").write_text("Be good.")
-    with pytest.raises(UsageError, match="a rubric file ends with .toml, .json, .jsonl"):
-        find_rubric(str(tmp_path / "a.txt"))
-
-
 def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
     for words, message in (
         (["grow"], "--action is one of build, train, lint, apply, got 'grow'"),
@@ -198,7 +175,6 @@ def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
         (["build"], "--data is missing"),
         (["build", "x", "--data", "y"], "rubrics build takes no 'x'; files are given with --data"),
         (["train", "--data", "y", "--output", "o"], "--base is missing"),
-        (["train", "--data", "y", "--output", "o", "--base", "b", "--strong_share", "2"], "strong_share lies in"),
         (["train", "--data", "y", "--output", "o", "--base", "b"], "y: no folder of rewardlab rubrics build"),
         (["build", "--data", "y", "--output", "o"], "rubrics build is for one writer, got 0"),
     ):

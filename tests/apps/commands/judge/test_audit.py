@@ -43,13 +43,11 @@ def test_self_preference_is_measured_where_the_models_are_named(judge, tmp_path)
     rows = [row | {"chosen_model": "gpt", "rejected_model": "llama"} for row in lengths(2)]
     with ChatServer(answer=vain) as world:
         told = {"at": world, "model": ["org/judge"], "data": write(tmp_path / "signed.jsonl", rows)}
-        code, facts, err, folder = judge("--audit", "--names", "org/judge=gpt", **told)
-        _, dry, _, _ = judge("--audit", "--names", "org/judge=gpt", "--dry_run", output="dry", **told)
+        code, _, err, folder = judge("--audit", "--names", "org/judge=gpt", **told)
     assert code == 0, err
     found = json.loads((folder / "audit.json").read_text())["judge pairwise"]
     assert found["names"] == {"own": "gpt", "other": "llama"} and found["figures"]["self-preference"]["value"] == 1.0
     assert "authorship slope" in found["figures"]
-    assert dry["models"]["judge"]["calls"] == facts["models"]["judge"]["calls"]
     assert "Its own name is `gpt`, the other `llama`." in (folder / "audit.md").read_text()
 
 

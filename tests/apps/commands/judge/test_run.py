@@ -46,7 +46,7 @@ def test_cases_of_a_single_response_are_left_out_of_an_audit_and_of_comparisons_
     assert "1 of 3 cases have a single response and are left out of the audit." in notes
 
 
-def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server, capsys):
+def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server):
     limits = ["--concurrency", 1, "--max_tokens", 20, *PRICED, "--max_cost"]
     server.asked.clear()
     code, _, err, folder = judge(*limits, 0.004)
@@ -94,9 +94,6 @@ def test_empty_replies_that_were_billed_before_a_resume_are_counted_after_it(jud
     assert sorted(row["requests"] for row in rows) == [2] * 7 + [4]
 
 
-# ---- what cannot be run ----
-
-
 def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
     for words, message in (
         (["--kind", "pairwize"], "no 'pairwize' in judges.kinds; did you mean 'pairwise'"),
@@ -105,13 +102,14 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--kind", "pairwise(chat=x)"], "no argument 'chat'"),
         (["--kind", "rubric"], "rubric: this kind of judge needs a file; give it with --rubric"),
         (["--kind", "checklist"], "give it with --checklist"),
+        (["--fit_route", "run"], "--fit_route is the cheap and the strong judge's run, got 1"),
+        (["--encoder", "e"], "--encoder is for a probe; add --fit_route CHEAP STRONG"),
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
         (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),
         (["--score", "best"], "--score is one of gated, weighted"),
         (["--together", "pairwise"], "--together joins judges, and 'pairwise' does not"),
         (["--together", "cascade(gap=1)"], "joins 2 judges (cheap, strong) and there are 1: qwen pairwise"),
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
-        (["--max_cost", "1", "--dry_run"], "--max_cost 1 needs prices"),
         (["--completion_price", "1"], "--prompt_price is missing; give both prices, 0 for what costs nothing"),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 cannot be kept: a single request may cost up to"),
         (["--limit", "0"], "--limit is at least 1"),

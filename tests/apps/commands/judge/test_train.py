@@ -1,11 +1,9 @@
 """`rewardlab judge train`: traces of a teacher, supervised training, the verdict reward, and the saved judge."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
-from rewardlab.apps.api import train_judge
 from rewardlab.judges.kinds._comparison import comparison_prompt
 from rewardlab.judges.kinds.generative.rewards import verdict_row
 from rewardlab.judges.types import Case
@@ -115,14 +113,6 @@ def test_a_list_is_trained_on_as_pairs_with_its_rubric(train, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_are_merged(train):
-    code, _, err, folder = train("--lora", "--lora_r", 2, "--advantage", BELOW)
-    assert code == 0, err
-    assert (folder / "judge" / "model.safetensors").is_file()
-    assert not [*folder.rglob("policy/adapter_*"), *folder.glob("judge/adapter_*")]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stage, train):
     words = ["--save_steps", 1, "--no_verdict", -1, "--advantage", BELOW]
@@ -162,29 +152,7 @@ def test_what_cannot_be_trained_is_said(train):
         assert not folder.exists(), words
 
 
-def test_rubrics_of_other_cases_are_refused(train, tmp_path):
-    rubric = {"rules": [{"id": "r1", "type": "must", "criterion": "Long.", "test": "Count."}]}
-    rows = write(tmp_path / "rubrics.jsonl", [{"case": "s/p0", "rubric": rubric}])
-    code, _, err, folder = train("--rubric", rows, at=None)
-    assert code == 3 and "named like 's/p0' and the cases like 'p0'" in err and not folder.exists(), err
-
-
 def test_several_processes_are_refused(train, monkeypatch):
     monkeypatch.setattr(PolicyArguments, "world_size", property(lambda self: 2))
     code, _, err, folder = train(at=None)
     assert code == 2 and "judge train runs in one process" in err and not folder.exists(), err
-
-
-def test_the_python_function_returns_the_judge(base, server, tmp_path):
-    settings = {"use_cpu": True, "disable_tqdm": True, "sft_batch": 8, "sft_accumulate": 1, "sft_epochs": 1.0}
-    teacher = f"endpoint={server.url}, model=teacher"
-    judge = train_judge(PAIRS, base=base, output=tmp_path / "judge", stage="sft", teacher=teacher, **settings)
-    assert judge["traces"]["kept"] == 8 and judge["sft"]["train_loss"] > 0
-    assert (Path(judge) / "model.safetensors").is_file()
-
-
-def test_cases_without_a_wrong_response_are_left_out_and_counted(train, tmp_path):
-    more = {"id": "tied", "prompt": "q", "answers": ["a", "b"], "best": [0, 1]}
-    data = write(tmp_path / "more.jsonl", [*PAIRS, more])
-    code, facts, err, _ = train("--stage", "sft", data=data)
-    assert code == 0 and facts["pairs"] == 8 and "1 of 9 cases do not have a wrong response" in err, err

@@ -31,11 +31,8 @@ def files(tmp_path):
     def pair(prompt):
         return {"prompt": prompt, "chosen": "a fine answer", "rejected": "none at all"}
 
-    turns = [
-        {"role": "user", "content": "Thanks"},
-        {"role": "assistant", "content": "You are welcome."},
-        {"role": "user", "content": "Tell me a bee's lifespan"},
-    ]
+    said = {"user": "Thanks", "assistant": "You are welcome."}
+    turns = [{"role": role, "content": text} for role, text in [*said.items(), ("user", "Tell me a bee's lifespan")]]
     data = write(tmp_path / "data.jsonl", [pair("Name a river"), pair(turns), pair("Tell me a bee's lifespan")])
     return data, f"pairs={write(tmp_path / 'benchmark.jsonl', [pair('How long do bees live?')])}"
 
@@ -66,8 +63,3 @@ def test_an_encoders_folder_is_read_and_equal_prompts_are_similar(files, tmp_pat
     words = ["--against", f"pairs={data}", "--encoder", str(tmp_path / "encoder"), "--similar", "0.999"]
     assert main(["lint", data, *words, "--output", str(tmp_path / "out")]) == 5
     assert len(findings(tmp_path / "out")) == 3
-
-
-def test_an_encoder_without_a_benchmark_is_refused(files, capsys):
-    assert main(["lint", files[0], "--encoder", "e"]) == 2
-    assert "name them with --against" in capsys.readouterr().err

@@ -96,13 +96,6 @@ def test_a_sound_server_gives_the_same_scores_through_each_endpoint(saved, run_p
     assert counts == [15, 11]  # four are too long for its tokenizer
 
 
-def test_several_objectives_are_the_same_and_their_softmax_is_named(saved, run_parity):
-    model, folder, tokenize = saved(objectives=("helpful", "harmless"))
-    with sglang_server(lambda rows: score_ids(model, rows), tokenize) as url:
-        run = run_parity(folder, "--against", "sglang", url)
-    assert run.code == 0 and run.ways["SGLang, /v1/classify"]["culprit"] == "softmax activation"
-
-
 FAULTS = {
     "L2 normalisation before the head": lambda model, rows: before_head(model, rows, unit),
     "L2 normalisation of the scores": lambda model, rows: np.sign(score_ids(model, rows)),

@@ -1,7 +1,7 @@
-"""CCPO and DACR in `rewardlab rl`: every role trains beside a partner, and roles alternate."""
+"""CCPO, DACR and `--exchange` in `rewardlab rl`: every role trains beside a partner, and runs learn from each other."""
 
-import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,18 +9,18 @@ import torch
 from rewardlab.apps.rewards import ccpo as thinkers_reward
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
-from rewardlab.apps.rewards.dacr import ExchangeRewards, dacr
+from rewardlab.apps.rewards.dacr import ExchangeRewards
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
-from rewardlab.policy.rollouts._partners import Exchange, sample_texts, seeds_of, with_thought
+from rewardlab.policy.rollouts._partners import sample_texts, seeds_of, with_thought
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
-from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
+from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
@@ -28,6 +28,8 @@ GOLD = "rewardlab.benchmarks.garden:gold"
 HISTORY = "ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)"
 TOLD = "tests.apps.commands.rl.test_agents:told"
 EVERY = ["--rollout_steps", 1]
+METHOD = ["--reward", "even=tests.apps.commands.rl.test_agents:even", "--advantage_transform", "hacpo(floor=0.05)"]
+METHOD += ["--loss", "hacpo(delta=0.8)", "--aggregation", "completion_mean"]
 
 
 def told():
@@ -45,6 +47,18 @@ def run_of(policy) -> RunFacts:
     return RunFacts(policy, 1, 7, {})
 
 
+def recorded(monkeypatch, owner, name: str) -> list[tuple[tuple, object]]:
+    """The arguments and the result of every call of a function from now on."""
+    calls, original = [], getattr(owner, name)
+
+    def call(*given, **named):
+        calls.append((given, original(*given, **named)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
 def trained(rows) -> bool:
     return all(math.isfinite(row["loss"]) for row in rows) and any(row["grad_norm"] > 0 for row in rows)
 
@@ -60,17 +74,13 @@ def estimates(rows) -> torch.Tensor:
 @pytest.mark.slow
 def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(policy, rl_world, monkeypatch):
     """Each answer is the solver's to what it was shown, by its seed; the rating sees the plain prompt."""
-    shown, original = [], thinkers_reward.sample_texts
-    monkeypatch.setattr(
-        thinkers_reward,
-        "sample_texts",
-        lambda who, prompts, *rest: (shown.append(prompts), original(who, prompts, *rest))[1],
-    )
+    calls = recorded(monkeypatch, thinkers_reward, "sample_texts")
     source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=GOLD, longest=12)
     examples = [Example(user_turn("describe bees"), "honey and wax"), Example(user_turn("describe ponds"), "frogs")]
     found = source.rate(examples)
     prompts = [one.prompt for one in examples]
     joint = [with_thought(one.prompt, one.completion) for one in examples]
+    shown = [given[1] for given, _ in calls]
     assert shown == [joint + prompts] and all("frogs" not in prompt_text(one) for one in prompts)
     seeds = seeds_of(7, [[[*one.prompt], one.completion] for one in examples], 4)
     answers = [sample_texts(policy, [one], [seed], 12)[0] for one, seed in zip(shown[0], seeds, strict=True)]
@@ -80,59 +90,16 @@ def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(p
     assert not np.array_equal(found[0], source.rate([examples[0], Example(prompts[1], "lilies")])[0])
 
 
-@pytest.mark.slow
-def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
-    """A thinker by events, a solver (an adapter) by what half of its answers read, the thinker again by its history."""
-    solver = f"solver={rl_world / 'start'}, longest=12"
-    flags = ["--advantage", "ccpo(lam=0.2, middle=0)", "--max_steps", 2, *EVERY]
-    code, facts, err, first = rl("--reward", f"ccpo({solver}, reward={TOLD})", *flags, output="first")
-    assert code == 0 and trained(steps_of(first)), err
-    rows = rollouts_of(first)
-    for place in (0, 1):
-        own = [row for row in rows if row["step"] == place]
-        rewards = [column(own, f"reward/sources/ccpo.{name}") for name in ("joint", "solo")]
-        group = torch.tensor([row["group"] for row in own])
-        torch.testing.assert_close(estimates(own), adv_ccpo(*rewards, group, 0.2, 0.0)[0])
-    assert {*facts["rewards"]} == {"ccpo.joint", "ccpo.solo"}
-
-    flags = ["--rollouts", f"ccpo(thinker={first / 'policy'}, longest=12)", "--max_steps", 3, *EVERY]
-    flags += ["--reward", f"gold={GOLD}", "--reward_transform", "ccpo_solver(reward=gold, least=8)", "--lora"]
-    code, _, err, second = rl(*flags, output="second")
-    assert code == 0 and trained(steps_of(second)), err
-    assert [row["ccpo/told"] for row in steps_of(second)] == [0.5] * 3
-    rows = [row for row in rollouts_of(second) if row["step"] == 2]
-    credited, raw = (column(rows, f"reward/{stage}/gold").view(4, 2, 2) for stage in ("ccpo_solver", "sources"))
-    assert torch.equal(credited[:, 0], credited[:, 1]) and not torch.equal(raw[:, 0], raw[:, 1])
-
-    solver = f"solver={second / 'policy'}, longest=12"
-    flags = ["--reward", f"ccpo({solver}, reward={GOLD})", "--reward_transform", HISTORY]
-    flags += ["--weight", "ccpo.solo=0", "--max_steps", 2, "--model", first / "policy", *EVERY]
-    code, _, err, third = rl(*flags, output="third")
-    assert code == 0 and trained(steps_of(third)), err
-    rows = rollouts_of(third)
-    seen, delta = (
-        column(rows, name) - (column(rows, "reward/sources/ccpo.solo") if "sources" in name else 0)
-        for name in ("reward/ccpo_thinker/ccpo.joint", "reward/sources/ccpo.joint")
-    )
-    torch.testing.assert_close(seen[:16], delta[:16])  # no history yet
-    scale = delta[:16].std(correction=0) + 1e-6
-    torch.testing.assert_close(seen[16:], torch.tanh((delta[16:] - delta[:16].mean()) / scale))
-
-
 def test_a_solver_is_trained_on_the_prompt_that_it_saw(rl, rl_world, policy, monkeypatch):
     """Log-probabilities of the first step are the start policy's behind prompt and thought, or the prompt alone."""
-    drawn, thoughts = [], []
-    generate, think = PolicyTrainer._generate_single_turn, search.sample_texts
-    monkeypatch.setattr(
-        PolicyTrainer,
-        "_generate_single_turn",
-        lambda self, ids, *rest, **options: (drawn.extend(ids), generate(self, ids, *rest, **options))[1],
-    )
-    monkeypatch.setattr(search, "sample_texts", lambda *given: [thoughts.append(one) or one for one in think(*given)])
+    generations = recorded(monkeypatch, PolicyTrainer, "_generate_single_turn")
+    thinking = recorded(monkeypatch, search, "sample_texts")
     flags = ["--rollouts", f"ccpo(thinker={rl_world / 'start'}, longest=12)", "--reward", f"gold={GOLD}", *EVERY]
     code, _, err, folder = rl(*flags, "--max_steps", 1)
     assert code == 0, err
     rows = rollouts_of(folder)
+    drawn = [ids for given, _ in generations for ids in given[1]]
+    thoughts = [thought for _, texts in thinking for thought in texts]
     waiting = iter(thoughts)
     for place, (row, ids) in enumerate(zip(rows, drawn, strict=True)):
         prompt = user_turn(row["prompt"].removeprefix("user: "))
@@ -153,13 +120,12 @@ def logprobs(policy, before, tokens) -> list[float]:
 
 
 def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, policy, monkeypatch):
-    heard, listen = [], ExchangeRewards.listen
-    monkeypatch.setattr(ExchangeRewards, "listen", lambda self, talk: (heard.append(talk), listen(self, talk))[1])
+    calls = recorded(monkeypatch, ExchangeRewards, "listen")
     flags = ["--rollouts", f"dacr(partner={rl_world / 'start'}, longest=10)", "--reward", f"dacr(reward={GOLD})"]
     flags += ["--advantage", "dacr(gamma=0.5)", "--max_steps", 2, "--max_completion_length", 10, *EVERY]
     code, _, err, folder = rl(*flags)
     assert code == 0 and trained(steps_of(folder)), err
-    rows, gold = rollouts_of(folder), garden.gold()
+    rows, gold, heard = rollouts_of(folder), garden.gold(), [given[1] for given, _ in calls]
     for step, talk in enumerate(heard):
         own = rows[16 * step : 16 * step + 16]
         names = {"answer": talk.completions[0], "rewrite": talk.rewrites[0]}
@@ -178,20 +144,9 @@ def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, 
     assert len(heard) == 2 and steps_of(folder)[0]["ratio"] == pytest.approx(1, abs=1e-4)
 
 
-KILLED = {
-    "thinker": ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
-    "solver": ["--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}", "--reward_transform"]
-    + ["ccpo_solver(reward=gold)"],
-    "talk": ["--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})", "--advantage"]
-    + ["dacr(gamma=0.5)", "--max_completion_length", 8],
-}
-
-
-@pytest.mark.parametrize(
-    "role", ["solver", *(pytest.param(name, marks=pytest.mark.slow) for name in ("thinker", "talk"))]
-)
-def test_a_killed_run_goes_on_as_if_it_had_not_been(role, rl, rl_world):
-    flags = [str(one).replace("START", str(rl_world / "start")) for one in KILLED[role]]
+def test_a_killed_run_goes_on_as_if_it_had_not_been(rl, rl_world):
+    flags = ["--rollouts", f"ccpo(thinker={rl_world / 'start'}, longest=8)", "--reward", f"gold={GOLD}"]
+    flags += ["--reward_transform", "ccpo_solver(reward=gold)"]
     flags += ["--max_steps", 4, "--save_strategy", "steps", "--save_steps", 2, *EVERY]
     code, _, err, expected = rl(*flags, output="whole")
     assert code == 0, err
@@ -211,13 +166,11 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(role, rl, rl_world):
 
 def test_what_cannot_work_together_is_refused(rl, rl_world):
     for flags, message in (
-        (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "has 1 token or more, got longest=0"),
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
         (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
         (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
-        (["--reward", f"gold={GOLD}", "--advantage", "ccpo"], "rewards are two, joint and solo, got 1"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr has no exchange about"),
         (["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY], "give it --weight ccpo"),
@@ -234,24 +187,63 @@ def two():
     return garden.gold(("helpful", "harmless"))
 
 
-def test_a_talk_about_other_prompts_is_refused(policy):
-    source = dacr(run=run_of(policy), reward=GOLD)
-    none = ([], [])
-    source.listen(Exchange((user_turn("describe bees"),), none, none, none))
-    with pytest.raises(DataError, match="has no exchange about these prompts"):
-        source.rate([Example(user_turn("describe ponds"), "frogs")])
-    assert json.dumps(source.contract.objectives) == '["answer", "rewrite", "partner_answer", "partner_rewrite"]'
-
-
 def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):
     broken = "tests.apps.commands.rl.test_agents:broken"
     source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=broken, longest=4)
     with pytest.raises(DataError, match="reward 'rating' is inf for completion 0"):
         source.rate([Example(user_turn("describe bees"), "wax")])
-    with pytest.raises(UsageError, match="a completion has 1 token or more"):
-        ccpo(run=run_of(policy), solver="any", reward=GOLD, longest=0)
 
 
 def broken():
     """No reward."""
     return lambda examples: [math.inf for _ in examples]
+
+
+def even():
+    """Right where an answer has an even number of words, which about half of them have."""
+    return lambda examples: [float(len(one.completion.split()) % 2 == 0) for one in examples]
+
+
+@pytest.fixture(scope="module")
+def other(rl_world) -> Path:
+    """A policy of another architecture with the same tokenizer."""
+    return Path(save_policy(rl_world / "other", "llama", seed=4))
+
+
+@pytest.mark.slow
+def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
+    def agent(number, *words):
+        exchange = ["--exchange", tmp_path / "shared", "--agent", number, "--agents", 2, "--exchange_timeout", 0]
+        model = ["--model", other] if number else []
+        flags = [*exchange, *model, "--max_steps", 2, "--save_strategy", "steps", "--save_steps", 1]
+        return rl(*METHOD, *flags, *words, output=f"run-{number}")
+
+    code, _, told, _ = agent(0)
+    assert code == 3 and "agent 1 has not written its completions of step 0 in 0 seconds" in told
+    code, _, told, _ = agent(1)
+    assert code == 3 and "agent 0 has not written its completions of step 1" in told
+    for number in range(2):
+        code, facts, told, folder = agent(number, "--resume")
+        assert code == 0, told
+        rows = steps_of(folder)
+        assert len(rows) == 2 and any(row["grad_norm"] > 0 for row in rows)
+        ends = facts["reward_own"]
+        assert [ends["start"], ends["end"]] == [row["reward_own"] for row in rows] and ends["stderr"] > 0
+        assert rows[0]["reward_own"] != rows[0]["reward"]
+    assert len([*(tmp_path / "shared").iterdir()]) == 4
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
+    for flags, reason in (
+        (["--agents", 2], "name a folder for them with --exchange"),
+        (["--exchange", "shared"], "between 2 agents or more, numbered from 0; got --agent 0 --agents 1"),
+        (["--exchange", "shared", "--agent", 2, "--agents", 2], "got --agent 2 --agents 2"),
+        (["--exchange", "shared", "--agents", 3], "--num_generations is 4 and is shared by 3 agents"),
+        (["--exchange", "shared", "--agents", 2, "--rollouts", "sage(r=1)"], "leave --rollouts out"),
+        (["--exchange", "shared", "--agents", 2, "--scaffold", "ruscarl"], "leave --scaffold out"),
+        (["--exchange", "shared", "--agents", 2, "--rollout_server", "http://127.0.0.1:1"], "leave --rollout_server"),
+        (["--exchange", "shared", "--agents", 2, "--use_vllm", "True"], "leave --use_vllm out"),
+        (["--exchange", "shared", "--agents", 2, "--curriculum", "sec"], "leave --curriculum out"),
+    ):
+        code, _, told, folder = rl(*METHOD, *flags)
+        assert code == 2 and reason in told and not folder.exists(), flags

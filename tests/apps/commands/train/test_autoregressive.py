@@ -1,20 +1,22 @@
-"""GenARM, PARM and UniARM as a user trains, scores and evaluates them."""
+"""GenARM, PARM and UniARM as a user trains, scores and evaluates them, and `--stream`: data read as training goes."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rewardlab.apps.cli import main, parse
+from rewardlab.apps.cli import main
 from rewardlab.apps.commands.plan.settings import PlanConfig
 from rewardlab.apps.commands.train import run as train_run
 from rewardlab.apps.commands.train.settings import GuideConfig
 from rewardlab.apps.runs.stop_training import train_until_asked
-from rewardlab.apps.verbs import VERBS
 from rewardlab.benchmarks.garden import pairs
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.training.trainer import RewardTrainer
+
+from tests.apps.commands.conftest import save_policy
+from tests.apps.conftest import cut_off_within
 
 QUICK = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 3e-3, "golden": 4, "disable_tqdm": True}
 
@@ -26,10 +28,11 @@ def write(path, made) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder, words = tmp_path_factory.mktemp("world"), tokenizer()
-    causal_lm(words).save_pretrained(folder / "policy")
-    words.save_pretrained(folder / "policy")
+    folder = tmp_path_factory.mktemp("world")
+    save_policy(folder / "policy")
     write(folder / "train.jsonl", pairs(40, 0))
+    write(folder / "first.jsonl", pairs(50, 0))
+    write(folder / "second.jsonl", pairs(50, 1))
     write(folder / "test.jsonl", pairs(12, 0, "test"))
     return folder
 
@@ -42,8 +45,7 @@ def train(world, output, *words, model=True) -> int:
 
 
 BOTH = ("--objectives", "helpful", "harmless")
-
-
+UNIARM = ("--kind", "autoregressive", *BOTH, "--embedding", "random")
 TEXTS = ("--texts", "honey hive", "ask slowly")
 KINDS = {
     "texts": (*BOTH, *TEXTS, "--token_baseline", "expected", "--span"),
@@ -130,25 +132,6 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
     assert manifest["stream"]["read"] == 40
 
 
-def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys):
-    for betas, sentence in (
-        (["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"),
-        (["honest=1"], "no objective 'honest'"),
-    ):
-        assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2, betas
-        assert sentence in capsys.readouterr().err, betas
-
-
-def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
-    plain = [pair_row(pair) | {"wins": None} for pair in pairs(40, 1)]
-    for name, rows in (("helpful", plain[:25]), ("harmless", plain[25:])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = [f"{name}={tmp_path / name}.jsonl" for name in ("helpful", "harmless")]
-    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "random", "--data", *data) == 0
-    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
-    assert manifest["encoding"]["kept"] == 40 and str(tmp_path / "helpful.jsonl") in manifest["data"]
-
-
 def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys):
     for words, model, code, sentence in (
         (BOTH, False, 2, "needs the language model to start from; name it with --model"),
@@ -157,23 +140,18 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys)
         ((*BOTH, "--adapter", "none", "--token_baseline", "expected"), True, 2, "without an adapter"),
         ((*BOTH, "--adapter", "dora"), True, 2, "--adapter is one of lora, pblora, moslora, none, got 'dora'"),
         (("--objectives", "honest", "--adapter", "lora"), True, 3, "40 without a label for 'honest'"),
+        (
+            (*BOTH, "--embedding", "one_hot", "--objective_betas", "helpful"),
+            True,
+            2,
+            "such as helpful=0.5; got 'helpful'",
+        ),
+        ((*BOTH, "--embedding", "one_hot", "--objective_betas", "honest=1"), True, 2, "no objective 'honest'"),
     ):
         assert train(world, tmp_path / "arm", *words, model=model) == code, words
         error = capsys.readouterr().err
         assert sentence in error and "Traceback" not in error, words
         assert not list(tmp_path.iterdir()), words
-
-
-def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
-    base = tmp_path / "base"
-    causal_lm(tokenizer(), seed=3).save_pretrained(base)
-    tokenizer().save_pretrained(base)
-    words = ("--adapter", "lora", "--objectives", "helpful")
-    assert train(world, tmp_path / "arm", *words, "--model", str(base), model=False) == 0
-    causal_lm(tokenizer(), seed=4).save_pretrained(base)
-    asked = ["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl")]
-    assert main([*asked, "--output", str(tmp_path / "scores.jsonl")]) == 3
-    assert "the adapter was trained on" in capsys.readouterr().err
 
 
 def test_a_methods_name_stands_for_its_adapter():
@@ -182,7 +160,68 @@ def test_a_methods_name_stands_for_its_adapter():
         assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
 
 
-def test_the_settings_of_lora_are_the_same_for_every_kind():
-    parser = ("train", VERBS["train"])
-    defaults, *_ = parse(*parser, [])
-    assert (defaults.lora_r, defaults.lora_alpha, defaults.lora_target_modules) == (None, None, [])
+def stream(world, output, *words) -> int:
+    settings = {"max_steps": 12, "per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "save_steps": 4}
+    settings |= {"logging_steps": 1, "learning_rate": 1e-3, "disable_tqdm": True, "golden": 4, "stream_block": 32}
+    given = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    data = ["--data", str(world / "first.jsonl"), str(world / "second.jsonl")]
+    return main(["train", "--stream", "--model", str(world / "policy"), *data, *given, "--output", str(output), *words])
+
+
+def losses(folder: Path) -> np.ndarray:
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return np.array([row["loss"] for row in rows if "loss" in row])
+
+
+@pytest.mark.parametrize("kind", [(), pytest.param(UNIARM, marks=pytest.mark.slow)], ids=["scalar", "uniarm"])
+def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp_path, kind):
+    """144 rows of 100: the second epoch has begun where the run is cut off, in the middle of a block."""
+    assert stream(world, tmp_path / "whole", *kind) == 0
+    with cut_off_within(RewardTrainer, 10):
+        assert stream(world, tmp_path / "cut", *kind) == 130
+    _resume_with_other_processes_is_refused(world, tmp_path / "cut", kind)
+    assert stream(world, tmp_path / "cut", *kind, "--resume") == 0
+    whole, cut = losses(tmp_path / "whole"), losses(tmp_path / "cut")
+    assert len(whole) == 12 and whole.tolist() == cut.tolist()
+    manifest, resumed = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "cut"))
+    assert resumed["train_loss"] == pytest.approx(whole.mean(), rel=1e-3) and whole.std() > 1e-3
+    assert resumed["stream"] == manifest["stream"], "rows before the cut are counted"
+    assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
+
+
+@pytest.mark.parametrize("kind", [UNIARM[2:5], UNIARM], ids=["two objectives", "uniarm"])
+def test_a_block_without_a_usable_pair_is_passed_over(world, tmp_path, kind):
+    """Rows 33 to 50 of the first file are its second block."""
+    for name in ("first", "second"):
+        rows = [json.loads(line) for line in (world / f"{name}.jsonl").read_text().splitlines()]
+        wins = {"helpful": 1.0, "harmless": 0.0}
+        labels = [{"other": 1.0} if name == "first" and index >= 32 else wins for index in range(len(rows))]
+        text = "".join(json.dumps(row | {"wins": label}) + "\n" for row, label in zip(rows, labels, strict=True))
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    (tmp_path / "policy").symlink_to(world / "policy")
+    assert stream(tmp_path, tmp_path / "run", *kind, "--max_steps", "4") == 0
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["stream"]["unlabelled"] == 18
+
+
+def _resume_with_other_processes_is_refused(world, output, kind):
+    """A step of two processes reads twice the rows of a step of one."""
+    stored = output.with_name(output.name + ".partial") / "config.yaml"
+    text = stored.read_text()
+    stored.write_text(text.replace("processes: 1", "processes: 2"))
+    assert text != stored.read_text() and stream(world, output, *kind, "--resume") == 2
+    stored.write_text(text)
+
+
+def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch):
+    for words, sentence in (
+        (("--max_steps", "-1"), "say with --max_steps how long to train"),
+        (("--kind", "linear"), "belongs to --kind"),
+        (("--model", ""), "name one with --model"),
+        ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
+        (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
+        (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
+    ):
+        monkeypatch.chdir(world)
+        assert stream(world, tmp_path / "run", *words) in (2, 3), words
+        assert sentence in capsys.readouterr().err, words
+        assert not (tmp_path / "run").exists(), words

@@ -1,11 +1,17 @@
-"""apps/commands/rl/composition.py: from settings to an algorithm."""
+"""From the settings of `rewardlab rl` to an algorithm, prompts and a policy."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 from rewardlab.apps.commands.rl.composition import _check_shared_prompts, build_algorithm
+from rewardlab.apps.commands.rl.prompts import load_prompts
+from rewardlab.apps.commands.rl.run import open_language_model
 from rewardlab.apps.commands.rl.settings import RlConfig
+from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.errors import UsageError
+
+from tests.apps.commands.conftest import save_policy
 
 
 def test_a_missing_reward_does_what_was_set_and_estimators_of_certain_rewards_need_them_all():
@@ -17,9 +23,6 @@ def test_a_missing_reward_does_what_was_set_and_estimators_of_certain_rewards_ne
         ({"advantage": "laser(reference=-2)"}, "strict"),
     ):
         assert build_algorithm(RlConfig(**settings), ["right", "said"]).on_missing == rule, settings
-
-
-def test_a_sum_for_an_estimator_that_needs_all_rewards_is_refused():
     config = RlConfig(advantage="laser(reference=-2)", on_missing="sum")
     with pytest.raises(UsageError, match=r"--advantage laser\(reference=-2\) needs all rewards of a completion"):
         build_algorithm(config, ["right", "said"])
@@ -35,3 +38,19 @@ def test_a_reward_that_compares_answers_needs_all_of_a_prompt_in_one_process():
     check([])
     with pytest.raises(UsageError, match="^'judge' compares the 8 answers to a prompt, and each process rates 4 answ"):
         check(["judge"])
+
+
+def test_the_policy_is_loaded_with_the_named_attention(tmp_path):
+    save_policy(tmp_path / "start")
+    arguments = PolicyArguments(output_dir=str(tmp_path), use_cpu=True, attn_implementation="eager")
+    policy = open_language_model(str(tmp_path / "start"), RlConfig(), arguments)
+    assert policy.model.config._attn_implementation == "eager"
+
+
+def test_messages_that_are_stored_as_json_text_reach_rewards_as_messages(tmp_path):
+    data = tmp_path / "prompts.jsonl"
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why?"}]
+    prompts = (messages, json.dumps(messages), "Why?")
+    data.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
+    listed, stored, text = load_prompts(RlConfig(data=[str(data)]), "data").rows
+    assert stored == listed and stored.prompt == tuple(messages) and not stored.as_text and text.as_text
