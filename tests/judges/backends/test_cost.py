@@ -67,7 +67,7 @@ def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
     Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
-def test_prices_and_limits_that_make_no_sense_are_refused():
+def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_path):
     for make, message in [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
@@ -76,9 +76,6 @@ def test_prices_and_limits_that_make_no_sense_are_refused():
     ]:
         with pytest.raises(UsageError, match=message):
             make()
-
-
-def test_prices_come_from_a_file(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text('["small"]\nprompt = 2\ncompletion = 8.0\n["odd"]\nprompt = "much"\n["half"]\nprompt = 2\n')
     assert read_prices(file, "small") == PRICES
@@ -91,21 +88,18 @@ def test_prices_come_from_a_file(tmp_path):
         read_prices(tmp_path / "absent.toml", "small")
 
 
-def test_an_estimate_counts_every_ask_and_has_no_cost_without_prices():
+def test_an_estimate_counts_every_ask_with_a_tokenizer_where_there_is_one(tmp_path):
     asks = [Ask(user_turn("x" * 400), max_tokens=50), Ask(user_turn("y" * 10), max_tokens=100)]
     found = estimate(asks, PRICES)
     assert found[:3] == (2, 103, 150)  # 400 / 4 + 10 / 4 rounded up
     assert found.least == pytest.approx(103 * 2e-6) and found.most == pytest.approx(103 * 2e-6 + 150 * 8e-6)
-    assert str(found) == (
-        "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to 0.001406"
+    assert str(found).startswith(
+        "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to"
     )
     found = estimate([Ask(user_turn("x" * 400), max_tokens=50)], None)
     assert found.least is found.most is None
     assert str(found).endswith("at most 50 of replies: no cost without prices")
     assert estimate([Ask(user_turn("x"))], FREE).most == 0
-
-
-def test_tokens_are_counted_with_a_tokenizer_where_there_is_one(tmp_path):
     models.tokenizer().save_pretrained(tmp_path)
     by = counter(str(tmp_path))
     assert estimate([Ask(user_turn("roses and bees"))], by=by).prompt_tokens == 3

@@ -41,9 +41,8 @@ def texts(replies):
 def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
     for ask, reply in zip(asks(3), chat.ask(asks(3)), strict=True):
         ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
-        alone = model.generate(
-            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)).long(), max_new_tokens=40, do_sample=False
-        )
+        read = {"inputs": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}
+        alone = model.generate(**read, max_new_tokens=40, do_sample=False)
         said = alone[0, len(ids) :].tolist()
         assert reply.text == words.decode(said, skip_special_tokens=True)
         assert (reply.prompt_tokens, reply.completion_tokens) == (len(ids), len(said))
@@ -56,9 +55,8 @@ def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, wor
     (reply,) = in_process(model, template).ask(asks(1))
     assert reply.text == "" and "chat template leaves out" in reply.error
     words = models.tokenizer()
-    words.chat_template = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
-    )
+    words.chat_template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}"
+    words.chat_template += models.TEMPLATE
     (plain,) = asks(1)
     strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
     refused, answered = in_process(model, words).ask([strict, plain])
@@ -99,18 +97,14 @@ def test_draws_follow_the_models_probabilities(chat, model, words):
         assert abs(share - chance) < 4 * (chance * (1 - chance) / number) ** 0.5
 
 
-def test_a_prompt_that_fills_the_context_is_an_error_and_the_others_go_on(chat):
+def test_a_prompt_that_fills_the_context_is_an_error_and_one_beside_a_long_reply_stays_within_it(chat, words):
     long = Ask(user_turn("roses " * 300))
     replies = chat.ask([long, *asks(1)])
     assert replies[0].error == "the prompt has 303 tokens and the model's context 256" and not replies[1].error
     (cut,) = chat.ask([Ask(user_turn("roses " * 250), max_tokens=50)])
     assert cut.completion_tokens <= 256 - 253
-
-
-def test_a_long_prompt_beside_a_long_reply_stays_within_learned_positions(words):
-    config = AutoConfig.for_model(
-        "gpt2", vocab_size=len(words), n_positions=64, n_embd=32, n_layer=1, n_head=2, eos_token_id=words.eos_token_id
-    )
+    sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    config = AutoConfig.for_model("gpt2", vocab_size=len(words), eos_token_id=words.eos_token_id, **sizes)
     torch.manual_seed(0)
     chat = in_process(AutoModelForCausalLM.from_config(config), words)
     mixed = [Ask(user_turn("roses " * 50), max_tokens=50), Ask(user_turn("bees"), max_tokens=50)]

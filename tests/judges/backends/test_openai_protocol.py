@@ -28,9 +28,7 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
         assert (reply.text, reply.reasoning, reply.error) == (text, reasoning, "")
     for field in ["reasoning_content", "reasoning"]:
         reply = said({"content": None, field: "[[A]] looks right"}, "length")
-        assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right"), (
-            field
-        )
+        assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right")
     assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"
     assert said({"content": None, "refusal": "I cannot."})[:2] == ("I cannot.", "declined")
     assert said({"content": [{"type": "refusal", "refusal": "I cannot."}]})[:2] == ("I cannot.", "declined")
