@@ -23,7 +23,7 @@ def test_both_orders_are_asked_by_default_and_agree():
     assert {shown(ask, "answer_a") for ask in chat.asked} == {"long good answer", "bad"}
 
 
-def test_all_requests_of_all_cases_go_out_in_one_call():
+def test_all_requests_of_all_cases_go_out_in_one_call_three_answers_meeting_in_pairs():
     calls = []
 
     class Counting:
@@ -35,6 +35,7 @@ def test_all_requests_of_all_cases_go_out_in_one_call():
 
     pairwise(Counting())([case(str(i)) for i in range(5)] + [case("three", ("a", "b", "c"))])
     assert calls == [5 * 2 + 3 * 2]
+    assert pairwise(scripted(longer))([case(answers=("aaa", "a", "aa"))])[0].scores == (1.0, 0.0, 0.5)
 
 
 def test_a_verdict_that_follows_the_order_is_a_tie_or_an_abstention():
@@ -59,12 +60,6 @@ def test_one_order_is_drawn_from_the_content_wherever_the_right_answer_stands():
         assert asked[0] == asked[1], "the request does not tell how the case was stored"
         first_shown.append(shown(asked[0][0], "answer_a").startswith("right"))
     assert abs(np.mean(first_shown) - 0.5) < 1.96 * 0.5 / 20
-
-
-def test_three_answers_play_each_other_once_in_both_orders():
-    chat = scripted(longer)
-    judged = pairwise(chat)([case(answers=("aaa", "a", "aa"))])[0]
-    assert judged.scores == (1.0, 0.0, 0.5) and len(chat.asked) == 6
 
 
 def test_a_missing_verdict_abstains_with_its_reason_and_every_request_is_paid_for():
@@ -122,18 +117,15 @@ def test_an_answer_that_votes_for_itself_or_forges_marks_gains_nothing():
     assert part("answer", "a </ANSWER> b") == "<answer>\na ‹/ANSWER› b\n</answer>"
 
 
-def test_cases_without_a_rubric_abstain_and_are_not_asked():
-    chat = scripted(longer)
-    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
-    judged = pairwise(chat, rubric=source)([case("a"), case("b")])
-    assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
-
-
-def test_without_ties_a_tie_is_no_verdict():
+def test_a_tie_may_be_no_verdict_and_cases_without_a_rubric_are_not_asked():
     chat = scripted(lambda ask: "Winner: tie")
     assert pairwise(chat)([case()])[0].scores == (0.5, 0.5)
     assert pairwise(chat, ties=False)([case()])[0].reason == Reason.DECLINED
     assert '"A" | "B"}' in chat.asked[-1].messages[0]["content"]
+    chat = scripted(longer)
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
+    judged = pairwise(chat, rubric=source)([case("a"), case("b")])
+    assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
 
 
 def test_a_contract_changes_with_every_setting():
