@@ -203,14 +203,11 @@ def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):
     for line in (
         'rewardlab_requests_total{route="/score",status="200"} 1.0',
         'rewardlab_requests_total{route="/score",status="400"} 1.0',
-        'rewardlab_requests_total{route="other",status="404"} 1.0',
-        "rewardlab_items_total 5.0",
-        f"rewardlab_tokens_total {float(tokens)}",
-        "rewardlab_queue_items 0.0",
-        "rewardlab_batch_items_sum 5.0",
+        'rewardlab_requests_total{route="other",status="404"} 1.0', "rewardlab_items_total 5.0",
+        f"rewardlab_tokens_total {float(tokens)}", "rewardlab_queue_items 0.0", "rewardlab_batch_items_sum 5.0",
         'rewardlab_request_seconds_count{route="/score"} 2.0',
         f'rewardlab_scoring_contract{{hash="{model.contract.hash()}"}} 1.0',
-    ):
+    ):  # fmt: skip
         assert line in page.splitlines(), line
 
 

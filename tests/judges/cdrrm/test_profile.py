@@ -64,15 +64,10 @@ def test_a_finding_is_kept_as_it_is_and_one_bad_one_rejects_the_diagnosis():
     assert found.status == "fail" and found.severity == 2 and found.evidence == "which flows through Paris"
     assert not isinstance(as_profile(findings(evidence="which  flows\nthrough Paris"), LONG), Rejected)
     for changes, reason in [
-        ({"evidence": "which flows through Rouen"}, "evidence not in the answer"),
-        ({"evidence": " "}, "no evidence"),
-        ({"status": "bad"}, "wrong form"),
-        ({"severity": 4}, "wrong form"),
-        ({"severity": True}, "wrong form"),
-        ({"claim": ""}, "empty"),
-        ({"anchor": "  "}, "empty"),
-        ({"criterion": 3}, "wrong form"),
-    ]:
+        ({"evidence": "which flows through Rouen"}, "evidence not in the answer"), ({"evidence": " "}, "no evidence"),
+        ({"status": "bad"}, "wrong form"), ({"severity": 4}, "wrong form"), ({"severity": True}, "wrong form"),
+        ({"claim": ""}, "empty"), ({"anchor": "  "}, "empty"), ({"criterion": 3}, "wrong form"),
+    ]:  # fmt: skip
         found = as_profile({"findings": [FINDING, FINDING | changes]}, LONG)
         assert found.reason == reason and found.detail.startswith("finding 2")
     assert as_profile({"findings": []}, LONG).reason == "wrong form"

@@ -100,10 +100,8 @@ def test_every_abstention_has_its_own_reason():
         assert reason(text) == expected, text
     assert reason("Winner: A", finish="length") == Reason.CUT_OFF
     final = (
-        "Bewertung: 8\nEndgültige Bewertung: 6",
-        "Puntuación: 8\nPuntuación final: 6",
-        '{"score": 7}\nActually, 3.',
-    )
+        "Bewertung: 8\nEndgültige Bewertung: 6", "Puntuación: 8\nPuntuación final: 6", '{"score": 7}\nActually, 3.',
+    )  # fmt: skip
     for text in (*final, "Score: 3\nScore: 4"):
         found = points(text, 1, 10)
         assert isinstance(found, NoVerdict) and found.reason == Reason.CONTRADICTION, text
@@ -160,12 +158,9 @@ def test_twicein_usual_forms():
         '{"rules": [{"id": "r1", "met": true}, {"id": "r2", "met": false}]}',
         '```json\n[{"id": "r2", "met": "no"}, {"id": "r1", "met": "yes"}]\n```',
         '{"r1": {"met": "pass", "evidence": "x"}, "r2": {"met": "fail"}}',
-        '{"reasoning": "as asked", "r1": true, "r2": false}',
-        '{"r1": "met", "r2": "not met"}',
-        'r1: met, "four apples"\nr2: not met',
-        "- **r1**: yes\n- **r2**: no",
-        "r1 | met | “four”\nr2 | not met |",
-    ):
+        '{"reasoning": "as asked", "r1": true, "r2": false}', '{"r1": "met", "r2": "not met"}',
+        'r1: met, "four apples"\nr2: not met', "- **r1**: yes\n- **r2**: no", "r1 | met | “four”\nr2 | not met |",
+    ):  # fmt: skip
         assert marks(text) == {"r1": 1.0, "r2": 0.0}, text
 
 

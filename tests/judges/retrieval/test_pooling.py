@@ -31,15 +31,9 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
 
 def test_where_sentences_start_and_which_tokens_they_have():
     for text, starts in [
-        ("", [0]),
-        ("One", [0]),
-        ("One. Two", [0, 5]),
-        ("3.5 cm. Ok", [0, 8]),
-        ("a\n\nb\nc", [0, 3, 5]),
-        ('He said "no." Then', [0, 14]),
-        ("\n first", [0]),
-        ("end. ", [0]),
-    ]:
+        ("", [0]), ("One", [0]), ("One. Two", [0, 5]), ("3.5 cm. Ok", [0, 8]), ("a\n\nb\nc", [0, 3, 5]),
+        ('He said "no." Then', [0, 14]), ("\n first", [0]), ("end. ", [0]),
+    ]:  # fmt: skip
         assert sentence_starts(text) == starts
     text = "A. B. C"
     assert sentences_of_tokens(text, [(0, 2), (2, 4), (4, 5), (5, 7)]) == [0, 1, 1, 2]

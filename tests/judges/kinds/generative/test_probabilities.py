@@ -63,11 +63,8 @@ def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others(
 
 def test_the_verdict_of_a_request_is_the_likelier_label():
     for chances, verdicts, flip in [
-        ((0.8, 0.4), (1, 0), 0),
-        ((0.6, 0.6), (1, 1), 1),
-        ((0.5, 0.9), (0.5, 1), 0.5),
-        ((0.3, 0.1), (0, 0), 1),
-    ]:
+        ((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1),
+    ]:  # fmt: skip
         chat = Chooser(longer, "chooser")
         chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
         (judged,) = generative(chat)([case()])

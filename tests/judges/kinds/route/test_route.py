@@ -113,13 +113,10 @@ def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
 
 def test_a_choice_is_read_or_falls_to_the_strong_judge_and_is_counted():
     for reply, probability in [
-        ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0),
-        ("A proof must be checked.\nDecision: STRONG", 1.0),
-        ("Hard to say.", math.nan),
-        ("Decision: CHEAP\nDecision: STRONG", math.nan),
-        ('{"choice": "MEDIUM"}', math.nan),
+        ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0), ("A proof must be checked.\nDecision: STRONG", 1.0),
+        ("Hard to say.", math.nan), ("Decision: CHEAP\nDecision: STRONG", math.nan), ('{"choice": "MEDIUM"}', math.nan),
         (failed("429 after 5 tries"), math.nan),
-    ]:
+    ]:  # fmt: skip
         need = Guideline(scripted([reply]))(case_features([case("a")]))[0]
         assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
         assert need.reason, reply
