@@ -42,13 +42,10 @@ def last_json(capsys) -> dict:
     return json.loads(capsys.readouterr().out.strip().split("\n")[-1])
 
 
-def test_the_overview_names_every_verb(capsys):
+def test_the_overview_names_every_verb_and_a_warning_is_one_line_without_code(capsys, monkeypatch):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(verb in text for verb in VERBS)
-
-
-def test_a_warning_is_one_line_without_code(monkeypatch):
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # restored afterwards
     assert main(["lint", "nowhere.jsonl"]) == 2
     assert warnings.formatwarning("a text", UserWarning, "store.py", 1) == "warning: a text\n"
@@ -110,6 +107,7 @@ def test_usage_errors_exit_2_with_a_way_out(pairs, model, tmp_path, capsys):
     out = ["--output", str(tmp_path / "new")]
     cases = {
         "no verb 'trian'; did you mean 'train'?": ["trian"],
+        "in a checkout it is python -m rewardlab.research.studies NAME": ["study", "wmss"],
         "--data is missing": ["train", *out],
         "--output is missing": ["train", "--kind", "linear", "--data", pairs],
         "no setting '--modle'; did you mean '--model'?": ["eval", "--modle", "x"],
@@ -174,11 +172,6 @@ def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):
     assert manifest["rows"]["places"] == [[f"{data}:10", "empty completion: 'chosen'"]]
 
 
-def test_a_verb_that_left_names_its_command(capsys):
-    assert main(["study", "wmss"]) == 2
-    assert "in a checkout it is python -m rewardlab.research.studies NAME" in capsys.readouterr().err
-
-
 # ---- help and summaries ----
 
 
@@ -214,9 +207,7 @@ def test_the_choices_in_the_help_exist(capsys):
         assert listed and listed[1].split(", ") == names(folders.get(name, f"policy.{name}s"))
 
 
-def test_on_a_terminal_a_verb_ends_with_a_short_summary_and_the_next_command(
-    pairs, model, tmp_path, capsys, monkeypatch
-):
+def test_on_a_terminal_a_verb_ends_with_a_short_summary(pairs, model, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     words = ["eval", "--model", model, "--data", pairs, "--samples", "50"]
     assert main([*words, "--output", str(tmp_path / "run")]) == 0
@@ -225,8 +216,5 @@ def test_on_a_terminal_a_verb_ends_with_a_short_summary_and_the_next_command(
     assert any(re.fullmatch(r"overall\.rm: [01]\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", line) for line in lines)
     assert main([*words, "--output", str(tmp_path / "json"), "--json"]) == 0
     assert last_json(capsys)["cases"] == 60
-
-
-def test_a_long_summary_is_cut_at_ten_lines():
     lines = summary_lines("lint", {f"name{index}": index for index in range(20)})
     assert len(lines) == 10 and lines[-2] == "... 12 more with --json" and lines[-1].startswith("next: rewardlab train")

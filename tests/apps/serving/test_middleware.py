@@ -34,15 +34,23 @@ ONE = asks(EXAMPLES[:1])
 # ---- who ----
 
 
-def test_other_machines_need_a_token(capsys, monkeypatch):
+def test_other_machines_need_a_token_of_one_line_which_may_stand_in_the_environment(capsys, monkeypatch):
     for host in ("0.0.0.0", "::", "192.168.0.7", "example.org"):
         monkeypatch.delenv("REWARDLAB_TOKEN", raising=False)
         assert main(["serve", "nowhere", "--host", host]) == 2, host
         message = f"--host {host} lets other machines ask this model; give a password for it with --token"
         assert message in capsys.readouterr().err
+    monkeypatch.setenv("REWARDLAB_TOKEN", "sesame")
+    assert ServeConfig(model="rm").token == "sesame" and ServeConfig(model="rm", token="mine").token == "mine"
+    assert main(["serve", "nowhere", "--token", "open\nsesame"]) == 2
+    assert "the token has a line break" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="the token has a line break"):
+        ScoringClient("http://127.0.0.1:1", "open\nsesame")
 
 
-def test_with_a_token_nothing_but_health_is_answered_without_it(serve, http, model):
+def test_with_a_token_nothing_but_health_is_answered_without_it_and_it_is_compared_in_constant_time(
+    serve, http, model, monkeypatch
+):
     url = serve(model, host="0.0.0.0", token="sésame").replace("0.0.0.0", "127.0.0.1")
     for given_token in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sésame".encode()}):
         for path in ("score", "classify", "get_reward", "metrics", "nowhere", "openapi.json"):
@@ -52,9 +60,6 @@ def test_with_a_token_nothing_but_health_is_answered_without_it(serve, http, mod
     right = {"authorization": "Bearer sésame".encode()}
     assert http.post(f"{url}/score", json=ONE, headers=right).status_code == 200
     assert http.get(f"{url}/health").status_code == 200
-
-
-def test_the_token_is_compared_in_constant_time(serve, http, model, monkeypatch):
     compared = []
     monkeypatch.setattr("hmac.compare_digest", lambda *two: compared.append(two) or two[0] == two[1])
     url = serve(model, token="sesame")
@@ -63,10 +68,8 @@ def test_the_token_is_compared_in_constant_time(serve, http, model, monkeypatch)
 
 
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, capsys):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *rest: None if name == "prometheus_client" else found(name, *rest)
-    )
+    find, absent = importlib.util.find_spec, "prometheus_client"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == absent else find(name, *rest))
     assert main(["serve", "nowhere"]) == 2
     said = capsys.readouterr().err
     assert "pip install 'rewardlab[serve]' for the server (prometheus_client is not installed)" in said
@@ -80,15 +83,6 @@ def test_client_and_server_take_the_same_token(serve, model):
             assert ScoringClient(url, sent, patience=1).rate(example) == pytest.approx(model.rate(example), abs=1e-6)
         with pytest.raises(UsageError, match="needs its token"):
             ScoringClient(url, "wrong", patience=1).rate(example)
-
-
-def test_a_token_may_stand_in_the_environment_and_has_one_line(capsys, monkeypatch):
-    monkeypatch.setenv("REWARDLAB_TOKEN", "sesame")
-    assert ServeConfig(model="rm").token == "sesame" and ServeConfig(model="rm", token="mine").token == "mine"
-    assert main(["serve", "nowhere", "--token", "open\nsesame"]) == 2
-    assert "the token has a line break" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="the token has a line break"):
-        ScoringClient("http://127.0.0.1:1", "open\nsesame")
 
 
 def test_another_sites_pages_may_not_ask(url, http):
@@ -297,9 +291,8 @@ def test_what_breaks_in_a_route_is_told_by_its_place_alone(serve, http, model, m
     answer = http.post(f"{url}/classify", json={"input": "a"})
     assert answer.status_code == 500 and answer.json()["error"]["message"] == "this server failed; its log says where"
     lines: list[str] = []
-    wait_until(
-        lambda: lines.append(capfd.readouterr().err) or "classify: " in "".join(lines)
-    )  # it may come after the answer
+    # it may come after the answer
+    wait_until(lambda: lines.append(capfd.readouterr().err) or "classify: " in "".join(lines))
     said = "".join(lines)
     assert "classify: ZeroDivisionError at " in said and "division by zero" not in said and "Traceback" not in said
     assert http.post(f"{url}/score", json=ONE).status_code == 200
@@ -324,8 +317,7 @@ def test_200_requests_of_nonsense_get_no_5xx(model):
 
     statuses: set[int] = set()
     loop = asyncio.new_event_loop()
-    transport = httpx.ASGITransport(site.access)
-    client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=PATIENCE)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(site.access), base_url="http://127.0.0.1:8000")
     ask()
     answer = loop.run_until_complete(client.post("/score", json=ONE))
     loop.run_until_complete(client.aclose())

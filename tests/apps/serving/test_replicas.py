@@ -96,13 +96,11 @@ def test_what_one_cannot_answer_goes_to_another_at_once(clock):
         assert fleet.asked == {"a": 1, "b": 2} and clock.slept == [], wrong
 
 
-def test_where_all_are_full_it_comes_again_when_the_first_allows_it(clock):
+def test_where_all_are_full_it_comes_again_when_the_first_allows_it_until_its_patience_ends(clock):
     fleet = Fleet([busy(429, "3")], [busy(503, "2")])
     assert fleet.open().rate(EXAMPLES[:1]).tolist() == LENGTHS[:1]
     assert clock.slept == [2.0] and fleet.asked == {"a": 1, "b": 2}
-
-
-def test_its_patience_ends(clock):
+    clock.slept.clear()
     fleet = Fleet([busy(429, "3")] * 9, [httpx.ConnectError("gone")] * 9)
     with pytest.raises(UsageError, match=r"none of http://a, http://b answers for 7 s, the last: .*raise patience"):
         fleet.open(patience=7).rate(EXAMPLES[:1])
@@ -146,13 +144,10 @@ def test_one_that_is_down_at_first_is_asked_when_it_is_there(clock):
         model.rate(EXAMPLES)
 
 
-def test_the_smallest_limits_hold_for_all(clock):
+def test_the_smallest_limits_hold_for_all_and_what_the_servers_refuse_is_not_repeated(clock):
     fleet = Fleet([], [], limits={"b": {"request_items": 4}})
     assert fleet.open().rate(EXAMPLES[:20]).tolist() == LENGTHS[:20]
     assert fleet.asked.total() == 5
-
-
-def test_what_the_servers_refuse_is_told_and_not_repeated(clock):
     refused = httpx.Response(422, json={"error": {"message": "conversation 0: no"}})
     fleet = Fleet([refused], [refused])
     with pytest.raises(DataError, match="http://a: conversation 0: no"):
@@ -168,6 +163,9 @@ def test_servers_that_cannot_be_asked_are_told():
     ):
         with pytest.raises(UsageError, match=message):
             served(run=None, urls=urls)
+    assert is_served("served(urls=http://a)") and not is_served("served_models/rm")
+    with pytest.raises(UsageError, match="the argument 'urls' is missing"):
+        open_model("served")
 
 
 def same(found, truth) -> bool:
@@ -253,13 +251,6 @@ def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path
     assert overall["served"] == overall["rm"]
     assert main(["score", "--servers", urls[0], "--model", "rm", "--data", "d", "--output", "x.jsonl"]) == 2
     assert "--servers have the model; leave --model rm out" in capsys.readouterr().err
-
-
-def test_only_the_form_with_addresses_is_a_server(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert is_served("served(urls=http://a)") and not is_served("served_models/rm")
-    with pytest.raises(UsageError, match="the argument 'urls' is missing"):
-        open_model("served")
 
 
 @pytest.fixture(autouse=True)
