@@ -42,7 +42,9 @@ def sample(completion: str):
     return SimpleNamespace(messages=turns, output=SimpleNamespace(completion=completion))
 
 
-def test_inspects_scorer_is_the_judge_and_an_abstention_is_unscored(adapter, judge_settings):
+def test_inspects_scorer_is_the_judge_or_the_reward_model_and_an_abstention_is_unscored(
+    adapter, judge_settings, served
+):
     scorers = adapter("inspect_scorer", "inspect_ai")
     score = scorers.judged(**judge_settings)
 
@@ -52,9 +54,6 @@ def test_inspects_scorer_is_the_judge_and_an_abstention_is_unscored(adapter, jud
     first, second, absent = asyncio.run(scores())
     assert (first.value, second.value) == (3.0, 6.0) and first.answer == "abc"
     assert math.isnan(absent.value) and absent.explanation == "the judge abstained"
-
-
-def test_inspects_scorer_is_the_reward_model(adapter, served):
     model, url = served
     score = adapter("inspect_scorer", "inspect_ai").rewarded(url=url)
     assert asyncio.run(score(sample("roba"), None)).value == rated(model, user_turn("question"), "roba")
@@ -92,15 +91,14 @@ def task_and_trace(reply: str):
     return SimpleNamespace(prompt_text="question", system_prompt=None), SimpleNamespace(last_reply=reply)
 
 
-def test_verifiers_judge_scores_the_last_reply_and_an_abstention_raises(adapter, judge_settings):
+def test_verifiers_judge_scores_the_last_reply_or_is_a_reward_model_and_an_abstention_raises(
+    adapter, judge_settings, served
+):
     judges = adapter("verifiers_judge", "verifiers")
     judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", settings=judge_settings))
     assert asyncio.run(judge.score(*task_and_trace("abcd"))) == 4.0
     with pytest.raises(ValueError, match="abstained"):
         asyncio.run(judge.score(*task_and_trace("garbled")))
-
-
-def test_verifiers_judge_may_be_a_reward_model(adapter, served):
     model, url = served
     judges = adapter("verifiers_judge", "verifiers")
     judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", url=url))
