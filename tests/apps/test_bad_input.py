@@ -113,6 +113,18 @@ CASES = [
     (f"{DECODE} --arm {{w}}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check the path"),
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
     ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),
+    # what a verb needs, and what belongs to another one
+    ("train --output {w}/new", 2, "--data is missing"),
+    ("train --kind linear --data {w}/pairs.jsonl", 2, "--output is missing"),
+    ("train --config nowhere.yaml", 2, "cannot read the file given with --config"),
+    ("eval --modle x", 2, "no setting '--modle'; did you mean '--model'?"),
+    ("eval --model {w}/rm --output {w}/new", 2, "--data is missing; 'pairs' has no data set of its own"),
+    (f"{EVAL} --benchmark rewardbanch", 2, "no 'rewardbanch' in benchmarks.suites; did you mean 'rewardbench'?"),
+    (f"{EVAL} --on_bad_row keep", 2, "invalid choice: 'keep' (choose from 'refuse', 'skip')"),
+    (f"{SCALAR} --kind liner", 2, "no 'liner' in rm.models; did you mean 'linear'?"),
+    (f"{TRAIN} --model x", 2, "--model belongs to --kind"),
+    (f"{SCALAR} --lora", 2, "name one with --model"),
+    ("score --model {w}/rm --data {w}/pairs.jsonl --output x.csv", 2, "--output ends with .parquet or .jsonl"),
 ]
 
 

@@ -88,10 +88,9 @@ def test_a_missing_comparison_is_missing_for_its_two_answers_and_one_that_follow
 
 
 def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_that_is_down():
-    said = {"kind": "pointwise", "model": "qwen", "retries": 0}
     with ChatServer(answer=longer) as first, ChatServer(answer=longer) as second:
         urls = f"[{first.url}, {second.url}, http://127.0.0.1:9/v1]"
-        spec = f"judge(endpoint={urls}, {', '.join(f'{name}={one}' for name, one in said.items())})"
+        spec = f"judge(endpoint={urls}, kind=pointwise, model=qwen, retries=0)"
         one = build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
         assert one(answers("abc", "abcdef", "a", "ab")) == [3.0, 6.0, 1.0, 2.0]
         assert first.asked.total() and second.asked.total() and one.asked.name == f"qwen at {first.url}"
@@ -152,17 +151,7 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
             again(answers("h"))
 
 
-def test_processes_share_a_limit_of_cost_and_keep_replies_apart(monkeypatch, server, tmp_path):
-    settings = {"endpoint": server.url, "model": "shared", "prompt_price": 1, "completion_price": 1, "max_cost": 8}
-    for rank in "01":
-        monkeypatch.setenv("RANK", rank)
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        opened = open_one("pointwise", Materials(), str(tmp_path / "kept"), settings)
-        assert opened.asked.chat.chat.bill.budget.limit == 4
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"rank-0", "rank-1"}
-
-
-def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
+def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_replies(server, tmp_path, monkeypatch):
     """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
     settings = {"endpoint": server.url, "model": "shared"}
     kept = tmp_path / "kept"
@@ -171,6 +160,13 @@ def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
     before = len(server.requests)
     assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
     assert len(server.requests) - before == 3 == len((kept / "replies.jsonl").read_text().splitlines())
+    settings = {"endpoint": server.url, "model": "shared", "prompt_price": 1, "completion_price": 1, "max_cost": 8}
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        opened = open_one("pointwise", Materials(), str(tmp_path / "ranks"), settings)
+        assert opened.asked.chat.chat.bill.budget.limit == 4
+    assert {path.name for path in (tmp_path / "ranks").iterdir()} == {"rank-0", "rank-1"}
 
 
 def test_rows_of_one_prompt_say_the_same_or_are_refused():

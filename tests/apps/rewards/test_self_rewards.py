@@ -79,17 +79,6 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
     assert abs(rows[-1]["reward/sources/said"] - last) > 1e-4  # by the policy that has moved
 
 
-@pytest.mark.slow
-def test_a_run_trains_on_what_a_search_finds(rl):
-    flags = ["--reward", GOLD, "--rollouts", "sage(r=1, m=1, step_end=the)", "--max_steps", 3]
-    code, facts, err, folder = rl(*flags, "--max_completion_length", 32)
-    assert code == 0, err
-    steps = steps_of(folder)
-    assert facts["steps"] == 3 and all(0 < row["sage/searched"] <= 0.25 and row["grad_norm"] > 0 for row in steps)
-    _, _, _, again = rl(*flags, "--max_completion_length", 32, output="again")
-    assert [row["reward"] for row in steps_of(again)] == [row["reward"] for row in steps]
-
-
 def test_a_search_that_cannot_be_made_is_refused(rl):
     for flags, message in (
         (["--rollouts", "sage(r=4)"], "searches 4 completions of each group and a group has 4"),

@@ -63,8 +63,10 @@ def test_what_is_queued_is_answered_and_nothing_new_is_taken(server, gated, http
         asked(url, "later")
 
 
-def test_it_does_not_wait_for_ever(server, gated):
+@pytest.mark.parametrize("second_signal", [False, True])
+def test_it_does_not_wait_for_ever_nor_after_a_second_signal(server, gated, second_signal):
     running, url, thread = server
+    running.site.config.drain = 60.0 if second_signal else 0.5
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         pool.submit(asked, url, "never answered")
         assert gated.busy.wait(PATIENCE)
@@ -73,25 +75,14 @@ def test_it_does_not_wait_for_ever(server, gated):
             time.sleep(0.01)
         started = time.monotonic()
         running.handle_exit(signal.SIGTERM, None)
-        assert waiting.result(PATIENCE).status_code == 503
+        if second_signal:
+            thread.join(0.5)
+            assert thread.is_alive(), "the first signal waits for what is queued"
+            running.handle_exit(signal.SIGTERM, None)
         thread.join(PATIENCE)
         assert not thread.is_alive() and time.monotonic() - started >= 0.5
         gated.gate.set()
-
-
-def test_a_second_signal_does_not_wait(server, gated):
-    running, url, thread = server
-    running.site.config.drain = 60.0
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(asked, url, "never answered")
-        assert gated.busy.wait(PATIENCE)
-        running.handle_exit(signal.SIGTERM, None)
-        thread.join(0.5)
-        assert thread.is_alive(), "the first signal waits for what is queued"
-        running.handle_exit(signal.SIGTERM, None)
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-        gated.gate.set()
+        assert second_signal or waiting.result(PATIENCE).status_code == 503
 
 
 @pytest.mark.slow
