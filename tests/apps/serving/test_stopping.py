@@ -17,7 +17,7 @@ from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, asks, config
 from tests.conftest import PATIENCE
-from tests.soak.__main__ import drained, main, served, write_model
+from tests.soak.__main__ import drained, served, write_model
 
 
 @pytest.fixture
@@ -103,13 +103,3 @@ def test_a_process_that_was_killed_comes_back_with_the_same_scores_and_sigterm_d
         assert {*stopped["requests on their way"]} <= {"200", "429", "503"}
         last = json.loads(server.process.stdout.read().strip().split("\n")[-1])
     assert last["items"] >= len(EXAMPLES) and last["contract"] and last["requests"] >= 17
-
-
-@pytest.mark.long
-def test_the_soak_run_finds_its_figures_in_bounds(tmp_path, capsys):
-    """The minute of `make soak`, made short."""
-    output = tmp_path / "soak.json"
-    code = main(["--clients", "8", "--seconds", "4", "--fuzz", "100", "--output", str(output)])
-    found = json.loads(output.read_text())
-    assert code == 0 and found["out of bounds"] == [] and found["load"]["scores"] > 0
-    assert "| fuzz: requests | 100 |" in capsys.readouterr().out

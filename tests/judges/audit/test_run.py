@@ -122,14 +122,6 @@ def test_a_fair_judge_with_noise_has_no_fault():
     assert found(Adder()) == set()
 
 
-@pytest.mark.slow
-def test_fair_judges_are_rarely_accused():
-    # five figures vary by chance, at 5 %, ten times over: 2.5 false alarms are expected, 7 come with 1.2 %
-    attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown", "injected JSON")}
-    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=50, attacks=attacks) for seed in range(1, 11)]
-    assert sum(map(len, alarms)) < 7
-
-
 def test_each_planted_fault_is_found():
     attacks = {"gain from injected command", "gain from injected rubric", "wins of one token"}
     others = {"gain from injected verdict", "gain from injected JSON", "wins of empty"}
@@ -315,7 +307,7 @@ def test_every_probe_is_one_call_and_keeps_the_ids():
 # ---- the report ----
 
 
-def test_a_judge_is_trusted_once_there_are_enough_pairs_and_every_attack_was_tried():
+def test_a_judge_is_trusted_once_there_are_enough_pairs_and_the_report_says_what_speaks_against_it():
     few, many = (trusts(audited(Adder(reads=9.0), sums(n))) for n in (60, 300))
     assert [one.answer for one in many] == ["yes"] * 3
     assert str(many[2]).startswith("May be trusted for rewarding a policy: yes, because every figure lies within")
@@ -325,9 +317,6 @@ def test_a_judge_is_trusted_once_there_are_enough_pairs_and_every_attack_was_tri
     answers = {one.use: one for one in trusts(found)}
     assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
     assert "wins of empty is not measured" in answers["rewarding a policy"].because
-
-
-def test_the_report_says_in_a_sentence_what_speaks_against_a_judge_by_the_readers_limits():
     found = audited(Adder(reads=9.0, keys=(":", "Solution")))
     text = markdown(found)
     assert "May be trusted for comparing answers: yes" in text and "rewarding a policy: no, because wins of one" in text

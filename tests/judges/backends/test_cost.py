@@ -34,7 +34,7 @@ def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
     assert (first.money, second.money, budget.spent) == pytest.approx((0.006, 0.004, 0.01))
 
 
-def test_a_budget_holds_whatever_the_requests_in_flight_cost():
+def test_a_budget_holds_what_requests_in_flight_cost_which_is_at_most_the_bytes_of_their_texts_and_max_tokens():
     """Of a limit of 10, 4 are spent and 3 reserved: another 3 are allowed, and no more until something is released."""
     budget = Budget(10.0, spent=4.0)
     assert budget.reserve(3.0) and not budget.reserve(3.5) and budget.reserve(3.0) and not budget.reserve(0.1)
@@ -42,10 +42,7 @@ def test_a_budget_holds_whatever_the_requests_in_flight_cost():
     budget.spend(1.0)
     assert budget.holds(2.0) and not budget.holds(2.5) and Budget().reserve(1e9)
     assert all(Budget(0.3, spent=0.1 + 0.1).reserve(cost) for cost in (0.1, 0.1 + 1e-17))  # rounding is no overrun
-
-
-def test_a_request_costs_at_most_the_bytes_of_its_texts_and_its_max_tokens():
-    """`Grün?` has 6 bytes, and a template adds at most 64 tokens to a message and 64 to the conversation."""
+    # `Grün?` has 6 bytes, and a template adds at most 64 tokens to a message and 64 to the conversation.
     ask = Ask(user_turn("Grün?"), max_tokens=100)
     assert most_prompt_tokens(ask) == 6 + 2 * 64
     assert Bill(PRICES).most(ask) == pytest.approx((134 * 2.0 + 100 * 8.0) / 1e6)

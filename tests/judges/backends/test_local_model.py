@@ -1,7 +1,6 @@
 """judges/backends/local_model.py: a small language model of the garden as a chat."""
 
 import copy
-import subprocess
 
 import pytest
 import torch
@@ -63,7 +62,7 @@ def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, wor
     assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
 
 
-def test_neither_batch_size_nor_order_matters(model, words):
+def test_neither_batch_size_nor_order_nor_the_models_own_settings_for_generation_matter(model, words, chat):
     mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(8))]
     mixed[4] = mixed[4]._replace(max_tokens=3)
     found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 8)]
@@ -71,6 +70,11 @@ def test_neither_batch_size_nor_order_matters(model, words):
     assert texts(in_process(model, words, batch_size=5).ask(mixed[::-1])) == found[0][::-1]
     assert found[0][4][1] == "length" and found[0][4][3] == 3
     assert {one[1] for one in found[0]} == {"stop", "length"}
+    other = copy.deepcopy(model)
+    other.generation_config.repetition_penalty = 5.0
+    other.generation_config.do_sample = True
+    assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
+    assert other.generation_config.repetition_penalty == 5.0
 
 
 def test_a_seed_draws_the_same_again_and_replies_arrive_as_they_are_there(chat):
@@ -113,14 +117,6 @@ def test_a_prompt_that_fills_the_context_is_an_error_and_one_beside_a_long_reply
     assert together[0].completion_tokens <= 64 - 53 and not any(reply.error for reply in together)
 
 
-def test_the_models_own_settings_for_generation_are_left_out_and_left_alone(model, words, chat):
-    other = copy.deepcopy(model)
-    other.generation_config.repetition_penalty = 5.0
-    other.generation_config.do_sample = True
-    assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
-    assert other.generation_config.repetition_penalty == 5.0
-
-
 def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_path):
     other = models.causal_lm(words, seed=4)
     for name, saved in (("judge", model), ("new", other)):
@@ -130,13 +126,3 @@ def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_pa
     assert loaded.name == in_process(model, words, name="judge").name
     assert loaded.name != local(str(tmp_path / "new"), device="cpu").name.replace("new", "judge")
     assert texts(loaded.ask(asks(3))) == texts(in_process(model, words).ask(asks(3)))
-
-
-def test_chats_import_no_torch(script):
-    text = """
-import rewardlab.judges.backends.cost, rewardlab.judges.backends.openai_endpoint
-import rewardlab.judges.backends.local_model, rewardlab.judges.backends.scripted
-import rewardlab.judges.store
-assert "torch" not in sys.modules and "openai" not in sys.modules
-"""
-    subprocess.run(script(text), check=True)

@@ -96,7 +96,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out_or_renamed_unless_it_is_a
     assert "400" in reply.error and server.asked.total() == 1
 
 
-def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
+def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere_and_a_key_has_one_line(monkeypatch, caplog):
     monkeypatch.setenv("JUDGE_KEY", "sk-very-secret")
     caplog.set_level(logging.DEBUG)
     with ChatServer(key="sk-another") as server, warnings.catch_warnings(record=True) as told:
@@ -108,9 +108,6 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere(monkeypatch, caplog):
     assert sum(reply.error.startswith("not asked: ") for reply in replies) >= 46
     written = "".join([repr(chat), chat.name, caplog.text, *map(str, replies), *(str(one.message) for one in told)])
     assert "sk-very-secret" not in written
-
-
-def test_the_key_comes_from_the_variable_that_is_named_and_has_one_line(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-right\n")  # as a file of secrets ends
     with ChatServer(key="sk-right") as server:
         (reply,) = Endpoint("judge", server.url, key_variable="JUDGE_KEY").ask(asks(1))
@@ -121,7 +118,7 @@ def test_the_key_comes_from_the_variable_that_is_named_and_has_one_line(monkeypa
     assert not server.requests and "sk-" not in str(error.value)
 
 
-def test_no_request_starts_once_the_limit_of_cost_is_reached():
+def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight_cannot_overrun_it():
     with ChatServer() as server:
         chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=5.0, concurrency=2)
         with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent, .* may cost up to 1") as told:
@@ -135,10 +132,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached():
     with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
         Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
     assert not server.requests
-
-
-def test_requests_in_flight_cannot_overrun_the_limit_together():
-    """Each may cost 4 of a limit of 10 and costs 1: two are in flight, and the last starts when 6 are spent."""
+    # Each may cost 4 of a limit of 10 and costs 1: two are in flight, and the last starts when 6 are spent.
     spent = pytest.warns(UserWarning, match="the limit of cost 10 is reached: 7 spent")
     with ChatServer(latency=0.01) as server, spent:
         chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
@@ -203,14 +197,6 @@ def test_requests_keep_to_the_rate_of_their_server():
         assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
 
 
-def test_it_works_where_a_loop_is_running_already():
-    async def notebook(url):
-        return Endpoint("judge", url).ask(asks(3))
-
-    with ChatServer() as server:
-        assert len(asyncio.run(notebook(server.url))) == 3
-
-
 def test_replies_arrive_one_by_one_in_the_callers_thread_and_an_interrupt_ends_the_call():
     seen = []
 
@@ -227,7 +213,7 @@ def test_replies_arrive_one_by_one_in_the_callers_thread_and_an_interrupt_ends_t
     assert len({place for place, _ in seen}) == 5 and {thread for _, thread in seen} == {threading.current_thread()}
 
 
-def test_the_name_tells_model_server_and_options():
+def test_the_name_tells_model_server_and_options_and_a_loop_may_be_running_already():
     plain = Endpoint("judge", "http://127.0.0.1:8000/v1")
     assert plain.name == "judge at http://127.0.0.1:8000/v1"
     assert Endpoint("judge", "http://127.0.0.1:8000/v1", options={"top_p": 0.5}).name != plain.name
@@ -236,16 +222,28 @@ def test_the_name_tells_model_server_and_options():
     assert one.name == two.name == "judge at http://a/v1"
     assert Endpoint("judge", "http://127.0.0.1:9/v1").ask([]) == []
 
+    async def notebook(url):
+        return Endpoint("judge", url).ask(asks(3))
+
+    with ChatServer() as server:
+        assert len(asyncio.run(notebook(server.url))) == 3
+
 
 # ---- several servers ----
 
 
-def test_servers_of_one_model_take_turns_and_share_the_bill():
+def test_servers_of_one_model_take_turns_share_the_bill_and_are_asked_again_when_they_have_come_back():
     with ChatServer() as first, ChatServer() as second:
         chat = Endpoint("judge", [first.url, second.url], concurrency=1, prices=A_COIN_EACH)
         replies = chat.ask(asks(10))
     assert [reply.text for reply in replies] == [verdict({"messages": list(ask.messages)}) for ask in asks(10)]
     assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.money == 10.0
+    with ChatServer(key="sk-right") as bad, ChatServer(latency=0.005) as good:
+        chat = Endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
+        chat.ask(asks(3))
+        bad.key, before = "", bad.asked.total()
+        time.sleep(0.1)
+        assert not any(reply.error for reply in chat.ask(asks(10))) and bad.asked.total() == before + 5
 
 
 def test_what_was_in_flight_at_a_server_that_fails_goes_to_another():
@@ -257,15 +255,6 @@ def test_what_was_in_flight_at_a_server_that_fails_goes_to_another():
             replies = chat.ask(asks(40))
         assert not any(reply.error for reply in replies) and good.asked.total() == 40, wrong
         assert 1 <= bad.asked.total() <= 4, wrong  # those that were in flight before the first failure was known
-
-
-def test_a_server_that_has_come_back_is_asked_again():
-    with ChatServer(key="sk-right") as bad, ChatServer(latency=0.005) as good:
-        chat = Endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
-        chat.ask(asks(3))
-        bad.key, before = "", bad.asked.total()
-        time.sleep(0.1)
-        assert not any(reply.error for reply in chat.ask(asks(10))) and bad.asked.total() == before + 5
 
 
 def test_where_all_servers_are_down_it_is_as_with_one():

@@ -62,7 +62,7 @@ def test_one_order_is_drawn_from_the_content_wherever_the_right_answer_stands():
     assert abs(np.mean(first_shown) - 0.5) < 1.96 * 0.5 / 20
 
 
-def test_a_missing_verdict_abstains_with_its_reason_and_every_request_is_paid_for():
+def test_a_verdict_that_is_missing_declined_or_cut_off_abstains_and_every_request_is_paid_for():
     chat = scripted(lambda ask: Reply("no idea", "stop", 100, 10, 0.5))
     chat.prices = Prices(prompt=1.0, completion=10.0)  # type: ignore[attr-defined]
     judged = pairwise(chat)([case()])[0]
@@ -74,9 +74,6 @@ def test_a_missing_verdict_abstains_with_its_reason_and_every_request_is_paid_fo
     assert (free.requests, free.estimated, free.cost) == (6, 4, 0.0)
     chat.prices = None  # type: ignore[attr-defined]
     assert math.isnan(pairwise(chat)([case()])[0].cost)
-
-
-def test_a_failed_request_and_one_that_is_cut_off_or_declined_are_never_read():
     declined = pairwise(scripted(lambda ask: Reply("I cannot. Winner: A", "declined")))([case()])[0]
     assert declined.abstained == f"{Reason.DECLINED}: I cannot. Winner: A"
     assert Reason.DECLINED in pairwise(scripted(lambda ask: Reply("", "declined")))([case()])[0].abstained

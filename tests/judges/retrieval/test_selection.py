@@ -45,7 +45,7 @@ def selection(how: str = RETRIEVED, k: int = 1, labelled=LABELLED, **more) -> Se
     return Selection(collection, how, k, index=index, **more)
 
 
-def test_near_duplicates_by_hand():
+def test_near_duplicates_and_what_may_be_shown_with_a_case_by_hand():
     """10 words have 8 shingles: 7 remain if the last word is replaced, and all are 8 of 9 of a longer text."""
     replaced, longer_text = LONG.replace("ten", "x"), f"{LONG} eleven"
     known = [LONG.upper(), replaced, longer_text, "one two three"]
@@ -53,9 +53,6 @@ def test_near_duplicates_by_hand():
     assert sorted(near_duplicates([LONG], known, 0.87)) == [(0, 0), (0, 1), (0, 2)]
     assert sorted(near_duplicates(["One, two three!"], known, 0.5)) == [(0, 3)]
     assert sorted(near_duplicates([LONG, "x"], [LONG, LONG], 1.0)) == [(0, 0), (0, 1)]
-
-
-def test_what_may_be_shown_with_a_case():
     for prompt, answers, may in [
         ("another question entirely", ("something", "else"), True),
         ("What? Is, moss so bad", ("something", "else"), False),  # the same words
@@ -72,7 +69,7 @@ def test_what_may_be_shown_with_a_case():
         assert without_duplicates([case("c", asked)], collection).tolist() == [[False]]
 
 
-def test_the_nearest_are_chosen_without_the_case_itself_whatever_the_others():
+def test_the_nearest_or_random_entries_are_chosen_without_the_case_itself():
     cases = [*LABELLED, case("new", "May I prune my roses in winter?")]
     assert [ids[0] for ids in selection().ids(cases)] == ["roses", "bees", "bees", "roses"]
     assert all(example.id not in ids for example, ids in zip(LABELLED, selection(k=3).ids(LABELLED), strict=True))
@@ -82,9 +79,6 @@ def test_the_nearest_are_chosen_without_the_case_itself_whatever_the_others():
     assert together == alone
     asked = [case("x", "how do i prune roses"), case("y", "unknown")]
     assert selection(ORACLE).ids(asked) == [("roses",), ()]
-
-
-def test_random_entries_follow_from_the_seed_and_the_prompt_and_leave_out_the_case():
     drawn = selection(RANDOM, 2, seed=1).ids(LABELLED)
     assert drawn == selection(RANDOM, 2, seed=1).ids(LABELLED[::-1])[::-1]
     assert all(example.id not in ids and len(ids) == 2 for example, ids in zip(LABELLED, drawn, strict=True))

@@ -59,33 +59,6 @@ def test_inspects_scorer_is_the_judge_or_the_reward_model_and_an_abstention_is_u
     assert asyncio.run(score(sample("roba"), None)).value == rated(model, user_turn("question"), "roba")
 
 
-def test_an_evaluation_of_inspect_leaves_abstentions_out(adapter, judge_settings, tmp_path):
-    scorers = adapter("inspect_scorer", "inspect_ai")
-    import inspect_ai
-
-    if not hasattr(inspect_ai, "eval"):
-        pytest.skip("the stand-in of inspect_ai runs no evaluation; `make lane-peers` runs this test with the library")
-    from inspect_ai.dataset import Sample
-    from inspect_ai.model import ModelOutput
-    from inspect_ai.solver import solver
-
-    @solver
-    def completes():
-        async def solve(state, generate):  # a model would count tokens, with a vocabulary from the network
-            state.output = ModelOutput.from_content("mockllm/model", state.metadata["completion"])
-            state.messages.append(state.output.message)
-            return state
-
-        return solve
-
-    samples = [Sample(input="question", metadata={"completion": text}) for text in ("abc", "garbled", "abcdef")]
-    task = inspect_ai.Task(dataset=samples, solver=completes(), scorer=scorers.judged(**judge_settings))
-    (log,) = inspect_ai.eval(task, model="mockllm/model", log_dir=str(tmp_path), display="none")
-    assert log.status == "success" and log.results is not None, log.error
-    (scored,) = log.results.scores
-    assert scored.metrics["mean"].value == pytest.approx(4.5) and scored.unscored_samples == 1
-
-
 def task_and_trace(reply: str):
     """The parts of a task and its trace that a judge reads."""
     return SimpleNamespace(prompt_text="question", system_prompt=None), SimpleNamespace(last_reply=reply)

@@ -50,7 +50,7 @@ def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
 
 
-def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others():
+def test_the_score_of_a_response_is_the_mean_of_both_orders_and_the_verdict_of_a_request_the_likelier_label():
     chat = Chooser(longer, "chooser")
     (judged,) = generative(chat)([case()])
     assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
@@ -59,9 +59,6 @@ def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others(
     assert {judged.orders} == {tuple(orders_of(case()))}
     (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
     assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
-
-
-def test_the_verdict_of_a_request_is_the_likelier_label():
     for chances, verdicts, flip in [
         ((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1),
     ]:  # fmt: skip
