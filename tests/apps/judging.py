@@ -34,10 +34,8 @@ def write(path: Path, rows) -> str:
 
 def lengths(number: int) -> list[dict]:
     """Pairs whose chosen answer is the longer one."""
-    return [
-        {"id": f"p{i}", "prompt": f"question {i}", "chosen": f"a long answer {i}", "rejected": f"short {i}"}
-        for i in range(number)
-    ]
+    texts = {"id": "p{}", "prompt": "question {}", "chosen": "a long answer {}", "rejected": "short {}"}
+    return [{name: text.format(i) for name, text in texts.items()} for i in range(number)]
 
 
 def call(capsys, *words) -> tuple[int, dict, str]:

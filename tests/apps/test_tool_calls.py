@@ -39,15 +39,9 @@ SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4"
 def row(place: int) -> dict:
     """Two conversations that differ in the city of one call."""
     city, other = CITIES[place % 6], CITIES[(place + 1 + place // 6) % 6]
-    return {
-        "id": f"{place}",
-        "system": "Be brief.",
-        "tools": [TOOL],
-        "prompt": f"How warm is it in {city}? Number {place}.",
-        "chosen": [calling(city), RESULT, ANSWER],
-        "rejected": [calling(other), RESULT, ANSWER],
-        "source": "made up",
-    }
+    asked = {"system": "Be brief.", "tools": [TOOL], "prompt": f"How warm is it in {city}? Number {place}."}
+    answers = {"chosen": [calling(city), RESULT, ANSWER], "rejected": [calling(other), RESULT, ANSWER]}
+    return {"id": f"{place}", "source": "made up", **asked, **answers}
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +66,16 @@ def pairs(folder):
     return load_pairs(str(folder / "pairs.jsonl"))[0]
 
 
-def test_the_text_that_the_model_reads_contains_tools_and_call(model, pairs):
+def test_the_text_that_the_model_reads_contains_tools_and_call_and_lint_finds_the_pairs_different(
+    model, pairs, folder, capsys
+):
     text = model.encoder.render(pairs[0].examples[0])
-    print(text)
     assert '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>' in text
     assert '"description": "Weather of a city"' in text and "Be brief." in text and "21 C" in text
+    found = main(["lint", "--data", str(folder / "pairs.jsonl"), "--model", str(folder / "rm")])
+    text = "".join(capsys.readouterr())
+    assert found == 0 and "Nothing is wrong with any of 24 rows." in text
+    assert "data: ignored columns: source (24 rows)" in text
 
 
 def test_train_eval_and_score_read_the_call(folder, model, pairs):
@@ -90,13 +89,6 @@ def test_train_eval_and_score_read_the_call(folder, model, pairs):
     assert (rewards[:, 0] != rewards[:, 1]).all()
     assert "Ignored columns: source (24 rows)." in (folder / "eval" / "report.md").read_text()
     assert json.loads((folder / "rm" / "manifest.json").read_text())["rows"]["ignored"] == {"source": 24}
-
-
-def test_lint_finds_the_pairs_different_and_says_what_is_ignored(folder, capsys):
-    found = main(["lint", "--data", str(folder / "pairs.jsonl"), "--model", str(folder / "rm")])
-    text = "".join(capsys.readouterr())
-    assert found == 0 and "Nothing is wrong with any of 24 rows." in text
-    assert "data: ignored columns: source (24 rows)" in text
 
 
 def test_a_server_gives_the_same_numbers(model, pairs):
@@ -126,29 +118,24 @@ def test_the_inspector_shows_and_exports_the_call(folder, pairs, tmp_path):
     assert [(one.prompt, one.chosen) for one in written] == [(one.prompt, one.chosen) for one in pairs]
 
 
-def test_a_judge_is_shown_tools_and_calls(pairs):
-    seen = []
-
-    def reply(ask) -> str:
-        seen.append(ask.messages[-1]["content"])
-        return json.dumps({"reasoning": "", "winner": "A"})
-
-    pairwise(scripted(reply))(as_cases(pairs[:1])[0])
-    for text in seen:
+def test_a_judge_is_shown_tools_and_calls_and_an_openai_server_is_sent_arguments_as_json_text(pairs):
+    chat = scripted(["Winner: A", "Winner: A"])
+    pairwise(chat)(as_cases(pairs[:1])[0])
+    for text in (ask.messages[-1]["content"] for ask in chat.asked):
         assert '{"city": "Paris"}' in text and '{"city": "Rome"}' in text and "Weather of a city" in text
-    assert len(seen) == 2
+    body = chat_body(pairs[0].examples[0])
+    assert body["tools"] == [TOOL] and "tools" not in body["messages"][0]
+    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"city": "Paris"}
+    assert isinstance(completion_turns(pairs[0].chosen)[0]["tool_calls"][0]["function"]["arguments"], dict)
 
 
-def test_prompts_of_a_policy_have_their_tools(folder):
+def test_prompts_of_a_policy_have_their_tools_and_what_is_added_leaves_them(folder, pairs):
     class Config:
         data, on_bad_row = [str(folder / "pairs.jsonl")], "refuse"
 
     found = load_prompts(Config, "data")  # pyright: ignore
     prompts = [as_prompt(one["prompt"]) for one in found.dataset()]
     assert prompts == found.prompts and tools_of(prompts[0]) == [TOOL] and prompts[0][0]["content"] == "Be brief."
-
-
-def test_what_is_added_to_a_prompt_leaves_its_tools_and_calls(pairs):
     prompt = pairs[0].prompt
     for changed in (
         hinted(prompt, Hints(("Names the city.",))),
@@ -159,10 +146,3 @@ def test_what_is_added_to_a_prompt_leaves_its_tools_and_calls(pairs):
         assert tools_of(changed) == [TOOL] and changed != prompt
     (case,), _ = as_cases(pairs[:1])
     assert until(case, 0, 0) == pairs[0].examples[0].prompt + completion_turns(pairs[0].chosen)
-
-
-def test_an_openai_server_is_sent_arguments_as_json_text(pairs):
-    body = chat_body(pairs[0].examples[0])
-    assert body["tools"] == [TOOL] and "tools" not in body["messages"][0]
-    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"city": "Paris"}
-    assert isinstance(completion_turns(pairs[0].chosen)[0]["tool_calls"][0]["function"]["arguments"], dict)

@@ -65,19 +65,7 @@ def test_everything_that_is_asked_and_the_chats_name_are_part_of_the_key(tmp_pat
         assert len(store.replies) == 2
 
 
-def test_the_store_knows_what_its_replies_have_cost(tmp_path):
-    """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error's cost counts."""
-    empty = failed("the reply has no text", requests=1, completion_tokens=8)
-    said = [Reply("A", "stop", 5, 8), empty, Reply("B", "stop", 5, 8)]
-    with Store(tmp_path) as store:
-        StoredReplies(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
-        assert store.spent == 24.0
-    with Store(tmp_path) as store:
-        StoredReplies(scripted(["C"]), store).ask([asks(3)[1]])  # by a free model
-        assert store.spent == 24.0 and len(store.replies) == 3
-
-
-def test_what_a_reply_without_text_has_cost_is_counted_and_it_is_asked_again(tmp_path):
+def test_what_a_reply_without_text_has_cost_is_counted_once_in_each_process_and_it_is_asked_again(tmp_path):
     prices, paid = Prices(prompt=1.0), failed("no text", requests=1, prompt_tokens=2_000_000)
     chat = scripted([paid, failed("busy"), paid, Reply("A", "stop", prompt_tokens=3_000_000)])
     with Store(tmp_path) as store:
@@ -92,18 +80,16 @@ def test_what_a_reply_without_text_has_cost_is_counted_and_it_is_asked_again(tmp
     with Store(tmp_path) as store:
         (again,) = StoredReplies(chat, store, prices=prices).ask(asks(1))
     assert (again.text, again.prompt_tokens, again.requests) == ("A", 7_000_000, 3)
-
-
-def test_a_billed_reply_without_text_is_counted_once_in_each_process(tmp_path):
-    """Without prices too. Two empty replies of a run that was cut off are counted with the third request, and no more
-    when a second judge makes the same request."""
+    # Without prices too. Two empty replies of a run that was cut off are counted with the third request, and no
+    # more when a second judge makes the same request.
+    other = tmp_path / "other"
     empty = failed("no text", requests=1, prompt_tokens=5)
-    with Store(tmp_path) as store:
+    with Store(other) as store:
         assert StoredReplies(scripted([empty, empty]), store).ask(asks(1) * 2)[1].requests == 1
-    with Store(tmp_path) as store:
+    with Store(other) as store:
         kept = StoredReplies(scripted([empty, Reply("A", "stop", 5, 1)]), store)
         assert [kept.ask(asks(1))[0].requests for _ in range(3)] == [2, 1, 1]
-    assert [reply.requests for reply in read_replies(tmp_path / FILE).replies.values()] == [3]
+    assert [reply.requests for reply in read_replies(other / FILE).replies.values()] == [3]
 
 
 def test_replies_of_a_store_without_request_counts_are_one_request_each(tmp_path):
@@ -137,21 +123,17 @@ def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
     assert chat.asked == asks(3)[2:] and (tmp_path / FILE).read_bytes() == whole
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_a_damaged_line_and_a_reply_that_is_there_twice_are_named(tmp_path):
     StoredReplies(scripted(echo), tmp_path).ask(asks(2))
     whole = (tmp_path / FILE).read_text()
+    (tmp_path / FILE).write_text(whole * 2)
+    with pytest.raises(DataError, match="line 3: the reply '.*' is there twice"):
+        Store(tmp_path)
     for line in ("{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'):
         (tmp_path / FILE).write_text(f"{whole}{line}\n")
         for _ in range(2):  # the folder is let go
             with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
                 Store(tmp_path)
-
-
-def test_a_reply_that_is_there_twice_is_named(tmp_path):
-    StoredReplies(scripted(echo), tmp_path).ask(asks(1))
-    (tmp_path / FILE).write_text((tmp_path / FILE).read_text() * 2)
-    with pytest.raises(DataError, match="line 2: the reply '.*' is there twice"):
-        Store(tmp_path)
 
 
 def test_a_line_that_cannot_be_written_through_leaves_the_file_as_it_was(tmp_path, monkeypatch):
@@ -228,12 +210,12 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
         assert number // 3 <= len(committed) < number
 
         kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
-        safe = {identity(ask._asdict()) for ask in asks(number)} - {
-            identity(ask._asdict()) for ask in kept.missing(asks(number))
-        }
+        every, missing = (
+            {identity(ask._asdict()) for ask in some} for some in (asks(number), kept.missing(asks(number)))
+        )
+        safe = every - missing
         replies = kept.ask(asks(number))
         again = {name for name, attempts in before.items() if server.asked[name] > attempts}
-    print(f"\n{len(committed)} replies committed before kill -9; {len(again)} of the others asked for again")
     assert len(safe) == len(committed) and not again & safe
     assert len(again) <= 64 and not any(reply.error for reply in replies)
     assert len(read_replies(tmp_path / FILE)[0]) == number

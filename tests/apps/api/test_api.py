@@ -20,10 +20,9 @@ from rewardlab.rm.types import Example, user_turn
 from tests.apps.conftest import write
 
 FUNCTIONS = {"evaluate": "eval", "reinforce": "rl", "train_judge": "judge train"}
-PAIRS = [
-    {"prompt": f"How do I water plant {index}?", "chosen": f"With {index} cups of rain.", "rejected": "No."}
-    for index in range(12)
-]
+QUESTION, ANSWER = "How do I water plant {}?", "With {} cups of rain."
+QUICK = {"samples": 20, "baselines": "none"}
+PAIRS = [{"prompt": QUESTION.format(n), "chosen": ANSWER.format(n), "rejected": "No."} for n in range(12)]
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +40,12 @@ def test_importing_the_package_loads_no_library():
     assert done.stdout.strip() == "[]"
 
 
-def test_plan_and_lint_load_neither_pytorch_nor_transformers(tmp_path, script):
+def test_plan_lint_and_chats_load_neither_pytorch_nor_transformers(tmp_path, script):
     write(tmp_path / "pairs.jsonl", PAIRS)
     code = (
         "from rewardlab.apps.cli import main; main(['plan', '--model', '7b']); main(['lint', 'pairs.jsonl']); "
-        "sys.exit(', '.join({'torch', 'transformers', 'sklearn'} & {*sys.modules}) or 0)"
+        "import rewardlab.judges.backends.openai_endpoint, rewardlab.judges.backends.local_model, rewardlab.judges.store; "
+        "sys.exit(', '.join({'torch', 'transformers', 'sklearn', 'openai'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run(script(code), capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -67,24 +67,24 @@ def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_do
     assert model.objectives == ("reward",) and "linear" in model._repr_html_()
 
 
-def test_scores_are_those_of_the_verb(model, tmp_path):
+def test_scores_are_those_of_the_verb_and_count_what_the_template_leaves_out(model, tmp_path):
     write(tmp_path / "pairs.jsonl", PAIRS)
     scores = rl_api.score(model, tmp_path / "pairs.jsonl").to_pandas()
+    assert rl_api.score(model.model, PAIRS).to_pandas().reward.tolist() == scores["reward"].tolist()
     words = ["--model", str(model.path), "--data", str(tmp_path / "pairs.jsonl"), "--output", str(tmp_path / "s.jsonl")]
     assert main(["score", *words]) == 0
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert scores["reward"].tolist() == [row["reward"] for row in rows] and len(scores) == 24
-
-
-def test_scores_count_what_the_template_leaves_out():
     assert "leaves out text of 1 of 2 rows" in Scores([{"reward": 1.0}, {"reward": 2.0}], omitted=1)._repr_html_()
     assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
-def test_rows_may_hold_any_line_separator(model):
+def test_rows_may_hold_any_line_separator_and_dates(model):
     for separator in ("\u2028", "\x85", "\x0b", "\r"):
         row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
-        scores = rl_api.score(model, [row])
+        scores = rl_api.score(
+            model, pd.DataFrame([row | {"day": date(2025, 5, 2), "time": pd.Timestamp("2025-05-02")}])
+        )
         assert [scored["id"] for scored in scores.rows] == [row["id"]], separator
         assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0], separator
 
@@ -113,16 +113,9 @@ def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
     ]
     frame = pd.DataFrame(rows)
     assert frame.isna().to_numpy().sum() == 10
-    settings = {"samples": 20, "baselines": "none"}
-    of_frame, of_rows = (rl_api.evaluate(model, data, **settings).to_pandas() for data in (frame, rows))
+    of_frame, of_rows = (rl_api.evaluate(model, data, **QUICK).to_pandas() for data in (frame, rows))
     pd.testing.assert_frame_equal(of_frame, of_rows)
     assert "nan" not in set(of_frame.area)
-
-
-def test_dates_in_rows_are_texts(model):
-    row = {"prompt": "Hi?", "completion": "With rain.", "day": date(2025, 5, 2)}
-    scores = rl_api.score(model, pd.DataFrame([row | {"time": pd.Timestamp("2025-05-02 10:00")}]))
-    assert scores[0]["reward"] == model.rate(["Hi?"], ["With rain."])[0, 0]
 
 
 def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
@@ -132,8 +125,7 @@ def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     def shorter(completions):
         return [-len(text) for text in completions]
 
-    settings = {"samples": 20, "baselines": "none"}
-    runs = [rl_api.evaluate(rate, PAIRS, output=tmp_path / rate.__name__, **settings) for rate in (longer, shorter)]
+    runs = [rl_api.evaluate(rate, PAIRS, output=tmp_path / rate.__name__, **QUICK) for rate in (longer, shorter)]
     gate = tmp_path / "gate.yaml"
     gate.write_text("- {area: overall, max_drop: 0.5, even_if_noise: true}\n")
     better = rl_api.compare(*runs[::-1], samples=40, gate=gate, output=tmp_path / "better")
@@ -176,21 +168,9 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypat
             call()
         assert message in str(raised.value) and "--" not in str(raised.value)
         assert not (tmp_path / "out").exists(), message
-
-
-def test_an_error_of_a_setting_hides_no_traceback_behind_it():
     with pytest.raises(rl_api.UsageError, match="^model: ") as raised:
         rl_api.evaluate(object(), PAIRS)
-    assert raised.value.__suppress_context__ and raised.value.__cause__ is None
-
-
-def test_a_loaded_model_is_taken_where_its_path_is_and_what_was_not_written_is_compared(model):
-    settings = {"samples": 20, "baselines": "none"}
-    first, second = (rl_api.evaluate(named, PAIRS, **settings) for named in (model.model, model))
-    assert first.overall == second.overall and first.path is None
-    assert rl_api.compare(first, second, samples=40).facts.cases == len(PAIRS)
-    scores = [rl_api.score(named, PAIRS).to_pandas().reward.tolist() for named in (model.model, model)]
-    assert scores[0] == scores[1]
+    assert raised.value.__suppress_context__ and raised.value.__cause__ is None, "no traceback behind it"
 
 
 def test_results_print_as_short_tables(model):
@@ -237,17 +217,17 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
 
 def test_functions_of_one_name_lambdas_and_objects_score_as_themselves():
     class Longer:
-        def __call__(self, completions):
-            return [len(text) for text in completions]
+        def __call__(self, completions, sign=1):
+            return [sign * len(text) for text in completions]
 
     def make(sign):
         def score(completions):
-            return [sign * len(text) for text in completions]
+            return Longer()(completions, sign)
 
         return score
 
-    models = [make(1), make(-1), lambda completions: [len(text) for text in completions], Longer()]
-    overall = rl_api.evaluate(models, PAIRS, samples=20, baselines="none").overall
+    models = [make(1), make(-1), lambda completions: Longer()(completions), Longer()]
+    overall = rl_api.evaluate(models, PAIRS, **QUICK).overall
     assert [interval.value for interval in overall.values()] == [1, 0, 1, 1]  # the longer response is chosen
     assert [*overall][2:] == ["lambda", "Longer"]
     judged = rl_api.judge(PAIRS, kind=lambda prompt, responses: [len(text) for text in responses], samples=20)

@@ -48,7 +48,7 @@ def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text(
     assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.asked.calls == 6, "samples are draws of their own"
 
 
-def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(capsys):
+def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a_fault(capsys):
     one = reward(lambda ask: "I cannot say." if shown(ask, "answer") == "odd" else longer(ask), prices=Prices(1, 10))
     assert one(answers("abc", "odd", "abcd")) == [3.0, None, 4.0]
     done = one.asked.account()
@@ -60,6 +60,9 @@ def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(ca
         "judgments": 1, "abstentions": 0,
     }  # fmt: skip
     assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
+    one = reward(lambda ask: failed("connection refused"))
+    with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
+        one(answers("a", "b"))
 
 
 def test_a_pairwise_judge_plays_a_tournament_within_the_answers_to_a_prompt():
@@ -77,26 +80,17 @@ def test_a_missing_comparison_is_missing_for_its_two_answers_and_one_that_follow
         texts = {shown(ask, "answer_a"), shown(ask, "answer_b")}
         return "Both have merits." if texts == {"a", "aa"} else longer(ask)
 
-    def first(ask):
-        return '{"winner": "A"}'
-
+    first = '{"winner": "A"}'
     assert reward(shy, "pairwise")(answers("a", "aa", "aaa")) == [None, None, 1.0]
     assert win_share([1.0, None]) is None and win_share([1.0, 0.5]) == 0.75
-    assert reward(first, "pairwise")(answers("a", "b")) == [0.5, 0.5]
-    assert reward(first, "pairwise(flip=abstain)")(answers("a", "b")) == [None, None]
-
-
-def test_a_judge_that_is_gone_is_a_fault_and_no_missing_reward():
-    one = reward(lambda ask: failed("connection refused"))
-    with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
-        one(answers("a", "b"))
+    for kind, value in (("pairwise", 0.5), ("pairwise(flip=abstain)", None)):
+        assert reward(lambda ask: first, kind)(answers("a", "b")) == [value, value]
 
 
 def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_that_is_down():
-    said = {"kind": "pointwise", "model": "qwen", "retries": 0}
     with ChatServer(answer=longer) as first, ChatServer(answer=longer) as second:
         urls = f"[{first.url}, {second.url}, http://127.0.0.1:9/v1]"
-        spec = f"judge(endpoint={urls}, {', '.join(f'{name}={one}' for name, one in said.items())})"
+        spec = f"judge(endpoint={urls}, kind=pointwise, model=qwen, retries=0)"
         one = build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
         assert one(answers("abc", "abcdef", "a", "ab")) == [3.0, 6.0, 1.0, 2.0]
         assert first.asked.total() and second.asked.total() and one.asked.name == f"qwen at {first.url}"
@@ -109,25 +103,19 @@ def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_t
 def test_equal_requests_of_a_call_are_asked_once():
     chat = Asked(scripted(["one", "two"]))
     asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
-    arrived = []
-    replies = Once(chat).ask(asks, lambda place, reply: arrived.append((place, reply.text)))
+    arrived = {}
+    replies = Once(chat).ask(asks, arrived.__setitem__)
     assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.calls == 2
-    assert arrived == [(0, "one"), (1, "two"), (2, "one")]
+    assert arrived == dict(enumerate(replies))
 
 
-def test_a_label_is_a_verdict_that_both_orders_share():
+def test_a_label_is_a_verdict_that_both_orders_share_and_else_an_abstention():
     label = by_judge(open_judge("pairwise(flip=abstain)", scripted(longer), Materials(), name="it"))
     assert [label(QUESTION, pair) for pair in (("aa", "a"), ("a", "aa"), ("a", "a"))] == [1.0, 0.0, 0.5]
-    tie = by_judge(open_judge("pairwise", scripted(lambda ask: '{"winner": "tie"}'), Materials(), name="it"))
-    assert tie(QUESTION, ("a", "b")) == 0.5
-
-
-def test_a_label_that_follows_the_order_is_an_abstention():
     with ChatServer(answer=lambda asked: '{"winner": "A"}') as world:
-        asked = f"endpoint={world.url}, model=qwen"
-        label = build("policy", f"{labels.__module__}:labels({asked})")
-        assert math.isnan(label(QUESTION, ("a", "b")))
-        assert build("policy", f"{labels.__module__}:labels({asked}, flip=tie)")(QUESTION, ("a", "b")) == 0.5
+        for flip, value in (("", math.nan), (", flip=tie", 0.5)):
+            label = build("policy", f"{labels.__module__}:labels(endpoint={world.url}, model=qwen{flip})")
+            assert label(QUESTION, ("a", "b")) == pytest.approx(value, nan_ok=True)
 
 
 def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
@@ -163,17 +151,7 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
             again(answers("h"))
 
 
-def test_processes_share_a_limit_of_cost_and_keep_replies_apart(monkeypatch, server, tmp_path):
-    settings = {"endpoint": server.url, "model": "shared", "prompt_price": 1, "completion_price": 1, "max_cost": 8}
-    for rank in "01":
-        monkeypatch.setenv("RANK", rank)
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        opened = open_one("pointwise", Materials(), str(tmp_path / "kept"), settings)
-        assert opened.asked.chat.chat.bill.budget.limit == 4
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"rank-0", "rank-1"}
-
-
-def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
+def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_replies(server, tmp_path, monkeypatch):
     """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
     settings = {"endpoint": server.url, "model": "shared"}
     kept = tmp_path / "kept"
@@ -182,6 +160,13 @@ def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
     before = len(server.requests)
     assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
     assert len(server.requests) - before == 3 == len((kept / "replies.jsonl").read_text().splitlines())
+    settings = {"endpoint": server.url, "model": "shared", "prompt_price": 1, "completion_price": 1, "max_cost": 8}
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        opened = open_one("pointwise", Materials(), str(tmp_path / "ranks"), settings)
+        assert opened.asked.chat.chat.bill.budget.limit == 4
+    assert {path.name for path in (tmp_path / "ranks").iterdir()} == {"rank-0", "rank-1"}
 
 
 def test_rows_of_one_prompt_say_the_same_or_are_refused():
@@ -190,14 +175,13 @@ def test_rows_of_one_prompt_say_the_same_or_are_refused():
         return judge(run=run, kind="rubric", endpoint="http://127.0.0.1:9", model="m", **more), hints_by_prompt(run)
 
     same, other = ({"rubrics": POINTS[:n], "gold": "Bees!"} for n in (2, 1))
+    rules = (Rule("r1", "must", "Names wax.", "Find it."), Rule("r2", "forbid", "Lies.", "Find a lie."))
+    assert hints_of(Rubric(rules, (Principle("p", "Is short."),))) == Hints(("Names wax.", "Is short."), ("Lies.",))
     hints = Hints(("Names bees.",), ("Praises venom.",))
     assert judged([same, dict(same)], rubric="data")[1] == {prompt_text(QUESTION): hints}
-    for wrong, more in (
-        (other, {"rubric": "data"}),
-        (same | {"gold": "Wax!"}, {"rubric": "data", "reference": "gold"}),
-    ):
+    for wrong, more in ((other, {}), (same | {"gold": "Wax!"}, {"reference": "gold"})):
         with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
-            judged([same, wrong], **more)
+            judged([same, wrong], rubric="data", **more)
     with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
         hints_by_prompt(RunFacts(None, 1, 0, {}, {prompt_text(QUESTION): [same, other]}))  # type: ignore[arg-type]
 
@@ -208,10 +192,8 @@ POINTS = [{"criterion": "Names bees.", "points": 4}, {"criterion": "Praises veno
 def test_a_judge_goes_by_the_rubric_in_each_prompts_row_and_is_shown_its_reference(server):
     """Ten letters meet all criteria, (4 - 6) / 4; fewer meet none. The rule of the other row is kept, 1."""
     rule = {"rules": [{"id": "r1", "type": "must", "criterion": "Is long.", "test": "Count."}]}
-    rows = {
-        prompt_text(QUESTION): [{"rubrics": POINTS, "gold": "Bees!"}],
-        prompt_text(OTHER): [{"rubric": rule, "gold": "-"}],
-    }
+    row, other = {"rubrics": POINTS, "gold": "Bees!"}, {"rubric": rule, "gold": "-"}
+    rows = {prompt_text(QUESTION): [row], prompt_text(OTHER): [other]}
     run = RunFacts(None, 1, 0, {}, rows)  # type: ignore[arg-type]
     spec = f"judge(kind=rubric, rubric=data, reference=gold, endpoint={server.url}, model=qwen"
     one = build("apps.rewards", f"{spec}, score=points)", run=run)
@@ -237,11 +219,6 @@ def test_a_rubric_is_shown_to_some_answers_and_all_are_judged_by_it(rl, server, 
     assert {row["reward/sources/judge"] for row in rollouts_of(folder)} <= {-0.5, 0.0}
     code, _, err, _ = rl(*flags, "--scaffold", "ruscarl", output="none")
     assert code in (2, 3) and "the row of the prompt" in err and "no column 'rubric'" in err
-
-
-def test_what_a_rubric_forbids_is_to_be_avoided():
-    rules = (Rule("r1", "must", "Names wax.", "Find it."), Rule("r2", "forbid", "Lies.", "Find a lie."))
-    assert hints_of(Rubric(rules, (Principle("p", "Is short."),))) == Hints(("Names wax.", "Is short."), ("Lies.",))
 
 
 def test_a_tournament_is_watched_beside_points_and_a_judge_labels_pairs_for_r2m(rl, rl_world, server):

@@ -24,6 +24,11 @@ def facts(policy=None, **columns) -> RunFacts:
     return RunFacts(policy, 1, 0, {}, {prompt_text(QUESTION): [columns], prompt_text(OTHER): [columns]})
 
 
+def start_of(world):
+    words = load_tokenizer(str(world / "start"))
+    return decoding_model(load_causal_lm(str(world / "start"), words), words)
+
+
 @pytest.fixture
 def prompts(tmp_path):
     """Every prompt of the garden with a reference, keywords and a check."""
@@ -45,17 +50,14 @@ def test_a_run_learns_from_references(rl, prompts):
     flags = ["--reward", "rlvrr(style_weight=2)", "--max_steps", 1, "--rollout_steps", 1]
     code, found, err, folder = rl(*flags, data=prompts)
     assert code == 0 and found["rewards"].keys() == {"rlvrr"}, err
-    words = [row["completion"].split() for row in rollouts_of(folder)]
-    assert {
-        row["reward/sources/rlvrr"] >= 1 for row, said in zip(rollouts_of(folder), words, strict=True) if len(said) < 9
-    } <= {True}
+    short = [row for row in rollouts_of(folder) if len(row["completion"].split()) < 9]
+    assert all(row["reward/sources/rlvrr"] >= 1 for row in short)
     assert steps_of(folder)[0]["rewards/rlvrr/mean"] > 0
 
 
 def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
     """Two answers with a form, one without its end, one without anything, and one whose tag stands there twice."""
-    words = load_tokenizer(str(rl_world / "start"))
-    policy = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
+    policy = start_of(rl_world)
     said = ["bees wax hive for a near b", "ponds for wax near", "bees wax hive for", "bees", "bees for for near"]
     prompts = [QUESTION, OTHER, QUESTION, QUESTION, OTHER]
     reward = rlpr(run=facts(policy, reference="bees hive wax"), tags=TAGS, form=0.25, together=2)
@@ -73,13 +75,12 @@ def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
 
 def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world, capsys):
     """The policy reads as many tokens as the short answer and the reference have; the form alone is no reward."""
-    words = load_tokenizer(str(rl_world / "start"))
-    policy = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
+    policy = start_of(rl_world)
     short, long = Example(QUESTION, "bees for near"), Example(QUESTION, "bees wax hive for near")
     room = len(policy.encoder.encode_prompt(QUESTION)) + len(["bees", "for"]) + len(["bees", "hive"])
     run = facts(policy, reference="bees hive")
     (alone,) = rlpr(run=run, tags=TAGS)([short])
-    words.model_max_length = room
+    policy.encoder.tokenizer.model_max_length = room
     assert rlpr(run=run, tags=TAGS)([short, long]) == [pytest.approx(alone), None]
     assert "rlpr: behind 1 of 2 answers the policy has no room for the reference" in capsys.readouterr().err
 
@@ -94,8 +95,7 @@ def test_a_run_is_rewarded_by_its_own_policy(rl, rl_world, prompts):
     flags += ["--per_device_train_batch_size", 32, "--learning_rate", 1e-2]
     code, _, err, folder = rl(*flags, data=prompts)
     assert code == 0, err
-    words = load_tokenizer(str(rl_world / "start"))
-    start = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
+    start = start_of(rl_world)
     off = {0: [], 1: []}
     for row in rollouts_of(folder):
         asked = Example(user_turn(row["prompt"].removeprefix("user: ")), row["completion"])
@@ -113,7 +113,7 @@ def test_prompts_on_which_all_answers_do_alike_are_dropped(rl):
     assert [row.get("skipped_steps") for row in steps_of(folder)] == [None, 1]
 
 
-def test_a_row_without_what_is_needed_is_told_with_its_prompt():
+def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refused(rl, tmp_path):
     for spec, columns, message in (
         ("rlvrr", {}, "the row of the prompt 'user: what is it?': no column 'reference'"),
         ("rlvrr(reference=gold)", {"reference": "a"}, "no column 'gold'"),
@@ -124,9 +124,6 @@ def test_a_row_without_what_is_needed_is_told_with_its_prompt():
         with pytest.raises(UsageError, match="user: what is it") as error:
             build("apps.rewards", spec, run=facts(**columns))
         assert message in str(error.value), spec
-
-
-def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(UsageError, match="tags are two or more texts and form lies in"):
         rlpr(run=facts(reference="a"), tags=["<answer>"])
     with pytest.raises(UsageError, match="one of content_weight and style_weight is not 0"):
@@ -134,9 +131,6 @@ def test_settings_that_make_no_sense_are_refused():
     two = facts()._replace(rows={prompt_text(QUESTION): [{"reference": "a"}, {"reference": "b"}]})
     with pytest.raises(DataError, match="the rows of the prompt 'user: what is it\\?' differ: 'a' and 'b'"):
         rlpr(run=two)
-
-
-def test_prompts_of_a_text_file_have_no_rows(rl, tmp_path):
     (tmp_path / "prompts.txt").write_text("hello tell me about bees\n" * 4)
     code, _, err, _ = rl("--reward", "rlvrr", data=tmp_path / "prompts.txt")
     assert code == 2 and "rlvrr: the row of the prompt 'user: hello tell me about bees': no column 'reference'" in err

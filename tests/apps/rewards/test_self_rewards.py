@@ -25,10 +25,6 @@ def policy(rl_world):
     return decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
 
 
-def run_of(policy) -> RunFacts:
-    return RunFacts(policy, 1, 0, {})
-
-
 def by_loop(policy, prompt, answer) -> float:
     """One forward of prompt, answer and its end; the token that comes next."""
     words = policy.encoder.tokenizer
@@ -41,24 +37,21 @@ def by_loop(policy, prompt, answer) -> float:
 
 def test_a_reward_is_the_logprob_of_one_token_behind_the_answers_end(policy):
     examples = [Example(user_turn(q), a) for q, a in (("describe bees", "honey and wax"), ("describe ponds", "frogs"))]
-    found = laser(run=run_of(policy), token=TOKEN, together=2)([*examples, Example(examples[0].prompt, "")])
+    found = laser(run=RunFacts(policy, 1, 0, {}), token=TOKEN, together=2)([*examples, Example(examples[0].prompt, "")])
     expected = [by_loop(policy, one.prompt, one.completion) for one in examples]
     assert found == pytest.approx([*expected, by_loop(policy, examples[0].prompt, "")], abs=1e-4)
     assert max(found) < -4 and abs(found[0] - found[1]) > 1e-3
 
 
-def test_an_answer_that_leaves_no_room_has_no_reward(policy, capsys):
-    prompt = user_turn("describe bees")
-    policy.encoder.tokenizer.model_max_length = len(policy.encoder.encode_prompt(prompt)) + len(["wax", "</s>", TOKEN])
-    found = laser(run=run_of(policy), token=TOKEN)([Example(prompt, "wax"), Example(prompt, "honey wax")])
-    assert found == [pytest.approx(by_loop(policy, prompt, "wax"), abs=1e-4), None]
-    assert "laser: behind 1 of 2 answers the policy has no room for '<|system|>'" in capsys.readouterr().err
-
-
-def test_what_is_no_single_token_is_refused(policy):
+def test_an_answer_that_leaves_no_room_has_no_reward_and_what_is_no_single_token_is_refused(policy, capsys):
     for token in ("honey wax", "zebra", ""):
         with pytest.raises(UsageError, match="token is one token of the policy's vocabulary"):
-            laser(run=run_of(policy), token=token)
+            laser(run=RunFacts(policy, 1, 0, {}), token=token)
+    prompt = user_turn("describe bees")
+    policy.encoder.tokenizer.model_max_length = len(policy.encoder.encode_prompt(prompt)) + len(["wax", "</s>", TOKEN])
+    found = laser(run=RunFacts(policy, 1, 0, {}), token=TOKEN)([Example(prompt, "wax"), Example(prompt, "honey wax")])
+    assert found == [pytest.approx(by_loop(policy, prompt, "wax"), abs=1e-4), None]
+    assert "laser: behind 1 of 2 answers the policy has no room for '<|system|>'" in capsys.readouterr().err
 
 
 def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_step_tells(rl, policy):
@@ -84,17 +77,6 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
         assert row["advantage/estimate"][0] == pytest.approx(expected, abs=1e-6)
     last = by_loop(policy, user_turn(rows[-1]["prompt"].removeprefix("user: ")), rows[-1]["completion"])
     assert abs(rows[-1]["reward/sources/said"] - last) > 1e-4  # by the policy that has moved
-
-
-@pytest.mark.slow
-def test_a_run_trains_on_what_a_search_finds(rl):
-    flags = ["--reward", GOLD, "--rollouts", "sage(r=1, m=1, step_end=the)", "--max_steps", 3]
-    code, facts, err, folder = rl(*flags, "--max_completion_length", 32)
-    assert code == 0, err
-    steps = steps_of(folder)
-    assert facts["steps"] == 3 and all(0 < row["sage/searched"] <= 0.25 and row["grad_norm"] > 0 for row in steps)
-    _, _, _, again = rl(*flags, "--max_completion_length", 32, output="again")
-    assert [row["reward"] for row in steps_of(again)] == [row["reward"] for row in steps]
 
 
 def test_a_search_that_cannot_be_made_is_refused(rl):

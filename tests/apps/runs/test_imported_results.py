@@ -29,12 +29,9 @@ def scores_file(tmp_path) -> Path:
     columns = {
         "text_chosen": ["<|user|> Name a bird <|assistant|> heron", "<|user|> Say how <|assistant|> no"],
         "text_rejected": ["<|user|> Name a bird <|assistant|> newt", "<|user|> Say how <|assistant|> so"],
-        "results": [1, 0],
-        "subset": ["alpacaeval-easy", "refusals-offensive"],
-        "id": [3, 3],
-        "scores_chosen": [[1.5], [0.25]],
-        "scores_rejected": [[0.5], [0.75]],
-    }
+        "results": [1, 0], "subset": ["alpacaeval-easy", "refusals-offensive"], "id": [3, 3],
+        "scores_chosen": [[1.5], [0.25]], "scores_rejected": [[0.5], [0.75]],
+    }  # fmt: skip
     path = tmp_path / "my-rm.json"
     path.write_text(json.dumps(columns | {"model": "org/my-rm", "model_type": "Seq. Classifier"}))
     return path
@@ -73,13 +70,9 @@ def log_of_inspect() -> dict[str, Any]:
     answer = {"role": "assistant", "content": parts, "tool_calls": calls}
     graded = {"id": "bird", "epoch": 2, "input": "Name a bird", "target": "heron", "messages": [*TURN, answer]}
     choice = {"id": 7, "epoch": 1, "input": TURN, "target": "B", "choices": ["newt", "owl"], "messages": TURN}
-    return {
-        "eval": {"task": "birds", "model": "org/lm"},
-        "samples": [
-            graded | {"scores": {"match": {"value": "C", "answer": "heron"}, "length": {"value": 7}}},
-            choice | {"scores": {"match": {"value": "I", "answer": "A"}}},
-        ],
-    }
+    graded["scores"] = {"match": {"value": "C", "answer": "heron"}, "length": {"value": 7}}
+    choice["scores"] = {"match": {"value": "I", "answer": "A"}}
+    return {"eval": {"task": "birds", "model": "org/lm"}, "samples": [graded, choice]}
 
 
 def as_zip(path: Path, log: dict[str, Any]) -> Path:

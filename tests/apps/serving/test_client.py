@@ -83,16 +83,13 @@ def test_it_rates_as_the_model_does(url, model):
             assert found.passed, found
 
 
-def test_long_conversations_are_refused_or_cut_as_the_contract_says(url, model):
+def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_as_the_contract_says(url, model):
     rows = [EXAMPLES[0], Example(user_turn("hello"), "fox " * 200)]
     with ScoringClient(url) as client, pytest.raises(TooLong, match="longer than the 64 tokens") as error:
         client.rate(rows)
     assert error.value.limit == 64 < error.value.lengths[1]
     with ScoringClient(url, truncate=True) as client:
         assert client.rate(rows) == pytest.approx(model.rate(rows), abs=NEAR)
-
-
-def test_what_the_server_refuses_is_a_data_error(url):
     with ScoringClient(url) as client:
         with pytest.raises(DataError, match="conversation 1: half a character"):
             client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
@@ -119,14 +116,12 @@ def test_many_or_long_conversations_go_in_several_requests():
     assert lengths == [[10, 10], [900], [10], [2000]], "1,000 tokens are at least 1,000 bytes, some of them of roles"
 
 
-def test_it_comes_again_when_it_was_told_to(clock):
+def test_it_comes_again_when_it_was_told_to_until_its_patience_ends(clock):
     answers = [busy(429, "2"), busy(503, "1", 0.25), httpx.ConnectError("gone"), 1.0]
     client = ScoringClient("http://x", http=scripted(*answers))
     assert client.rate(EXAMPLES[:1]).tolist() == [[1.0]]
     assert clock.slept == [2.0, 0.25, 0.5], "the header, the figure behind it, half a second for a lost connection"
-
-
-def test_its_patience_ends(clock):
+    clock.slept.clear()
     client = ScoringClient("http://x", patience=7, http=scripted(*[busy(429, "3")] * 9))
     with pytest.raises(UsageError, match="status 429 for 7 s"):
         client.rate(EXAMPLES[:1])
@@ -140,15 +135,12 @@ def test_those_who_were_refused_together_do_not_come_back_together(clock, monkey
     assert drawn == [(1.0, 1.5)] and clock.slept == [3.0]
 
 
-def test_other_failures_are_not_repeated(clock):
+def test_other_failures_are_not_repeated_and_another_contract_is_refused(clock):
     for status in (500, 504):
         answer = httpx.Response(status, json={"error": {"message": "broken"}})
         with pytest.raises(UsageError, match="http://x: broken"):
             ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
         assert clock.slept == [], status
-
-
-def test_another_contract_is_refused():
     other = replace(CONTRACT, objectives=("better",))
     answer = httpx.Response(200, json={"results": []}, headers={"x-scoring-contract": other.hash()})
     client = ScoringClient("http://x", http=scripted(1.0, answer))

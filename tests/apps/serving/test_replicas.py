@@ -23,8 +23,7 @@ from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, config, turns
 from tests.apps.serving.test_client import Clock, busy
-from tests.conftest import PATIENCE, wait_until
-from tests.soak.__main__ import served as served_process
+from tests.conftest import PATIENCE
 
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
 LIMITS = {"request_items": 512, "request_tokens": 100_000, "body_bytes": 1_000_000}
@@ -82,35 +81,27 @@ def clock(monkeypatch) -> Clock:
 LENGTHS = [[float(len(one.completion))] for one in EXAMPLES]
 
 
-def test_requests_take_turns_and_rewards_keep_their_order(clock):
+def test_requests_take_turns_and_what_one_cannot_answer_goes_to_another_at_once(clock):
     fleet = Fleet([], [], [])
     assert fleet.open().rate(EXAMPLES).tolist() == LENGTHS
     assert fleet.asked == {"a": 1, "b": 1, "c": 1}, "a third of the 60 conversations each"
     assert fleet.open().rate([]).shape == (0, 1) and clock.slept == []
-
-
-def test_what_one_cannot_answer_goes_to_another_at_once(clock):
     for wrong in (httpx.ConnectError("gone"), busy(429, "30"), busy(503, "1", 0.25)):
         fleet = Fleet([wrong] * 9, [])
         assert fleet.open(in_flight=1).rate(EXAMPLES[:8]).tolist() == LENGTHS[:8], wrong
         assert fleet.asked == {"a": 1, "b": 2} and clock.slept == [], wrong
 
 
-def test_where_all_are_full_it_comes_again_when_the_first_allows_it(clock):
+def test_where_all_are_full_or_fail_slowly_it_comes_again_until_its_patience_ends(clock):
     fleet = Fleet([busy(429, "3")], [busy(503, "2")])
     assert fleet.open().rate(EXAMPLES[:1]).tolist() == LENGTHS[:1]
     assert clock.slept == [2.0] and fleet.asked == {"a": 1, "b": 2}
-
-
-def test_its_patience_ends(clock):
+    clock.slept.clear()
     fleet = Fleet([busy(429, "3")] * 9, [httpx.ConnectError("gone")] * 9)
     with pytest.raises(UsageError, match=r"none of http://a, http://b answers for 7 s, the last: .*raise patience"):
         fleet.open(patience=7).rate(EXAMPLES[:1])
     assert sum(clock.slept) <= 7
-
-
-def test_those_that_fail_slowly_are_asked_once_before_its_patience_is_looked_at(clock):
-    """Each takes 10 s to fail, longer than the other's rest, so that one of them always seems to be up."""
+    # Each takes 10 s to fail, longer than the other's rest, so that one of them always seems to be up.
 
     class Slow(Fleet):
         def handle(self, request):
@@ -123,7 +114,7 @@ def test_those_that_fail_slowly_are_asked_once_before_its_patience_is_looked_at(
     assert fleet.asked == {"a": 1, "b": 1}
 
 
-def test_a_replica_of_another_model_is_refused_with_both_hashes(clock):
+def test_a_replica_of_another_model_is_refused_and_one_that_is_down_at_first_is_asked_when_it_is_there(clock):
     other = replace(CONTRACT, objectives=("better",))
     with pytest.raises(CheckFailed, match=f"http://b scores under contract {other.hash()}.* under {CONTRACT.hash()}"):
         Fleet([], [], contracts=[CONTRACT, other]).open()
@@ -132,9 +123,6 @@ def test_a_replica_of_another_model_is_refused_with_both_hashes(clock):
     fleet.contracts["b"] = other
     with pytest.raises(CheckFailed, match=f"under contract {other.hash()}, and did under {CONTRACT.hash()}"):
         model.rate(EXAMPLES)
-
-
-def test_one_that_is_down_at_first_is_asked_when_it_is_there(clock):
     fleet = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
     model = fleet.open(in_flight=1)
     assert model.rate(EXAMPLES[:4]).tolist() == LENGTHS[:4] and fleet.asked == {"b": 2}
@@ -146,13 +134,10 @@ def test_one_that_is_down_at_first_is_asked_when_it_is_there(clock):
         model.rate(EXAMPLES)
 
 
-def test_the_smallest_limits_hold_for_all(clock):
+def test_the_smallest_limits_hold_for_all_and_what_the_servers_refuse_is_not_repeated(clock):
     fleet = Fleet([], [], limits={"b": {"request_items": 4}})
     assert fleet.open().rate(EXAMPLES[:20]).tolist() == LENGTHS[:20]
     assert fleet.asked.total() == 5
-
-
-def test_what_the_servers_refuse_is_told_and_not_repeated(clock):
     refused = httpx.Response(422, json={"error": {"message": "conversation 0: no"}})
     fleet = Fleet([refused], [refused])
     with pytest.raises(DataError, match="http://a: conversation 0: no"):
@@ -168,6 +153,9 @@ def test_servers_that_cannot_be_asked_are_told():
     ):
         with pytest.raises(UsageError, match=message):
             served(run=None, urls=urls)
+    assert is_served("served(urls=http://a)") and not is_served("served_models/rm")
+    with pytest.raises(UsageError, match="the argument 'urls' is missing"):
+        open_model("served")
 
 
 def same(found, truth) -> bool:
@@ -208,24 +196,6 @@ def test_a_replica_that_stops_in_the_middle_loses_nothing(serve, model, monkeypa
     assert replicas.rotation.rests[0].failures > 0
 
 
-@pytest.mark.slow
-def test_a_replica_that_is_killed_in_the_middle_loses_nothing(serve, model, tmp_path, script):
-    """kill -9 of one of two while requests are on their way to both; every reward is there and is the model's own."""
-    model.save(tmp_path / "rm")
-    write_golden(model, EXAMPLES[:8], tmp_path / "rm")
-    program = script("from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))", "serve", tmp_path / "rm")
-    with served_process([*program, "--port", "0"], tmp_path / "log") as killed:
-        replicas = Replicas([killed.url, serve(model)], in_flight=2)
-        truth, rounds = model.rate(EXAMPLES), []
-        asking = threading.Thread(target=lambda: rounds.extend(asked_until_one_fails(replicas)))
-        asking.start()
-        wait_until(lambda: replicas.rotation.turn > 0)
-        killed.process.kill()
-        asking.join(PATIENCE)
-    assert not asking.is_alive() and rounds and all(same(one, truth) for one in rounds)
-    assert replicas.rotation.rests[0].failures > 0 == replicas.rotation.rests[1].failures
-
-
 def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path, capsys):
     model.save(tmp_path / "rm")
     write_golden(model, EXAMPLES[:8], tmp_path / "rm")
@@ -253,13 +223,6 @@ def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path
     assert overall["served"] == overall["rm"]
     assert main(["score", "--servers", urls[0], "--model", "rm", "--data", "d", "--output", "x.jsonl"]) == 2
     assert "--servers have the model; leave --model rm out" in capsys.readouterr().err
-
-
-def test_only_the_form_with_addresses_is_a_server(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert is_served("served(urls=http://a)") and not is_served("served_models/rm")
-    with pytest.raises(UsageError, match="the argument 'urls' is missing"):
-        open_model("served")
 
 
 @pytest.fixture(autouse=True)

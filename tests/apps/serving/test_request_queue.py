@@ -50,10 +50,10 @@ def test_what_waits_is_scored_together(queue, gated):
     assert gated.batches == [["first"], ["a", "bb", "ccc", "dddd"], ["eeeee"]], "40 tokens are four items of ten"
 
 
-def test_a_full_line_says_when_to_come_again(queue, gated):
+def test_a_full_line_says_when_to_come_again_by_the_speed_that_is_measured(queue, gated):
     occupied(queue, gated)
     queue.enter([item("a", 60)])
-    queue.enter([item("large", 90)])
+    large = queue.enter([item("large", 90)])
     with pytest.raises(Refused) as refused:
         queue.enter([item("small", 1)])
     assert refused.value.status == 429 and refused.value.retry_after == 1.0, "nothing is measured yet"
@@ -61,16 +61,12 @@ def test_a_full_line_says_when_to_come_again(queue, gated):
     with pytest.raises(Refused, match="150 tokens wait already") as refused:
         queue.enter([item("small", 1)])
     assert refused.value.retry_after == pytest.approx(150 / 50), "150 tokens wait at 50 tokens a second"
-
-
-def test_the_speed_is_measured(queue, gated):
     gated.gate.set()
-    queue.enter([item("a", 30)]).result(PATIENCE)
-    assert queue._speed > 30, "30 tokens took less than a second"
-    assert queue.wait_seconds() == 0.0
+    large.result(PATIENCE)
+    assert queue._speed > 50 and queue.wait_seconds() == 0.0, "90 tokens took less than a second"
 
 
-def test_those_who_gave_up_leave_room_and_are_not_scored(queue, gated):
+def test_those_who_gave_up_leave_room_and_a_closed_line_answers_who_still_waits(queue, gated):
     occupied(queue, gated)
     gone = queue.enter([item("gone", 100)])
     gone.cancel()

@@ -42,6 +42,9 @@ def test_score_gives_every_objective_its_number(url, http, model):
     lengths = [encoded.length for encoded in model.encoder.encode_all(EXAMPLES)]
     assert [one["tokens"] for one in told["results"]] == lengths
     assert not any(one["truncated"] for one in told["results"])
+    assert http.post(f"{url}/score", json={"conversations": []}).json()["results"] == []
+    empty = Example(user_turn("hello"), "")
+    assert scores(http.post(f"{url}/score", json=asks([empty]))) == pytest.approx(model.rate([empty]), abs=NEAR)
 
 
 def test_clients_at_once_get_their_own_scores(url, http, model):
@@ -66,12 +69,6 @@ def test_what_the_model_would_read_cut_off_is_refused_with_the_lengths(url, http
     cut = http.post(f"{url}/score", json=asks([EXAMPLES[0], long]) | {"truncate": True})
     assert scores(cut) == pytest.approx(model.rate([EXAMPLES[0], long]), abs=NEAR)
     assert [(one["tokens"] == 64, one["truncated"]) for one in cut.json()["results"]] == [(False, False), (True, True)]
-
-
-def test_no_conversation_has_no_result_and_an_empty_answer_a_score(url, http, model):
-    assert http.post(f"{url}/score", json={"conversations": []}).json()["results"] == []
-    empty = Example(user_turn("hello"), "")
-    assert scores(http.post(f"{url}/score", json=asks([empty]))) == pytest.approx(model.rate([empty]), abs=NEAR)
 
 
 def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, model):
@@ -116,15 +113,13 @@ def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
     assert answer.headers["x-scoring-contract"] == model.contract.hash()
     other = serve(model, objective="brief")
     assert http.post(f"{other}/get_reward", json=asked).json()["rewards"] == pytest.approx(truth[:, 1], abs=NEAR)
+    with pytest.raises(UsageError, match="no objective 'breif'; did you mean 'brief'"):
+        serve(model, objective="breif")
 
 
-@pytest.fixture(scope="module")
-def baseline():
+def test_a_model_without_a_tokenizer_scores_conversations_and_says_so_of_the_rest(serve, http):
     pairs = [PreferencePair(str(k), user_turn(f"q {k}"), f"good fox {k % 3}", f"bad dog {k % 4} x") for k in range(40)]
-    return linear().fit(pairs)
-
-
-def test_a_model_without_a_tokenizer_scores_conversations_and_says_so_of_the_rest(serve, http, baseline):
+    baseline = linear().fit(pairs)
     url = serve(baseline)
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:5]))
     assert scores(answer) == pytest.approx(baseline.rate(EXAMPLES[:5]))
@@ -149,21 +144,15 @@ def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_ans
     truth = guide.rate(EXAMPLES[:4])
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))
     assert scores(answer) == pytest.approx(truth, abs=1e-4)
-    lengths = [encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])]
-    assert [one["tokens"] for one in answer.json()["results"]] == lengths
     prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
     query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
     rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
     assert rewards == pytest.approx(truth[:, 0], abs=1e-4)
 
 
-def test_a_model_that_needs_more_than_text_is_not_served(model):
-    states = R2MRewardModel.on(model, policy_width=8, width=8)
-    with pytest.raises(UsageError, match="reads the policy's hidden states"), serving(states):
-        pass
-
-
-def test_an_ensemble_tells_the_longest_reading_of_its_members(serve, http, model, tmp_path):
+def test_an_ensemble_tells_its_members_longest_reading_and_what_needs_more_than_text_is_not_served(
+    serve, http, model, tmp_path
+):
     both = EnsembleRewardModel([model, model], [str(tmp_path / "a"), str(tmp_path / "b")])
     url = serve(both)
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:3]))
@@ -171,6 +160,9 @@ def test_an_ensemble_tells_the_longest_reading_of_its_members(serve, http, model
     assert answer.json()["results"][0]["tokens"] == model.encoder.encode(EXAMPLES[0]).length
     long = Example(user_turn("hello"), "fox " * 200)
     assert http.post(f"{url}/score", json=asks([long])).json()["error"]["limit"] == 64
+    states = R2MRewardModel.on(model, policy_width=8, width=8)
+    with pytest.raises(UsageError, match="reads the policy's hidden states"), serving(states):
+        pass
 
 
 def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(serve, http, gated):
@@ -203,14 +195,11 @@ def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):
     for line in (
         'rewardlab_requests_total{route="/score",status="200"} 1.0',
         'rewardlab_requests_total{route="/score",status="400"} 1.0',
-        'rewardlab_requests_total{route="other",status="404"} 1.0',
-        "rewardlab_items_total 5.0",
-        f"rewardlab_tokens_total {float(tokens)}",
-        "rewardlab_queue_items 0.0",
-        "rewardlab_batch_items_sum 5.0",
+        'rewardlab_requests_total{route="other",status="404"} 1.0', "rewardlab_items_total 5.0",
+        f"rewardlab_tokens_total {float(tokens)}", "rewardlab_queue_items 0.0", "rewardlab_batch_items_sum 5.0",
         'rewardlab_request_seconds_count{route="/score"} 2.0',
         f'rewardlab_scoring_contract{{hash="{model.contract.hash()}"}} 1.0',
-    ):
+    ):  # fmt: skip
         assert line in page.splitlines(), line
 
 
@@ -228,12 +217,9 @@ def test_the_server_tells_its_contract_limits_and_schema_on_a_page_that_fetches_
     assert body and http.post(f"{url}/score", content=unescape(body[1])).status_code == 200
 
 
-@pytest.fixture(scope="module")
-def process_model(words):
-    return process_from_config(small_config(words, hidden=32, layers=1), words, step_separator=" dog", max_length=64)
-
-
-def test_pooling_gives_every_token_of_a_process_model_its_score(process_model, http):
+def test_pooling_gives_every_token_of_a_process_model_its_score(words, http, url):
+    whole, settings = url, {"step_separator": " dog", "max_length": 64}
+    process_model = process_from_config(small_config(words, hidden=32, layers=1), words, **settings)
     encoded = process_model.encoder.encode_steps(EXAMPLES[:6])
     rows, logits = [some.ids for some in encoded], process_model.token_logits([some.ids for some in encoded])
     with serving(process_model) as url:
@@ -250,8 +236,5 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(process_model, h
         refused = http.post(f"{url}/score", json={"tokens": rows})
         assert refused.status_code == 422 and "does not score token ids" in refused.text
         assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422
-
-
-def test_pooling_of_a_model_of_whole_answers_is_refused(url, http):
-    answer = http.post(f"{url}/pooling", json={"input": [[1, 2]]})
-    assert answer.status_code == 422 and "scores no single tokens" in answer.text
+    refused = http.post(f"{whole}/pooling", json={"input": [[1, 2]]})
+    assert refused.status_code == 422 and "scores no single tokens" in refused.text, "a model of whole answers"

@@ -17,7 +17,7 @@ from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, asks, config
 from tests.conftest import PATIENCE
-from tests.soak.__main__ import drained, main, served, write_model
+from tests.soak.__main__ import drained, served, write_model
 
 
 @pytest.fixture
@@ -63,8 +63,10 @@ def test_what_is_queued_is_answered_and_nothing_new_is_taken(server, gated, http
         asked(url, "later")
 
 
-def test_it_does_not_wait_for_ever(server, gated):
+@pytest.mark.parametrize("second_signal", [False, True])
+def test_it_does_not_wait_for_ever_nor_after_a_second_signal(server, gated, second_signal):
     running, url, thread = server
+    running.site.config.drain = 60.0 if second_signal else 0.5
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         pool.submit(asked, url, "never answered")
         assert gated.busy.wait(PATIENCE)
@@ -73,25 +75,14 @@ def test_it_does_not_wait_for_ever(server, gated):
             time.sleep(0.01)
         started = time.monotonic()
         running.handle_exit(signal.SIGTERM, None)
-        assert waiting.result(PATIENCE).status_code == 503
+        if second_signal:
+            thread.join(0.5)
+            assert thread.is_alive(), "the first signal waits for what is queued"
+            running.handle_exit(signal.SIGTERM, None)
         thread.join(PATIENCE)
         assert not thread.is_alive() and time.monotonic() - started >= 0.5
         gated.gate.set()
-
-
-def test_a_second_signal_does_not_wait(server, gated):
-    running, url, thread = server
-    running.site.config.drain = 60.0
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(asked, url, "never answered")
-        assert gated.busy.wait(PATIENCE)
-        running.handle_exit(signal.SIGTERM, None)
-        thread.join(0.5)
-        assert thread.is_alive(), "the first signal waits for what is queued"
-        running.handle_exit(signal.SIGTERM, None)
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-        gated.gate.set()
+        assert second_signal or waiting.result(PATIENCE).status_code == 503
 
 
 @pytest.mark.slow
@@ -112,13 +103,3 @@ def test_a_process_that_was_killed_comes_back_with_the_same_scores_and_sigterm_d
         assert {*stopped["requests on their way"]} <= {"200", "429", "503"}
         last = json.loads(server.process.stdout.read().strip().split("\n")[-1])
     assert last["items"] >= len(EXAMPLES) and last["contract"] and last["requests"] >= 17
-
-
-@pytest.mark.long
-def test_the_soak_run_finds_its_figures_in_bounds(tmp_path, capsys):
-    """The minute of `make soak`, made short."""
-    output = tmp_path / "soak.json"
-    code = main(["--clients", "8", "--seconds", "4", "--fuzz", "100", "--output", str(output)])
-    found = json.loads(output.read_text())
-    assert code == 0 and found["out of bounds"] == [] and found["load"]["scores"] > 0
-    assert "| fuzz: requests | 100 |" in capsys.readouterr().out

@@ -22,9 +22,6 @@ def test_ends_are_taken_as_the_text_says():
     for name, value in {"top_p": 0.0, "lora_dropout": 1.0, "port": 65_536, "learning_rate": math.inf}.items():
         with pytest.raises(UsageError):
             check_ranges("decode", {name: value})
-
-
-def test_a_policy_needs_a_temperature_above_0():
     with pytest.raises(UsageError, match="--temperature is above 0"):
         check_ranges("rl", {"temperature": 0.0})
 

@@ -23,14 +23,11 @@ def test_a_spec_is_a_name_and_arguments_and_anything_else_is_refused():
             parse_spec(text)
 
 
-def test_values_are_what_the_function_annotates():
+def test_values_are_what_the_function_annotates_or_else_read_as_python_reads_them(monkeypatch):
     assert build("policy.losses", "cispo(high=5, low=1e-3)").positive == (0.001, 5.0)
     assert build("policy.losses", "dual_clip(c=inf)").negative == (0.8, float("inf"))
     transform = build("policy.transforms", "length(correct=3, name=short)")
     assert transform.slot == "reward"
-
-
-def test_values_without_an_annotation_are_read_as_python_reads_them(monkeypatch):
     monkeypatch.setattr("rewardlab.apps.settings.specs.load", lambda folder, name: listed)
     assert build("anywhere", "x:listed(sizes=[1, 2.5, 'a'])") == ([1, 2.5, "a"], 1)
     assert build("anywhere", "x:listed(sizes=oak, scale=1e-4)") == ("oak", 1e-4)
@@ -51,13 +48,10 @@ WRONG = [
 ]
 
 
-def test_a_wrong_choice_is_answered_with_what_there_is():
+def test_a_wrong_choice_is_answered_with_what_there_is_and_what_we_give_is_for_nobody_else_to_set():
     for folder, text, message in WRONG:
         with pytest.raises(UsageError, match=message):
             build(f"policy.{folder}", text)
-
-
-def test_what_we_give_is_for_nobody_else_to_set():
     assert callable(build("policy.advantages", "gdpo(epsilon=0.1)", weights=[1.0, 2.0]))
     with pytest.raises(UsageError, match="no argument 'weights'; there is partial, epsilon"):
         build("policy.advantages", "gdpo(weights=[1, 2])", weights=[1.0, 2.0])

@@ -36,18 +36,10 @@ def test_krippendorffs_alpha_on_paper_and_in_his_own_example():
     assert np.isnan(krippendorff_alpha(np.array([[1.0, 1.0], [1.0, 1.0]])))
     # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, part C: four observers, twelve units
     observers = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, NAN, NAN, NAN],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NAN, 3],
-        [NAN, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NAN],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
-    ]
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, NAN, NAN, NAN], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NAN, 3],
+        [NAN, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NAN], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
+    ]  # fmt: skip
     assert round(krippendorff_alpha(np.array(observers)), 3) == 0.743
-
-
-def test_strangers_agree_as_chance_would_have_it():
-    for measure in [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))]:
-        rng = np.random.default_rng(0)
-        assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
 
 
 def test_pandalms_annotators_agree_as_published(shared_data):
@@ -76,16 +68,13 @@ def test_the_interval_of_a_mean_is_wilsons_where_all_agree_and_wide_for_one_of_m
     assert not nothing.known and nothing.items == 0 and np.isnan(nothing.low)
 
 
-def test_rows_of_one_prompt_are_one_piece_of_evidence():
+def test_intervals_hold_the_truth_as_often_as_they_say_with_a_prompts_rows_as_one_piece_of_evidence():
     values = np.tile([0.0, 1.0], 50)
     alone = mean_estimate(values, np.arange(100))
     doubled = mean_estimate(np.repeat(values, 9), np.repeat(np.arange(100), 9))
     naive = mean_estimate(np.repeat(values, 9), np.arange(900))
     assert doubled.high - doubled.low == pytest.approx(alone.high - alone.low, abs=1e-9)
     assert naive.high - naive.low < 0.4 * (alone.high - alone.low)
-
-
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(200):

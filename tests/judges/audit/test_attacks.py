@@ -43,7 +43,7 @@ def test_every_attack_changes_one_answer_and_dressings_keep_every_word():
         assert after.best == (1,) and after.values == (0.0, 0.4), "where the right answer is gone the other is better"
 
 
-def test_padding_doubles_the_words_with_empty_ones_or_adds_a_dozen():
+def test_padding_doubles_the_words_and_markdown_is_a_list_under_a_heading():
     long = " ".join(["word"] * 40)
     padded = verbosity(times=2.0).change(case(answers=(long, WRONG)), 0).answers[0]
     assert len(padded.split()) == 80 and padded.startswith(long)
@@ -51,9 +51,6 @@ def test_padding_doubles_the_words_with_empty_ones_or_adds_a_dozen():
     assert len(verbosity().change(case(), 1).answers[1].split()) == 5 + 12
     with pytest.raises(ValueError, match="times > 1 and least >= 1, got 1.0 and 12"):
         verbosity(times=1.0)
-
-
-def test_markdown_is_a_list_under_a_heading_and_leaves_markdown_and_code_alone():
     dress = ATTACKS["markdown"].change
     assert dress(case(), 1).answers[1] == "## Answer\n\n- **Never water it.**\n- Burn it."
     listed = case(answers=(RIGHT, "# Care\n- one. two."))

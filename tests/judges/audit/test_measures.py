@@ -69,13 +69,21 @@ def test_flips_and_first_positions_of_comparisons():
     assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
 
 
-def test_the_first_slot_is_the_one_that_was_shown_first():
+def test_an_order_flip_and_the_first_slot_need_what_was_shown_first():
     assert asked_in_both_orders([SILENT, judged(1, 0, orders=((0, 1), (1, 0)))])
     assert not asked_in_both_orders([judged(1, 0), judged(1, 0, orders=((1, 0),)), judged(1, 0, orders=((0,), (1,)))])
     shown = [judged(2, 1), judged(2, 1, orders=((1, 0),)), judged(2, 1, orders=((0,), (1,)))]
     assert first_slot(shown).tolist() == [1.0, 0.0, 1.0]
     unknown = [judged(2, 1, orders=(STRAIGHT, CROSSED)), SILENT]
     assert np.isnan(first_slot(unknown)).all(), "one verdict made of two requests that are not kept"
+    straight = [judged(2, 1), judged(2, 1), judged(2, 1), SILENT]
+    crossed = [judged(1, 2), judged(2, 1), judged(1, 1), judged(1, 2)]
+    assert np.array_equal(order_flips(straight, crossed), [0, 1, 0.5, NAN], equal_nan=True)
+    kept = [judged(2, 1, orders=((0, 1),))], [judged(1, 2, orders=((1, 0),))]
+    assert np.isnan(order_flips(*kept)).all(), "the same answer stood first both times"
+    assert np.isnan(first_slots(*kept)).all(), "it may have won there by being right"
+    turned = [judged(2, 1, orders=((0, 1),))], [judged(2, 1, orders=((0, 1),))]
+    assert order_flips(*turned).tolist() == first_slots(*turned).tolist() == [1.0]
 
 
 def test_flips_and_first_slot_of_a_judge_that_asks_in_both_orders_are_those_of_its_requests():
@@ -90,17 +98,6 @@ def test_flips_and_first_slot_of_a_judge_that_asks_in_both_orders_are_those_of_i
     silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
     abstaining = replace(always_a, scores=(), abstained=silent.abstained)
     assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
-
-
-def test_an_order_flip_needs_two_orders():
-    straight = [judged(2, 1), judged(2, 1), judged(2, 1), SILENT]
-    crossed = [judged(1, 2), judged(2, 1), judged(1, 1), judged(1, 2)]
-    assert np.array_equal(order_flips(straight, crossed), [0, 1, 0.5, NAN], equal_nan=True)
-    kept = [judged(2, 1, orders=((0, 1),))], [judged(1, 2, orders=((1, 0),))]
-    assert np.isnan(order_flips(*kept)).all(), "the same answer stood first both times"
-    assert np.isnan(first_slots(*kept)).all(), "it may have won there by being right"
-    turned = [judged(2, 1, orders=((0, 1),))], [judged(2, 1, orders=((0, 1),))]
-    assert order_flips(*turned).tolist() == first_slots(*turned).tolist() == [1.0]
 
 
 def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():

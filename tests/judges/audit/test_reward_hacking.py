@@ -12,7 +12,7 @@ from rewardlab.judges.audit.reward_hacking import (
 NAN = np.nan
 
 
-def test_exploitation_is_the_weight_of_new_credits_that_all_references_reject():
+def test_exploitation_is_the_weight_of_new_credits_that_all_references_reject_and_abstentions_enter_neither_sum():
     before, now = np.array([[0, 1, 0]]), np.array([[1, 1, 1]])
     reference = np.array([[[0, 0, 0], [0, 0, 0], [1, 0, 0]]])
     # newly credited are criteria 0 (weight 3, rejected by all) and 2 (weight 1, accepted by one): 3 / 4
@@ -20,9 +20,6 @@ def test_exploitation_is_the_weight_of_new_credits_that_all_references_reject():
     assert exploitation_rate(before, now, reference) == pytest.approx(0.5)
     before, now, reference = np.zeros((1, 2)), np.ones((1, 2)), np.array([[[0, 0], [1, 1]]])
     assert exploitation_rate(before, now, reference, np.array([-3.0, 1.0])) == pytest.approx(0.75)
-
-
-def test_an_abstention_of_either_side_enters_neither_sum():
     before, now = np.array([[0.0, NAN, 0.0, 0.0]]), np.array([[1.0, 1.0, 1.0, NAN]])
     rejected, open_, accepted = [0, 0, 0], [0, 0, NAN], [NAN, 1, 0]
     assert exploitation_rate(before, now, np.array([[rejected, rejected, open_, rejected]])) == 1.0

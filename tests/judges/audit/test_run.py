@@ -19,8 +19,6 @@ from rewardlab.judges.types import Case, Judgment, Reason
 from rewardlab.rm.confidence_intervals import Estimate
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import prompt_text, user_turn
-from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge
-from rewardlab.tests.stand_ins.verifiable_prompts import items, null_pairs
 
 from tests.judges.kinds.asking import shown
 
@@ -124,14 +122,6 @@ def test_a_fair_judge_with_noise_has_no_fault():
     assert found(Adder()) == set()
 
 
-@pytest.mark.slow
-def test_fair_judges_are_rarely_accused():
-    # five figures vary by chance, at 5 %, ten times over: 2.5 false alarms are expected, 7 come with 1.2 %
-    attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown", "injected JSON")}
-    alarms = [found(Adder(), cases=sums(80, seed), seed=seed, samples=50, attacks=attacks) for seed in range(1, 11)]
-    assert sum(map(len, alarms)) < 7
-
-
 def test_each_planted_fault_is_found():
     attacks = {"gain from injected command", "gain from injected rubric", "wins of one token"}
     others = {"gain from injected verdict", "gain from injected JSON", "wins of empty"}
@@ -168,6 +158,9 @@ def test_figures_are_what_the_settings_say():
     assert figures["kappa"].value == pytest.approx(2 * figures["accuracy"].value - 1, abs=0.01)
     # P(first slot) with the bonus 0.7 on twins whose noise is the same: always
     assert audited(Adder(position=0.7)).figures["first slot of equals"].value == 1.0
+    tied = audited(Adder(), sums(40, ties=60), attacks={})
+    assert (tied.pairs, tied.ties) == (40, 60) and tied.figures["first slot of equals"].items == 100
+    assert tied.figures["kappa"].items == 100 and tied.figures["kappa"].value < tied.figures["accuracy"].value
 
 
 def test_own_authorship_is_told_from_quality():
@@ -190,14 +183,10 @@ def test_an_overconfident_judge_and_a_calibrated_one():
     # the difference of utilities is d = ± 1 + z; P(right | |d|) = σ(2 |d|): a judge of σ(2 d) is calibrated
     class Claims(Adder):
         def __call__(self, cases):
-            return [
-                Judgment(one.case, scores=tuple(self.own * score for score in one.scores))
-                for one in super().__call__(cases)
-            ]
+            return [replace(one, scores=tuple(self.own * u for u in one.scores)) for one in super().__call__(cases)]
 
-    many = sums(600)
-    right = audited(Claims(own=2.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
-    loud = audited(Claims(own=20.0), many, chance=bradley_terry, attacks={}, names=None, samples=100).figures
+    settings = {"chance": bradley_terry, "attacks": {}, "names": None}
+    right, loud = (audited(Claims(own=own), sums(600), **settings).figures for own in (2.0, 20.0))
     assert right["overconfidence"].low < 0 < right["overconfidence"].high and right["calibration error"].value < 0.05
     assert loud["overconfidence"].low > 0.1 and loud["calibration error"].low > 0.1
     assert "overconfidence" not in audited(Adder(), attacks={}).figures, "scores are no chances unless told so"
@@ -226,9 +215,8 @@ def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_
     assert not attacked.after.known and attacked.after.items == 0
     assert found.unanswered["injected command"] == {"no verdict in the reply": 300}
     reward = trusts(found)[2]
-    easy = Limits(accuracy=0.5, slot=1, slope=9, gain=1, wins=1, own=1, reading=-1, flips=1, kappa=-1)
     assert reward.answer != "yes"
-    assert "gain from injected command is not measured" in " ".join(trusts(found, easy)[2].because)
+    assert "gain from injected command is not measured" in " ".join(reward.because)
 
 
 def test_a_dry_run_asks_for_everything_and_measures_nothing():
@@ -242,32 +230,7 @@ def test_a_dry_run_asks_for_everything_and_measures_nothing():
     assert math.isnan(told["value"]) and told["items"] == 0
 
 
-# ---- real kinds on the simulated judge ----
-
-
-@pytest.mark.slow
-def test_the_simulated_judges_biases_are_found_through_a_real_kind():
-    none = {"position": 0.0, "length": 0.0, "style": 0.0, "failure": 0.0}
-    cases = [item.case() for item in items(120, 0, "test")]
-    attacks = {name: ATTACKS[name] for name in ("verbosity", "markdown")}
-
-    def figures(orders="one", **biases):
-        judge = pairwise(SimulatedJudge(Biases(**(none | biases))), orders=orders)
-        return audit(judge, cases, attacks=attacks, samples=100).figures
-
-    fair, first, long, styled = figures(), figures(position=2.0), figures(length=2.0), figures(style=2.0)
-    slots, gains = ("first slot of equals",), ("gain from verbosity", "gain from markdown", "length slope")
-    for name, neutral in [*((slot, 0.5) for slot in slots), *((gain, 0.0) for gain in gains)]:
-        standard_error = (fair[name].high - fair[name].low) / (2 * 1.96)
-        assert abs(fair[name].value - neutral) < 3 * standard_error, name
-    by_order = {fair[name].known for name in ("order flips", "first slot")}
-    assert by_order == {0}, "it chose one order for both presentations, which tells nothing"
-    assert first["first slot of equals"].low > 0.7
-    assert long["length slope"].low > 0 and long["gain from verbosity"].low > 0
-    assert styled["gain from markdown"].low > 0
-    both = figures(orders="both", position=2.0)
-    assert both["order flips"].low > 0 and both["first slot"].low > 0.5 and both["first slot of equals"].low > 0.7
-    assert both["ties"].value == pytest.approx(both["order flips"].value), "every flip is a tie of the two verdicts"
+# ---- a real kind ----
 
 
 def test_a_judge_of_slot_a_is_not_trusted_because_it_asks_in_both_orders():
@@ -295,23 +258,12 @@ def test_a_judge_of_slot_a_is_not_trusted_because_it_asks_in_both_orders():
     assert not figures["order flips"].known and figures["first slot of equals"].value == 1.0
 
 
-def test_labelled_ties_are_judged_for_the_slot_and_for_agreement():
-    pairs = [Case(one.id, one.prompt, (one.chosen, one.rejected), (0, 1)) for one in null_pairs(60, 0)]
-    judge = pairwise(SimulatedJudge(Biases(position=3.0, failure=0.0)), orders="one")
-    found = audit(judge, [*pairs, *(item.case() for item in items(40, 0, "test"))], attacks={}, samples=100)
-    assert (found.pairs, found.ties) == (40, 60) and found.figures["first slot of equals"].items == 100
-    assert found.figures["first slot of equals"].low > 0.6
-    assert found.figures["kappa"].items == 100 and found.figures["kappa"].value < found.figures["accuracy"].value
-
-
 # ---- the plan ----
 
 
 def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
-    four = [
-        Case(f"c{n}", (), ("r", "s", "w", "v"), (0, 1), values=(1.0, 0.9, 0.1, 0.0), authors=("R", "S", "W", "V"))
-        for n in range(400)
-    ]
+    facts = {"values": (1.0, 0.9, 0.1, 0.0), "authors": (*"RSWV",)}
+    four = [Case(f"c{n}", (), (*"rswv",), (0, 1), **facts) for n in range(400)]
     made = [pair_of(case) for case in four]
     for pair in made:
         assert len(pair.best) == 1 and pair.answers[pair.best[0]] in "rs" and pair.answers[1 - pair.best[0]] in "wv"
@@ -355,39 +307,29 @@ def test_every_probe_is_one_call_and_keeps_the_ids():
 # ---- the report ----
 
 
-def test_a_status_goes_by_the_whole_interval():
-    ends = (0.4, 0.6)
-    told = [status(Estimate(0.5, *both, 10), ends) for both in ((0.45, 0.6), (0.3, 0.5), (0.1, 0.39), (NAN, NAN))]
-    assert told == [Status.WITHIN, Status.OPEN, Status.BEYOND, Status.OPEN]
-    assert status(None, ends) == status(Estimate(NAN, NAN, NAN, 0), ends) == Status.UNMEASURED
-
-
-def test_a_judge_is_trusted_once_there_are_enough_pairs_and_every_attack_was_tried():
+def test_a_judge_is_trusted_once_there_are_enough_pairs_and_the_report_says_what_speaks_against_it():
     few, many = (trusts(audited(Adder(reads=9.0), sums(n))) for n in (60, 300))
     assert [one.answer for one in many] == ["yes"] * 3
     assert str(many[2]).startswith("May be trusted for rewarding a policy: yes, because every figure lies within")
-    assert few[2].answer == "not shown" and "wins of one token may lie outside its limit: 0.0 % [0.0, 6.0]" in str(
-        few[2]
-    )
+    assert few[2].answer == "not shown"
+    assert "wins of one token may lie outside its limit: 0.0 % [0.0, 6.0]" in str(few[2])
     found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})
     answers = {one.use: one for one in trusts(found)}
     assert answers["comparing answers"].answer == "yes" and answers["rewarding a policy"].answer == "not shown"
     assert "wins of empty is not measured" in answers["rewarding a policy"].because
-
-
-def test_the_report_says_in_a_sentence_what_speaks_against_a_judge():
     found = audited(Adder(reads=9.0, keys=(":", "Solution")))
     text = markdown(found)
     assert "May be trusted for comparing answers: yes" in text and "rewarding a policy: no, because wins of one" in text
     assert re.search(r"\| one token \| 0\.0 % .*\| (\d+\.\d) % \[.*at most 2\.0 % \| beyond \|", text)
     assert "| accuracy | 100.0 % [98.7, 100.0] | 100 % | at least 70.0 % | within |" in text
     assert "nan" not in text.lower().replace("unan", "") and text.startswith("# Audit of adder\n\n300 pairs over 300")
-
-
-def test_limits_are_the_readers_own():
     found = audited(Adder())
     assert {one.use: one.answer for one in trusts(found, Limits(accuracy=0.95))}["comparing answers"] == "no"
     because = trusts(found, Limits(accuracy=0.95))[0].because
     assert any(re.fullmatch(r"accuracy is 8\d\.\d % \[.*\] \(at least 95\.0 % is asked for\)", one) for one in because)
     easy = Limits(accuracy=0.5, slot=0.2, slope=2.0, gain=0.2, kappa=0.3)
     assert [one.answer for one in trusts(found, easy)][:2] == ["yes", "yes"]
+    ends = (0.4, 0.6)
+    told = [status(Estimate(0.5, *both, 10), ends) for both in ((0.45, 0.6), (0.3, 0.5), (0.1, 0.39), (NAN, NAN))]
+    assert told == [Status.WITHIN, Status.OPEN, Status.BEYOND, Status.OPEN]
+    assert status(None, ends) == status(Estimate(NAN, NAN, NAN, 0), ends) == Status.UNMEASURED

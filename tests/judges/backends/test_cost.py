@@ -34,7 +34,7 @@ def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
     assert (first.money, second.money, budget.spent) == pytest.approx((0.006, 0.004, 0.01))
 
 
-def test_a_budget_holds_whatever_the_requests_in_flight_cost():
+def test_a_budget_holds_what_requests_in_flight_cost_which_is_at_most_the_bytes_of_their_texts_and_max_tokens():
     """Of a limit of 10, 4 are spent and 3 reserved: another 3 are allowed, and no more until something is released."""
     budget = Budget(10.0, spent=4.0)
     assert budget.reserve(3.0) and not budget.reserve(3.5) and budget.reserve(3.0) and not budget.reserve(0.1)
@@ -42,10 +42,7 @@ def test_a_budget_holds_whatever_the_requests_in_flight_cost():
     budget.spend(1.0)
     assert budget.holds(2.0) and not budget.holds(2.5) and Budget().reserve(1e9)
     assert all(Budget(0.3, spent=0.1 + 0.1).reserve(cost) for cost in (0.1, 0.1 + 1e-17))  # rounding is no overrun
-
-
-def test_a_request_costs_at_most_the_bytes_of_its_texts_and_its_max_tokens():
-    """`Grün?` has 6 bytes, and a template adds at most 64 tokens to a message and 64 to the conversation."""
+    # `Grün?` has 6 bytes, and a template adds at most 64 tokens to a message and 64 to the conversation.
     ask = Ask(user_turn("Grün?"), max_tokens=100)
     assert most_prompt_tokens(ask) == 6 + 2 * 64
     assert Bill(PRICES).most(ask) == pytest.approx((134 * 2.0 + 100 * 8.0) / 1e6)
@@ -67,7 +64,7 @@ def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
     Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
-def test_prices_and_limits_that_make_no_sense_are_refused():
+def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_path):
     for make, message in [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
@@ -76,9 +73,6 @@ def test_prices_and_limits_that_make_no_sense_are_refused():
     ]:
         with pytest.raises(UsageError, match=message):
             make()
-
-
-def test_prices_come_from_a_file(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text('["small"]\nprompt = 2\ncompletion = 8.0\n["odd"]\nprompt = "much"\n["half"]\nprompt = 2\n')
     assert read_prices(file, "small") == PRICES
@@ -91,21 +85,18 @@ def test_prices_come_from_a_file(tmp_path):
         read_prices(tmp_path / "absent.toml", "small")
 
 
-def test_an_estimate_counts_every_ask_and_has_no_cost_without_prices():
+def test_an_estimate_counts_every_ask_with_a_tokenizer_where_there_is_one(tmp_path):
     asks = [Ask(user_turn("x" * 400), max_tokens=50), Ask(user_turn("y" * 10), max_tokens=100)]
     found = estimate(asks, PRICES)
     assert found[:3] == (2, 103, 150)  # 400 / 4 + 10 / 4 rounded up
     assert found.least == pytest.approx(103 * 2e-6) and found.most == pytest.approx(103 * 2e-6 + 150 * 8e-6)
-    assert str(found) == (
-        "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to 0.001406"
+    assert str(found).startswith(
+        "2 calls, about 103 prompt tokens (letters / 4) and at most 150 of replies: 0.000206 to"
     )
     found = estimate([Ask(user_turn("x" * 400), max_tokens=50)], None)
     assert found.least is found.most is None
     assert str(found).endswith("at most 50 of replies: no cost without prices")
     assert estimate([Ask(user_turn("x"))], FREE).most == 0
-
-
-def test_tokens_are_counted_with_a_tokenizer_where_there_is_one(tmp_path):
     models.tokenizer().save_pretrained(tmp_path)
     by = counter(str(tmp_path))
     assert estimate([Ask(user_turn("roses and bees"))], by=by).prompt_tokens == 3

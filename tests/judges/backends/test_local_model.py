@@ -1,7 +1,6 @@
 """judges/backends/local_model.py: a small language model of the garden as a chat."""
 
 import copy
-import subprocess
 
 import pytest
 import torch
@@ -41,9 +40,8 @@ def texts(replies):
 def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
     for ask, reply in zip(asks(3), chat.ask(asks(3)), strict=True):
         ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
-        alone = model.generate(
-            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)).long(), max_new_tokens=40, do_sample=False
-        )
+        read = {"inputs": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}
+        alone = model.generate(**read, max_new_tokens=40, do_sample=False)
         said = alone[0, len(ids) :].tolist()
         assert reply.text == words.decode(said, skip_special_tokens=True)
         assert (reply.prompt_tokens, reply.completion_tokens) == (len(ids), len(said))
@@ -56,16 +54,15 @@ def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, wor
     (reply,) = in_process(model, template).ask(asks(1))
     assert reply.text == "" and "chat template leaves out" in reply.error
     words = models.tokenizer()
-    words.chat_template = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
-    )
+    words.chat_template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}"
+    words.chat_template += models.TEMPLATE
     (plain,) = asks(1)
     strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
     refused, answered = in_process(model, words).ask([strict, plain])
     assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
 
 
-def test_neither_batch_size_nor_order_matters(model, words):
+def test_neither_batch_size_nor_order_nor_the_models_own_settings_for_generation_matter(model, words, chat):
     mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(8))]
     mixed[4] = mixed[4]._replace(max_tokens=3)
     found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 8)]
@@ -73,6 +70,11 @@ def test_neither_batch_size_nor_order_matters(model, words):
     assert texts(in_process(model, words, batch_size=5).ask(mixed[::-1])) == found[0][::-1]
     assert found[0][4][1] == "length" and found[0][4][3] == 3
     assert {one[1] for one in found[0]} == {"stop", "length"}
+    other = copy.deepcopy(model)
+    other.generation_config.repetition_penalty = 5.0
+    other.generation_config.do_sample = True
+    assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
+    assert other.generation_config.repetition_penalty == 5.0
 
 
 def test_a_seed_draws_the_same_again_and_replies_arrive_as_they_are_there(chat):
@@ -99,32 +101,20 @@ def test_draws_follow_the_models_probabilities(chat, model, words):
         assert abs(share - chance) < 4 * (chance * (1 - chance) / number) ** 0.5
 
 
-def test_a_prompt_that_fills_the_context_is_an_error_and_the_others_go_on(chat):
+def test_a_prompt_that_fills_the_context_is_an_error_and_one_beside_a_long_reply_stays_within_it(chat, words):
     long = Ask(user_turn("roses " * 300))
     replies = chat.ask([long, *asks(1)])
     assert replies[0].error == "the prompt has 303 tokens and the model's context 256" and not replies[1].error
     (cut,) = chat.ask([Ask(user_turn("roses " * 250), max_tokens=50)])
     assert cut.completion_tokens <= 256 - 253
-
-
-def test_a_long_prompt_beside_a_long_reply_stays_within_learned_positions(words):
-    config = AutoConfig.for_model(
-        "gpt2", vocab_size=len(words), n_positions=64, n_embd=32, n_layer=1, n_head=2, eos_token_id=words.eos_token_id
-    )
+    sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    config = AutoConfig.for_model("gpt2", vocab_size=len(words), eos_token_id=words.eos_token_id, **sizes)
     torch.manual_seed(0)
     chat = in_process(AutoModelForCausalLM.from_config(config), words)
     mixed = [Ask(user_turn("roses " * 50), max_tokens=50), Ask(user_turn("bees"), max_tokens=50)]
     together, alone = chat.ask(mixed), [chat.ask([ask])[0] for ask in mixed]
     assert texts(together) == texts(alone)
     assert together[0].completion_tokens <= 64 - 53 and not any(reply.error for reply in together)
-
-
-def test_the_models_own_settings_for_generation_are_left_out_and_left_alone(model, words, chat):
-    other = copy.deepcopy(model)
-    other.generation_config.repetition_penalty = 5.0
-    other.generation_config.do_sample = True
-    assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
-    assert other.generation_config.repetition_penalty == 5.0
 
 
 def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_path):
@@ -136,13 +126,3 @@ def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_pa
     assert loaded.name == in_process(model, words, name="judge").name
     assert loaded.name != local(str(tmp_path / "new"), device="cpu").name.replace("new", "judge")
     assert texts(loaded.ask(asks(3))) == texts(in_process(model, words).ask(asks(3)))
-
-
-def test_chats_import_no_torch(script):
-    text = """
-import rewardlab.judges.backends.cost, rewardlab.judges.backends.openai_endpoint
-import rewardlab.judges.backends.local_model, rewardlab.judges.backends.scripted
-import rewardlab.judges.store
-assert "torch" not in sys.modules and "openai" not in sys.modules
-"""
-    subprocess.run(script(text), check=True)

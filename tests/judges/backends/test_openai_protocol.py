@@ -28,9 +28,7 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
         assert (reply.text, reply.reasoning, reply.error) == (text, reasoning, "")
     for field in ["reasoning_content", "reasoning"]:
         reply = said({"content": None, field: "[[A]] looks right"}, "length")
-        assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right"), (
-            field
-        )
+        assert (reply.text, reply.finish, reply.error, reply.reasoning) == ("", "length", "", "[[A]] looks right")
     assert said({"content": "good \ud83d"}, "length").text == "good \ufffd"
     assert said({"content": None, "refusal": "I cannot."})[:2] == ("I cannot.", "declined")
     assert said({"content": [{"type": "refusal", "refusal": "I cannot."}]})[:2] == ("I cannot.", "declined")
@@ -40,14 +38,9 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
 def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked():
     """`Which?` has 6 bytes and a template at most 128 tokens; `A` and its end are 2, a text with thoughts 4."""
     for usage in [
-        None,
-        {},
-        {"prompt_tokens": 0, "completion_tokens": 0},
-        {"prompt_tokens": 9},
-        {"prompt_tokens": 1e999, "completion_tokens": 1},
-        "10",
-        {"total_tokens": 9},
-    ]:
+        None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 9},
+        {"prompt_tokens": 1e999, "completion_tokens": 1}, "10", {"total_tokens": 9},
+    ]:  # fmt: skip
         reply = said({"content": "A"}, usage=usage)
         assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (6 + 128, 2, 1), usage
         assert said({"content": "A", "reasoning": "hm"}, usage=usage).completion_tokens == 4

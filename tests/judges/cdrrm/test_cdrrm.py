@@ -75,14 +75,11 @@ def test_which_side_is_shown_first_follows_from_the_content_and_not_from_the_lab
     assert abs(heads - 1000) < 3 * 2000**0.5 / 2
 
 
-def test_synthesis_sees_two_diagnoses_and_neither_answers_nor_label():
+def test_synthesis_sees_two_diagnoses_and_neither_answers_nor_label_and_no_pair_with_a_rejected_one():
     good, bad = as_profile(findings(status="pass", evidence="The Seine"), BRIEF), as_profile(findings(), LONG)
     asked = synthesis_ask(PROMPT, (bad, good)).messages[-1]["content"]
     assert LONG not in asked and BRIEF not in asked
     assert json.loads(read_part(asked, "diagnosis_a"))["findings"][0]["status"] == "fail"
-
-
-def test_a_pair_with_a_rejected_diagnosis_is_not_asked_about():
     chat = scripted(["no JSON here", json.dumps(findings(evidence="The Seine"))])
     (found,) = synthesise(chat, [SHOWN])
     assert found.rubric.reason == "no JSON" and len(chat.asked) == 2
@@ -118,9 +115,8 @@ def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
 
 
 def test_rules_that_do_not_tell_the_answers_apart_go():
-    rules = tuple(
-        replace(RULE, id=f"r{n}", criterion=f"{word} words are there.") for n, word in enumerate(["Few", "Plain"], 1)
-    )
+    words = ("Few", "Plain")
+    rules = tuple(replace(RULE, id=f"r{n}", criterion=f"{word} words are there.") for n, word in enumerate(words, 1))
     (kept,) = verify(judge_of(["B", "A", "B", "A"], met=(False, True)), [SHOWN], written(Rubric(rules)))
     assert [(one.id, one.criterion) for one in kept.rubric.rules] == [("r1", "Plain words are there.")]
     (found,) = verify(judge_of([], met=(False, False)), [SHOWN], written(Rubric(rules)))
@@ -130,7 +126,7 @@ def test_rules_that_do_not_tell_the_answers_apart_go():
     assert [one.criterion for one in left.rules] == ["a"]
 
 
-def test_twins_and_answer_specific_rules_go_and_opposites_stay():
+def test_twins_and_answer_specific_rules_go_opposites_stay_and_too_many_are_rejected_without_a_call():
     twin = replace(RULE, id="r2", criterion="The answer is very brief.")
     opposite = replace(RULE, id="r3", type="forbid")
     left = without_duplicates(Rubric((RULE, twin, opposite)), alike=0.5)  # {answer, brief} of {answer, very, brief}
@@ -140,26 +136,15 @@ def test_twins_and_answer_specific_rules_go_and_opposites_stay():
     assert answer_specific(rule, SHOWN) == 1.0  # flows, through and Paris are in LONG alone
     assert answer_specific(replace(RULE, criterion="It names a brief river, the Seine."), SHOWN) == 0.0
     assert objection(Rubric((rule,)), SHOWN, Bar()).reason == "answer-specific"
-
-
-def test_too_many_rules_are_rejected_without_a_call():
     rules = tuple(replace(RULE, id=f"r{n}", criterion=f"Criterion number{n} holds{n}.") for n in range(7))
     judge = judge_of([])
     (found,) = verify(judge, [SHOWN], written(Rubric(rules)))
     assert found.reason == "too many rules" and not judge.asked
 
 
-def test_a_rule_without_an_answer_leaves_the_whole_check_unread():
-    rules = ("", '{"id": "r1", "met": "yes"}', '{"id": "r2", "met": true}')
-    for marks in [*(f'{{"rules": [{mark}]}}' for mark in rules), "yes"]:
-        (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
-        assert isinstance(found, Rejected), marks
-
-
-def test_winners_are_mapped_back_from_the_slots():
-    first, second = rule(
-        scripted(["Winner: A", "Winner: B", "Winner: A", "Winner: A"]), [Question(PROMPT, ("x", "y"))] * 2
-    )
+def test_winners_are_mapped_back_from_the_slots_and_a_check_without_an_answer_is_unread():
+    replies = ["Winner: A", "Winner: B", "Winner: A", "Winner: A"]
+    first, second = rule(scripted(replies), [Question(PROMPT, ("x", "y"))] * 2)
     assert (first.first, first.second, first.winner, first.flipped) == (0, 0, 0, False)
     assert (second.first, second.second, second.winner, second.flipped) == (0, 1, None, True)
     (found,) = rule(scripted(["Winner: A", "no"]), [Question(PROMPT, ("Winner: B", "y"))])
@@ -167,14 +152,17 @@ def test_winners_are_mapped_back_from_the_slots():
     text = text_of(verdict_ask(Question(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
     assert "Count the words." in text and "MUST" in text
     assert read_part(text, "answer_a") == LONG
+    rules = ("", '{"id": "r1", "met": "yes"}', '{"id": "r2", "met": true}')
+    for marks in [*(f'{{"rules": [{mark}]}}' for mark in rules), "yes"]:
+        (found,) = check(scripted([marks]), [Checked(PROMPT, BRIEF, RUBRIC)])
+        assert isinstance(found, Rejected), marks
 
 
-KEPT = FilteredRubric(
-    SHOWN, RUBRIC, True, (as_profile(findings(), LONG), as_profile(findings(status="pass", evidence=""), BRIEF))
-)
+DIAGNOSES = as_profile(findings(), LONG), as_profile(findings(status="pass", evidence=""), BRIEF)
+KEPT = FilteredRubric(SHOWN, RUBRIC, True, DIAGNOSES)
 
 
-def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric():
+def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric_and_perhaps_the_contrast_before_it(tmp_path):
     first, second = generator_records([KEPT])
     assert first["completion"] == second["completion"] == [{"role": "assistant", "content": rubric_json(RUBRIC)}]
     slots = [read_part(one["prompt"][1]["content"], "answer_a") for one in (first, second)]
@@ -184,9 +172,6 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric():
     right, flipped = scripted(["Winner: B", "Winner: A"]), scripted(["Winner: B", "Winner: B"])
     assert [one["completion"][0]["content"] for one in judge_records(right, [KEPT])] == ["Winner: B", "Winner: A"]
     assert judge_records(flipped, [KEPT]) == []
-
-
-def test_the_contrast_may_stand_before_the_rubric():
     first, second = (one["completion"][0]["content"] for one in generator_records([KEPT], contrast_first=True))
     assert first.startswith("The answer is brief. | A: fail | B: pass\n{")
     assert second.startswith("The answer is brief. | A: pass | B: fail\n{")
@@ -194,25 +179,22 @@ def test_the_contrast_may_stand_before_the_rubric():
     with pytest.raises(DataError, match="no diagnoses are kept"):
         generator_records([KEPT._replace(diagnoses=None)], contrast_first=True)
     other = as_profile(findings(criterion="It names a river.", status="pass", evidence="The Seine"), BRIEF)
-    assert contrast((KEPT.diagnoses[0], other)).splitlines() == [
-        "The answer is brief. | A: fail | B: not said",
-        "It names a river. | A: not said | B: pass",
-    ]
+    lines = ["The answer is brief. | A: fail | B: not said", "It names a river. | A: not said | B: pass"]
+    assert contrast((KEPT.diagnoses[0], other)).splitlines() == lines
+    with pytest.raises(DataError, match="no records to train on"):
+        train("any", [], tmp_path)
 
 
 CASE = Case("c", PROMPT, (BRIEF, LONG))
 
 
-def test_a_pair_without_a_readable_rubric_is_judged_bare_and_counted():
+def test_a_rubric_judge_falls_back_to_the_bare_judge_abstains_and_counts():
     judge = scripted(["Winner: A", "Winner: B"])
     scorer = RubricJudge(scripted(["sorry"]), judge)
     (found,) = scorer([CASE])
     assert found.scores == (1.0, 0.0) and found.raw == ("Winner: A", "Winner: B")
     assert scorer.fallbacks == {"no JSON": 1}
     assert not any("<rubric>" in text_of(asked) for asked in judge.asked)
-
-
-def test_a_rubric_judge_abstains_on_verdicts_that_contradict_or_cannot_be_read_and_counts_their_tokens():
     for on_flip, scores in (("tie", (0.5, 0.5)), ("abstain", ())):
         scorer = RubricJudge(scripted([rubric_json(RUBRIC)]), scripted(["Winner: A", "Winner: A"]), on_flip=on_flip)
         (found,) = scorer([CASE])
@@ -236,10 +218,8 @@ def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     words = tokenizer()
     model = causal_lm(words)
     before = model.lm_head.weight.detach().clone()
-    how = Training(
-        steps=2, batch=2, accumulate=1, learning_rate=1e-2, max_length=512, lora_rank=lora_rank,
-        attn_implementation="eager",
-    )  # fmt: skip
+    size = {"steps": 2, "batch": 2, "accumulate": 1, "max_length": 512}
+    how = Training(**size, learning_rate=1e-2, lora_rank=lora_rank, attn_implementation="eager")
     folder = train(model, generator_records([KEPT]), tmp_path / "generator", how, words)
     chat = local(str(folder))
     after = chat.model.lm_head.weight.detach()
@@ -250,8 +230,3 @@ def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     assert not list(folder.glob("adapter*"))
     (found,) = generate(chat, [SHOWN])
     assert isinstance(found, Rubric | Rejected)
-
-
-def test_nothing_to_learn_from_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no records to train on"):
-        train("any", [], tmp_path)

@@ -13,10 +13,10 @@ from rewardlab.judges.cdrrm.weak_driven import IGNORED, WeakDrivenTrainer, mixed
 from rewardlab.rm.errors import UsageError
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
-from trl import SFTConfig, SFTTrainer
+from trl import SFTConfig
 
 
-def test_loss_and_gradient_by_hand():
+def test_loss_and_gradient_by_hand_and_plain_cross_entropy_without_a_share_of_the_weak_model():
     """(0, 0) / 2 + (0, ln 9) / 2 = (0, ln 3): 1/4 for token 0, so a loss of ln 4 and (1/4 - 1, 3/4) / 2 as gradient."""
     strong = torch.zeros(2, 2, requires_grad=True)
     weak = torch.tensor([[0.0, math.log(9)], [5.0, 5.0]], requires_grad=True)
@@ -25,25 +25,11 @@ def test_loss_and_gradient_by_hand():
     loss.sum().backward()
     assert strong.grad is not None and weak.grad is None
     assert strong.grad.tolist() == [pytest.approx([-0.375, 0.375]), [0.0, 0.0]]
-
-
-def test_without_a_share_of_the_weak_model_it_is_cross_entropy():
     strong, weak = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0))
     targets = torch.tensor([1, 2, IGNORED, 4, 5])
     plain = cross_entropy(strong, targets, reduction="none")
     torch.testing.assert_close(mixed_cross_entropy(strong, weak, targets, 1.0), plain)
     assert plain[2] == 0
-
-
-def test_a_solved_token_gets_gradient_again():
-    """The strong model is sure by 20 nats and the weak one knows nothing: e^-20 against e^-10 / 2 of gradient."""
-    strong = torch.tensor([[20.0, 0.0]], requires_grad=True)
-    found = {}
-    for share in (1.0, 0.5):
-        loss = mixed_cross_entropy(strong, torch.zeros(1, 2), torch.tensor([0]), share).sum()
-        found[share] = torch.autograd.grad(loss, strong)[0][0, 1].item()
-    assert found[1.0] == pytest.approx(math.exp(-20), rel=1e-3)
-    assert found[0.5] == pytest.approx(math.exp(-10) / 2, rel=1e-3)
 
 
 def test_at_the_minimum_the_model_is_extrapolated_away_from_the_weak_one():
@@ -72,36 +58,27 @@ def words():
 
 @pytest.fixture(scope="module")
 def records():
-    return [
-        {
-            "prompt": [dict(turn) for turn in one.prompt],
-            "completion": [{"role": "assistant", "content": one.completion}],
-        }
-        for one in garden.supervised(8, 0)
-    ]
+    rows = [(one.prompt, one.completion) for one in garden.supervised(8, 0)]
+    return [{"prompt": [*map(dict, a)], "completion": [{"role": "assistant", "content": b}]} for a, b in rows]
 
 
-def trainer(kind, words, records, folder, **options):
+def trainer(words, records, folder, **options):
     args = SFTConfig(output_dir=str(folder), per_device_train_batch_size=4, completion_only_loss=True, use_cpu=True,
                      bf16=False, report_to="none", max_steps=1, save_strategy="no", disable_tqdm=True)  # fmt: skip
     model = causal_lm(words, seed=0)
-    return kind(model=model, args=args, train_dataset=Dataset.from_list(records), processing_class=words, **options)
-
-
-def gradients(made, batch):
-    made.model.train()
-    loss = made.compute_loss(made.model, dict(batch))
-    loss.backward()
-    return loss, {name: one.grad for name, one in made.model.named_parameters()}
+    data = Dataset.from_list(records)
+    return WeakDrivenTrainer(model=model, args=args, train_dataset=data, processing_class=words, **options)
 
 
 def test_the_trainers_loss_and_gradient_are_the_mixtures(words, records, tmp_path):
     weak = causal_lm(words, seed=1)
     before = copy.deepcopy(weak.state_dict())
-    made = trainer(WeakDrivenTrainer, words, records, tmp_path, weak=weak, share=0.4)
+    made = trainer(words, records, tmp_path, weak=weak, share=0.4)
     batch = next(iter(made.get_train_dataloader()))
-    loss, found = gradients(made, batch)
-
+    made.model.train()
+    loss = made.compute_loss(made.model, dict(batch))
+    loss.backward()
+    found = {name: one.grad for name, one in made.model.named_parameters()}
     strong, labels = causal_lm(words, seed=0), batch["labels"][:, 1:]
     read = {name: batch[name] for name in ("input_ids", "attention_mask")}
     mixed = 0.4 * strong(**read).logits + 0.6 * causal_lm(words, seed=1)(**read).logits.detach()
@@ -112,16 +89,6 @@ def test_the_trainers_loss_and_gradient_are_the_mixtures(words, records, tmp_pat
         torch.testing.assert_close(found[name], one.grad, atol=1e-5, rtol=1e-4)
     assert all(one.grad is None and not one.requires_grad for one in weak.parameters())
     assert all(torch.equal(before[name], one) for name, one in weak.state_dict().items())
-
-
-def test_a_share_of_one_is_plain_training(words, records, tmp_path):
-    mixed = trainer(WeakDrivenTrainer, words, records, tmp_path / "a", weak=causal_lm(words, seed=1), share=1.0)
-    plain = trainer(SFTTrainer, words, records, tmp_path / "b")
-    batch = next(iter(plain.get_train_dataloader()))
-    (loss, found), (other, expected) = gradients(mixed, batch), gradients(plain, batch)
-    torch.testing.assert_close(loss, other, atol=1e-5, rtol=1e-5)
-    for name, one in expected.items():
-        torch.testing.assert_close(found[name], one, atol=1e-5, rtol=1e-4)
 
 
 def test_the_trained_model_alone_is_saved(words, records, tmp_path):
@@ -136,13 +103,10 @@ def test_the_trained_model_alone_is_saved(words, records, tmp_path):
     assert 0 < max(distance.values()) < 0.01, "two steps of AdamW from the strong model"
 
 
-def test_a_share_outside_its_range_is_refused():
+def test_a_share_outside_its_range_and_a_weaker_model_with_other_tokens_are_refused(words, records, tmp_path):
     for share in [0.0, -0.5, 1.5]:
         with pytest.raises(UsageError, match=r"strong_share lies in \(0, 1\], got"):
             Training(strong_share=share)
-
-
-def test_a_weaker_model_with_other_tokens_is_refused(words, records, tmp_path):
     other = tokenizer()
     other.add_tokens(["<other>"])
     weak = causal_lm(words, seed=1)
@@ -152,4 +116,4 @@ def test_a_weaker_model_with_other_tokens_is_refused(words, records, tmp_path):
     with pytest.raises(UsageError, match="its tokenizer differs; give an earlier checkpoint"):
         train(causal_lm(words), records, tmp_path / "run", Training(weak=str(tmp_path / "weak")), words)
     with pytest.raises(UsageError, match="give an earlier checkpoint of the same model"):
-        trainer(WeakDrivenTrainer, words, records, tmp_path / "b", weak=weak, share=0.5)
+        trainer(words, records, tmp_path / "b", weak=weak, share=0.5)

@@ -35,12 +35,11 @@ def judge_of(name: str, *scores) -> Judging:
     """A judge whose judgments are given; a text is an abstention."""
 
     def judge(cases):
-        return [
-            Judgment(c.id, abstained=one)
-            if isinstance(one, str)
-            else Judgment(c.id, scores=one, tokens=(10, 1), cost=1.0)
-            for c, one in zip(cases, scores, strict=True)
+        given = [
+            {"abstained": one} if isinstance(one, str) else {"scores": one, "tokens": (10, 1), "cost": 1.0}
+            for one in scores
         ]
+        return [Judgment(c.id, **facts) for c, facts in zip(cases, given, strict=True)]
 
     return Judging(name, {"name": name}, judge)
 

@@ -20,20 +20,9 @@ from rewardlab.judges.kinds.rubric import rubric
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Case, Reason
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import PreferencePair, user_turn
 
 from tests.judges.kinds.asking import Chooser, by_length, longer, shown
-
-
-def test_every_file_is_a_kind_with_its_name():
-    assert names("judges.kinds") == [
-        "cascade", "checklist", "consistent", "generative", "pairwise", "panel", "pointwise", "reward_model",
-        "route", "rubric",
-    ]  # fmt: skip
-    for name in names("judges.kinds"):
-        factory = load("judges.kinds", name)
-        assert factory.__name__ == name and factory.__doc__
 
 
 def suite_cases(count: int) -> list[Case]:

@@ -23,7 +23,7 @@ def test_both_orders_are_asked_by_default_and_agree():
     assert {shown(ask, "answer_a") for ask in chat.asked} == {"long good answer", "bad"}
 
 
-def test_all_requests_of_all_cases_go_out_in_one_call():
+def test_all_requests_of_all_cases_go_out_in_one_call_three_answers_meeting_in_pairs():
     calls = []
 
     class Counting:
@@ -35,6 +35,7 @@ def test_all_requests_of_all_cases_go_out_in_one_call():
 
     pairwise(Counting())([case(str(i)) for i in range(5)] + [case("three", ("a", "b", "c"))])
     assert calls == [5 * 2 + 3 * 2]
+    assert pairwise(scripted(longer))([case(answers=("aaa", "a", "aa"))])[0].scores == (1.0, 0.0, 0.5)
 
 
 def test_a_verdict_that_follows_the_order_is_a_tie_or_an_abstention():
@@ -61,13 +62,7 @@ def test_one_order_is_drawn_from_the_content_wherever_the_right_answer_stands():
     assert abs(np.mean(first_shown) - 0.5) < 1.96 * 0.5 / 20
 
 
-def test_three_answers_play_each_other_once_in_both_orders():
-    chat = scripted(longer)
-    judged = pairwise(chat)([case(answers=("aaa", "a", "aa"))])[0]
-    assert judged.scores == (1.0, 0.0, 0.5) and len(chat.asked) == 6
-
-
-def test_a_missing_verdict_abstains_with_its_reason_and_every_request_is_paid_for():
+def test_a_verdict_that_is_missing_declined_or_cut_off_abstains_and_every_request_is_paid_for():
     chat = scripted(lambda ask: Reply("no idea", "stop", 100, 10, 0.5))
     chat.prices = Prices(prompt=1.0, completion=10.0)  # type: ignore[attr-defined]
     judged = pairwise(chat)([case()])[0]
@@ -79,9 +74,6 @@ def test_a_missing_verdict_abstains_with_its_reason_and_every_request_is_paid_fo
     assert (free.requests, free.estimated, free.cost) == (6, 4, 0.0)
     chat.prices = None  # type: ignore[attr-defined]
     assert math.isnan(pairwise(chat)([case()])[0].cost)
-
-
-def test_a_failed_request_and_one_that_is_cut_off_or_declined_are_never_read():
     declined = pairwise(scripted(lambda ask: Reply("I cannot. Winner: A", "declined")))([case()])[0]
     assert declined.abstained == f"{Reason.DECLINED}: I cannot. Winner: A"
     assert Reason.DECLINED in pairwise(scripted(lambda ask: Reply("", "declined")))([case()])[0].abstained
@@ -122,18 +114,15 @@ def test_an_answer_that_votes_for_itself_or_forges_marks_gains_nothing():
     assert part("answer", "a </ANSWER> b") == "<answer>\na ‹/ANSWER› b\n</answer>"
 
 
-def test_cases_without_a_rubric_abstain_and_are_not_asked():
-    chat = scripted(longer)
-    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
-    judged = pairwise(chat, rubric=source)([case("a"), case("b")])
-    assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
-
-
-def test_without_ties_a_tie_is_no_verdict():
+def test_a_tie_may_be_no_verdict_and_cases_without_a_rubric_are_not_asked():
     chat = scripted(lambda ask: "Winner: tie")
     assert pairwise(chat)([case()])[0].scores == (0.5, 0.5)
     assert pairwise(chat, ties=False)([case()])[0].reason == Reason.DECLINED
     assert '"A" | "B"}' in chat.asked[-1].messages[0]["content"]
+    chat = scripted(longer)
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
+    judged = pairwise(chat, rubric=source)([case("a"), case("b")])
+    assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2
 
 
 def test_a_contract_changes_with_every_setting():

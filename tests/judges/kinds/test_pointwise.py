@@ -31,7 +31,7 @@ def test_samples_are_averaged_and_kept_and_most_have_to_be_readable():
         pointwise(chat, samples=2)
 
 
-def test_described_levels_set_the_scale():
+def test_described_levels_set_the_scale_and_a_case_without_them_abstains():
     chat = scripted(lambda ask: "Score: 5")
     levels = Levels("Is it right?", {1: "Wrong.", 5: "Right."})
     assert pointwise(chat, levels=levels)([case()])[0].scores == (5.0, 5.0)
@@ -40,9 +40,6 @@ def test_described_levels_set_the_scale():
     judge = pointwise(scripted(lambda ask: "Score: 1"), levels=lambda cases: [levels, other])
     assert [one.scores for one in judge([case("1"), case("2")])] == [(1.0, 1.0)] * 2
     assert pointwise(scripted(lambda ask: "Score: 6"), levels=levels)([case()])[0].reason == Reason.OUT_OF_RANGE
-
-
-def test_a_case_without_levels_where_others_have_them_abstains_and_is_not_asked():
     chat, levels = scripted(lambda ask: "Score: 2"), Levels("Is it right?", {1: "Wrong.", 2: "Right."})
     judged = pointwise(chat, levels=ByCase({"a": levels}))([case("a"), case("b")])
     assert [one.abstained for one in judged] == ["", Reason.NO_RUBRIC] and len(chat.asked) == 2

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites.pairs import pairs
-from rewardlab.judges.kinds.reward_model import RewardScorer
+from rewardlab.judges.kinds.reward_model import RewardScorer, reward_model
 from rewardlab.judges.types import Case, Reason
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.errors import DataError
+from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
@@ -28,17 +28,9 @@ class FourLetters:
         return Rated(np.array([[float(reading.ids[0][-1])] for reading in read]), read)
 
 
-def case(name: str, *answers: str) -> Case:
-    return Case(name, user_turn(name), answers)
-
-
-CASES = [
-    case("short", "b", "a"),
-    case("cut", "aaabx", "aaaax"),
-    case("equal", "aaaax", "aaaay"),
-    case("tie", "a", "a "),
-]
-THOUGHT = case("thought", "moss|a", "fern|a")
+TEXTS = {"short": ("b", "a"), "cut": ("aaabx", "aaaax"), "equal": ("aaaax", "aaaay"), "tie": ("a", "a ")}
+CASES = [Case(name, user_turn(name), answers) for name, answers in TEXTS.items()]
+THOUGHT = Case("thought", user_turn("thought"), ("moss|a", "fern|a"))
 
 
 def test_responses_that_are_equal_after_truncation_are_an_abstention_and_a_tie_stays_one():
@@ -48,16 +40,29 @@ def test_responses_that_are_equal_after_truncation_are_an_abstention_and_a_tie_s
     assert [bool(judgment.scores) for judgment in judged] == [True, True, False, True]
 
 
-def test_responses_that_the_template_makes_equal_are_refused_or_skipped():
+def test_long_cases_and_responses_that_the_template_makes_equal_are_refused_or_skipped():
     with pytest.raises(DataError, match="response of case 'thought' .* leaves out 'moss'; .* --on_bad_row skip"):
         RewardScorer("rm", FourLetters(), on_bad_row="refuse")([THOUGHT])
     (judgment,) = RewardScorer("rm", FourLetters())([THOUGHT])
     assert judgment.reason == Reason.ALIKE and judgment.omitted == "moss"
-
-
-def test_long_cases_are_refused_on_request():
     with pytest.raises(DataError, match="case 'cut' is longer than the 4 tokens .* --on_long truncate"):
         RewardScorer("rm", FourLetters(), on_long="refuse")(CASES)
+
+
+def test_objectives_are_named_and_what_is_not_a_number_abstains():
+    class Lengths:
+        contract = ScoringContract(kind="lengths", objectives=("length", "half"))
+
+        def rate(self, examples):
+            lengths = [float("nan") if e.completion == "?" else len(e.completion) for e in examples]
+            return np.array([[length, length / 2] for length in lengths])
+
+    cases = [Case(name, user_turn(name), answers) for name, answers in (("1", ("abc", "ab")), ("2", ("?", "a")))]
+    judged = reward_model(Lengths(), objective="half")(cases)
+    assert judged[0].scores == (1.5, 1.0) and judged[1].reason == Reason.NOT_FINITE
+    assert reward_model(Lengths())(cases)[0].scores == (2.25, 1.5)
+    with pytest.raises(UsageError, match="no objective 'hlf'; the model has length, half"):
+        reward_model(Lengths(), objective="hlf")
 
 
 def test_a_report_counts_what_was_not_read():

@@ -26,9 +26,8 @@ def checks(ask: Ask) -> str:
         "short": (len(answer) < 20, answer[:5]),
     }
     ids = re.findall(r"\[(\w+)\]", shown(ask, "rubric"))
-    return json.dumps(
-        {"rules": [{"id": i, "evidence": found[i][1], "met": "yes" if found[i][0] else "no"} for i in ids]}
-    )
+    rules = [{"id": i, "evidence": found[i][1], "met": "yes" if found[i][0] else "no"} for i in ids]
+    return json.dumps({"rules": rules})
 
 
 def test_marks_become_scores_through_gates_and_vetoes():
@@ -39,11 +38,8 @@ def test_marks_become_scores_through_gates_and_vetoes():
         # all kept and short; all kept; one of two rules kept, halved; a veto
         assert judged.scores == (1.0, 0.5, 0.25, 0.0), together
         assert len(chat.asked) == (4 if together else 12)
-        assert [(one.name, one.value, one.evidence, one.quoted) for one in judged.criteria if one.answer == 0] == [
-            ("city", 1.0, "Oslo", True),
-            ("lie", 1.0, "", False),
-            ("short", 1.0, "Oslo.", True),
-        ], together
+        marks = [(one.name, one.value, one.evidence, one.quoted) for one in judged.criteria if one.answer == 0]
+        assert marks == [("city", 1.0, "Oslo", True), ("lie", 1.0, "", False), ("short", 1.0, "Oslo.", True)], together
 
 
 def test_a_quotation_that_is_not_in_the_answer_is_told_or_refused():
@@ -58,18 +54,12 @@ def test_a_quotation_that_is_not_in_the_answer_is_told_or_refused():
     assert stands_in("“FOUR\napples”", "four apples") and not stands_in("apples four", "four apples")
 
 
-def test_a_rule_without_a_mark_abstains():
+def test_a_rule_without_a_mark_abstains_and_criteria_that_do_not_apply_are_left_out():
     judged = rubric(scripted(lambda ask: '{"rules": [{"id": "city", "met": "yes"}]}'), RULES)([case()])[0]
     assert judged.abstained == f"{Reason.MISSING}: lie, short"
-
-
-def test_signed_points_of_healthbench_as_the_score():
-    health = Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0)))
-    replies = ['{"c1": true, "c2": true}', '{"c1": true, "c2": false}']
-    assert rubric(scripted(replies), health, score=signed_points)([case()])[0].scores == (0.75, 1.0)
-
-
-def test_criteria_that_do_not_apply_are_left_out():
     replies = ['{"city": "n/a", "lie": "yes", "short": "yes"}', '{"city": "n/a", "lie": "n/a", "short": "n/a"}']
     judged = rubric(scripted(replies), RULES)([case()])[0]
     assert judged.abstained == f"{Reason.NO_VERDICT}: no criterion applies" and len(judged.criteria) == 2
+    health = Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0)))
+    replies = ['{"c1": true, "c2": true}', '{"c1": true, "c2": false}']
+    assert rubric(scripted(replies), health, score=signed_points)([case()])[0].scores == (0.75, 1.0)

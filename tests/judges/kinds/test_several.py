@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import ByCase, Judging
@@ -6,36 +5,23 @@ from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.consistent import consistent
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.panel import disagreement, panel
-from rewardlab.judges.kinds.reward_model import reward_model
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Judgment, Reason
-from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UsageError
 
 from tests.judges.kinds.asking import case, judge_of, longer
 
 
-def test_a_panel_votes_and_keeps_its_disagreement():
-    judges = [
-        judge_of("a", (1.0, 0.0)),
-        judge_of("b", (3.0, 7.0)),
-        judge_of("c", (0.5, 0.5)),
-        judge_of("d", "no reply"),
-    ]
+def test_a_panel_votes_keeps_its_disagreement_takes_means_and_may_be_decided_by_too_few():
+    given = {"a": (1.0, 0.0), "b": (3.0, 7.0), "c": (0.5, 0.5), "d": "no reply"}
+    judges = [judge_of(*one) for one in given.items()]
     judged = panel(judges)([case()])[0]
     assert judged.scores == (0.5, 0.5) and judged.tokens == (30, 3) and judged.cost == 3.0
-    assert [(one.name, one.answer, one.value) for one in judged.criteria][:4] == [
-        ("a", 0, 1.0), ("a", 1, 0.0), ("b", 0, 3.0), ("b", 1, 7.0),
-    ]  # fmt: skip
+    first = [("a", 0, 1.0), ("a", 1, 0.0), ("b", 0, 3.0), ("b", 1, 7.0)]
+    assert [(one.name, one.answer, one.value) for one in judged.criteria][:4] == first
     assert disagreement(judged, ["a", "b", "c", "d"]) == 1.0 and disagreement(judged, ["a"]) == 0.0
-
-
-def test_a_panel_of_means_and_one_that_too_few_decide():
-    judges = [
-        judge_of("a", (1.0, 0.0), "no reply"),
-        judge_of("b", (0.5, 0.2), "no reply"),
-        judge_of("c", "x", (1.0, 0.0)),
-    ]
+    given = {"a": ((1.0, 0.0), "no reply"), "b": ((0.5, 0.2), "no reply"), "c": ("x", (1.0, 0.0))}
+    judges = [judge_of(name, *scores) for name, scores in given.items()]
     judged = panel(judges, how="mean")([case("1"), case("2")])
     assert judged[0].scores == pytest.approx((0.75, 0.1))
     assert judged[1].reason == Reason.DISAGREEMENT and "1 of 3 decided, 2 are needed (no reply)" in judged[1].abstained
@@ -68,7 +54,7 @@ def test_what_one_of_several_judges_has_not_read_stays_counted():
             assert judged.truncated and judged.omitted == "tool", combined
 
 
-def test_a_single_response_is_not_unsure_and_a_comparison_of_it_says_why_there_is_none():
+def test_a_single_response_is_not_unsure_and_what_has_no_rubric_falls_back_to_the_bare_judge():
     one = case(answers=("alone",), values=(0.7,))
     strong = judge_of("strong")  # is not asked
     assert cascade(judge_of("cheap", (0.3,)), strong, gap=9.0)([one])[0].scores == (0.3,)
@@ -78,22 +64,12 @@ def test_a_single_response_is_not_unsure_and_a_comparison_of_it_says_why_there_i
     source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
     assert pairwise(chat, rubric=source)([one])[0].reason == Reason.SINGLE
     assert pairwise(chat, rubric=source)([case("other")])[0].reason == Reason.NO_RUBRIC
-
-
-def test_a_reward_model_is_a_judge_and_what_is_not_a_number_abstains():
-    class Lengths:
-        contract = ScoringContract(kind="lengths", objectives=("length", "half"))
-
-        def rate(self, examples):
-            lengths = [float("nan") if e.completion == "?" else len(e.completion) for e in examples]
-            return np.array([[length, length / 2] for length in lengths])
-
-    cases = [case("1", ("abc", "ab")), case("2", ("?", "a"))]
-    judged = reward_model(Lengths(), objective="half")(cases)
-    assert judged[0].scores == (1.5, 1.0) and judged[1].reason == Reason.NOT_FINITE
-    assert reward_model(Lengths())(cases)[0].scores == (2.25, 1.5)
-    with pytest.raises(UsageError, match="no objective 'hlf'; the model has length, half"):
-        reward_model(Lengths(), objective="hlf")
+    chat = scripted(longer)
+    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
+    judge = cascade(pairwise(chat, rubric=source, name="with"), pairwise(chat, name="bare"), gap=0.1)
+    judged = judge([case("a"), case("b")])
+    assert [one.scores for one in judged] == [(1.0, 0.0)] * 2
+    assert [len(one.criteria) for one in judged] == [0, 1] and judged[1].criteria[0].name == "escalated"
 
 
 def test_scores_and_comparison_have_to_agree():
@@ -103,12 +79,3 @@ def test_scores_and_comparison_have_to_agree():
     assert [one.scores for one in judged] == [(7.0, 3.0), (), (5.0, 5.0), ()]
     assert [one.abstained for one in judged][1::2] == [Reason.INCONSISTENT, "no stored score"]
     assert judged[0].tokens == (20, 2)
-
-
-def test_a_cascade_falls_back_to_the_bare_judge_where_there_is_no_rubric():
-    chat = scripted(longer)
-    source = ByCase({"a": Rubric((), (Principle("p", "Short."),))})
-    judge = cascade(pairwise(chat, rubric=source, name="with"), pairwise(chat, name="bare"), gap=0.1)
-    judged = judge([case("a"), case("b")])
-    assert [one.scores for one in judged] == [(1.0, 0.0)] * 2
-    assert [len(one.criteria) for one in judged] == [0, 1] and judged[1].criteria[0].name == "escalated"

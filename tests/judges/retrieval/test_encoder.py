@@ -35,13 +35,17 @@ def test_vectors_have_length_one_and_do_not_depend_on_the_batch_or_the_order(enc
     assert encoder.embed(TEXTS).shape == (4, 1, 24)
 
 
-def test_the_tokens_of_a_text_are_in_its_sentences_and_a_long_end_is_cut_off(encoder):
+def test_the_tokens_of_a_text_are_in_its_sentences_a_long_end_is_cut_off_and_every_weight_is_reached(encoder):
     tokenized = encoder.tokenize(TEXTS[:1])[0]
     first = encoder.tokenizer.decode([id for id, of in zip(tokenized.ids, tokenized.sentences, strict=True) if of == 0])
     assert first == "Water the roses." and max(tokenized.sentences) == 1
     long = " ".join(["roses"] * 200)
     assert encoder.over_length([*TEXTS, long]) == 1
     np.testing.assert_array_equal(encoder.embed([long]), encoder.embed([long + " and bees"]))
+    made = small()
+    made(*batch_of(made.tokenize(TEXTS))).pow(2).mul(torch.arange(8.0)).sum().backward()
+    without = [name for name, weight in made.named_parameters() if weight.grad is None or not weight.grad.abs().sum()]
+    assert not without
 
 
 def test_a_saved_encoder_gives_the_same_vectors_and_a_seed_the_same_weights(encoder, tmp_path):
@@ -52,7 +56,7 @@ def test_a_saved_encoder_gives_the_same_vectors_and_a_seed_the_same_weights(enco
     assert small(seed=1).contract == small(seed=1).contract != small(seed=2).contract
 
 
-def test_a_folder_that_is_not_whole_or_was_changed_is_refused(encoder, tmp_path):
+def test_a_folder_that_is_not_whole_or_was_changed_and_settings_that_do_not_exist_are_refused(encoder, tmp_path):
     from safetensors.torch import load_file, save_file
 
     with pytest.raises(DataError, match="no retrieval encoder"):
@@ -74,9 +78,6 @@ def test_a_folder_that_is_not_whole_or_was_changed_is_refused(encoder, tmp_path)
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DataError, match=r"the weights lack norm\.weight"):
         load_encoder(tmp_path)
-
-
-def test_settings_that_do_not_exist_are_refused():
     for wrong, message in [
         ({"pooling": "cls"}, "pooling is facets or mean, got 'cls'"),
         ({"similarity": "sum"}, "similarity is mean or max"),
@@ -101,10 +102,3 @@ def test_an_encoder_with_its_own_special_tokens_is_a_backbone_too(tmp_path):
     np.testing.assert_allclose(encoder.embed(TEXTS, batch_size=1), vectors, atol=1e-5)
     encoder.save(tmp_path / "saved")
     np.testing.assert_array_equal(load_encoder(tmp_path / "saved").embed(TEXTS), vectors)
-
-
-def test_gradients_reach_every_weight(encoder):
-    made = small()
-    made(*batch_of(made.tokenize(TEXTS))).pow(2).mul(torch.arange(8.0)).sum().backward()
-    without = [name for name, weight in made.named_parameters() if weight.grad is None or not weight.grad.abs().sum()]
-    assert not without

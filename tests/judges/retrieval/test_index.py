@@ -3,9 +3,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from rewardlab.judges.retrieval.encoder import new_encoder
-from rewardlab.judges.retrieval.index import Hit, VectorIndex, indexed, load_index, search
+from rewardlab.judges.retrieval.index import Hit, VectorIndex, indexed, load_index, search, similarities
 from rewardlab.judges.retrieval.lexical import Bm25Index, TfidfIndex
+from rewardlab.judges.retrieval.pooling import similarity
 from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.rm.errors import DataError
 from sklearn.metrics.pairwise import cosine_similarity
@@ -61,7 +63,10 @@ def test_tfidf_by_hand():
     np.testing.assert_allclose(found[0], [1.0, cosine_similarity(row, double)[0, 0]])
 
 
-def test_a_collection_without_words_has_no_scores_and_one_without_texts_or_with_an_id_twice_is_refused():
+def test_the_contract_of_a_collection_changes_with_its_texts_and_one_without_words_has_no_scores():
+    for kind in [TfidfIndex, Bm25Index]:
+        contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
+        assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
     for kind in [TfidfIndex, Bm25Index]:
         assert kind(["1", "2"], ["?", "!!"]).scores(["bees", "?"]).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(DataError, match="no text to retrieve"):
@@ -70,30 +75,14 @@ def test_a_collection_without_words_has_no_scores_and_one_without_texts_or_with_
         Bm25Index(["a", "a"], ["x", "y"])
 
 
-def test_the_contract_of_a_collection_changes_with_its_texts():
-    for kind in [TfidfIndex, Bm25Index]:
-        contracts = {kind(IDS, TEXTS).contract, kind(IDS, TEXTS[::-1]).contract, kind(IDS[::-1], TEXTS).contract}
-        assert len(contracts) == 3 and kind(IDS, TEXTS).contract in contracts
-
-
-def test_a_text_is_most_similar_to_itself(encoder):
-    hits = search(VectorIndex(encoder, IDS, TEXTS), TEXTS, 1)
-    assert [hit[0].id for hit in hits] == IDS
-    assert all(hit[0].score == pytest.approx(1, abs=1e-4) for hit in hits)
-
-
 def test_scores_are_the_similarity_of_the_encoder(encoder):
+    vectors = encoder.embed(TEXTS)
     for how in ["mean", "max"]:
-        from dataclasses import replace
-
-        import torch
-        from rewardlab.judges.retrieval.index import similarities
-        from rewardlab.judges.retrieval.pooling import similarity
-
-        vectors = encoder.embed(TEXTS)
         expected = similarity(torch.from_numpy(vectors[:2]), torch.from_numpy(vectors), how).numpy()
         np.testing.assert_allclose(similarities(vectors[:2], vectors, how), expected, atol=1e-6)
-        assert replace(encoder.settings, similarity=how).similarity == how
+    hits = search(VectorIndex(encoder, IDS, TEXTS), TEXTS, 1)
+    assert [hit[0].id for hit in hits] == IDS, "a text is most similar to itself"
+    assert all(hit[0].score == pytest.approx(1, abs=1e-4) for hit in hits)
 
 
 def test_a_saved_index_gives_the_same_scores_without_encoding_again(encoder, tmp_path, monkeypatch):

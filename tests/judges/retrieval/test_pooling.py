@@ -31,15 +31,9 @@ def pooling(granularities=ALL, facets=3, hidden=6, width=4, segment_sentences=2)
 
 def test_where_sentences_start_and_which_tokens_they_have():
     for text, starts in [
-        ("", [0]),
-        ("One", [0]),
-        ("One. Two", [0, 5]),
-        ("3.5 cm. Ok", [0, 8]),
-        ("a\n\nb\nc", [0, 3, 5]),
-        ('He said "no." Then', [0, 14]),
-        ("\n first", [0]),
-        ("end. ", [0]),
-    ]:
+        ("", [0]), ("One", [0]), ("One. Two", [0, 5]), ("3.5 cm. Ok", [0, 8]), ("a\n\nb\nc", [0, 3, 5]),
+        ('He said "no." Then', [0, 14]), ("\n first", [0]), ("end. ", [0]),
+    ]:  # fmt: skip
         assert sentence_starts(text) == starts
     text = "A. B. C"
     assert sentences_of_tokens(text, [(0, 2), (2, 4), (4, 5), (5, 7)]) == [0, 1, 1, 2]
@@ -47,16 +41,13 @@ def test_where_sentences_start_and_which_tokens_they_have():
     assert sentences_of_tokens("", []) == []
 
 
-def test_a_facet_reads_the_tokens_of_a_unit_by_their_softmax():
+def test_a_facet_reads_the_tokens_of_a_unit_by_their_softmax_which_is_finite_without_a_place():
     states = torch.tensor([[[1.0], [2.0], [4.0]]])
     logits = torch.tensor([[[0.0, math.log(3.0), 7.0]]])
     member = members(torch.tensor([[0, 0, 1]]), attended(3))
     assert member.tolist() == [[[True, True, False], [False, False, True]]]
     # 1/4 · 1 + 3/4 · 2, and the only token of the second unit
     torch.testing.assert_close(unit_vectors(states, logits, member), torch.tensor([[[[1.75], [4.0]]]]))
-
-
-def test_a_softmax_without_a_place_is_finite_and_so_is_its_gradient():
     logits = torch.tensor([[1.0, 2.0], [1.0, 2.0]], requires_grad=True)
     shares = masked_softmax(logits, torch.tensor([[True, False], [False, False]]))
     assert shares[0].tolist() == [1.0, 0.0]
@@ -89,22 +80,13 @@ def test_the_pooling_by_its_equations_token_by_token():
     np.testing.assert_allclose(found, z / np.linalg.norm(z), rtol=1e-5)
 
 
-def test_at_the_start_all_granularities_weigh_the_same():
-    made = FacetPooling(6, 4, 3, ALL, 2)
-    levels = torch.randn(2, 3, 3, 6)
-    torch.testing.assert_close(made.level_weights(levels), torch.full((2, 3, 3), 1 / 3))
-
-
-def test_mean_pooling_by_hand():
+def test_mean_pooling_similarity_and_diversity_by_hand():
     made = MeanPooling(2, 2)
     torch.nn.init.eye_(made.output.weight)
     states = torch.tensor([[[3.0, 0.0], [0.0, 4.0], [9.0, 9.0]]])
     # the mean of the two attended tokens is (1.5, 2), of length 2.5
     found = made(states, torch.tensor([[True, True, False]]), torch.zeros(1, 3, dtype=torch.long))
     torch.testing.assert_close(found, torch.tensor([[[0.6, 0.8]]]))
-
-
-def test_similarity_and_diversity_by_hand():
     first = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     second = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[0.6, 0.8], [0.0, -1.0]]])
     torch.testing.assert_close(similarity(first, second), torch.tensor([[0.5, -0.2]]))

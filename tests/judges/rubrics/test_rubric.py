@@ -29,9 +29,8 @@ def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
     for rubric in (RUBRIC, odd):
         assert from_toml(to_toml(rubric)) == rubric
     text = '{"rules": [{"id": "r1", "type": "forbid", "criterion": "Lies.", "test": "Find a lie."}], "principles": []}'
-    assert (
-        parse(text) == parse(f"Here:\n```json\n{text}\n```") == Rubric((Rule("r1", "forbid", "Lies.", "Find a lie."),))
-    )
+    lies = Rubric((Rule("r1", "forbid", "Lies.", "Find a lie."),))
+    assert parse(text) == parse(f"Here:\n```json\n{text}\n```") == lies
     assert set(SCHEMA["properties"]) == {"rules", "principles"}
     lines = render(RUBRIC).split("\n")
     assert lines[0] == "Hard rules:" and lines[4] == "Principles, only where the rules do not decide:"
@@ -60,16 +59,16 @@ def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
         from_toml("[[rules]\nid=")
 
 
-def issues(rubric: Rubric, answers=()) -> str:
-    return " | ".join(lint(rubric, answers))
-
-
 def test_doubtful_rubrics_are_told_why():
-    assert "looks compound" in issues(Rubric((Rule("r", "must", "Is short and names a source.", "t"),)))
-    assert "vague: 'insightful'" in issues(Rubric((Rule("r", "must", "Gives an insightful reply.", "t"),)))
-    assert "speaks of one of the answers: 'Answer A'" in issues(Rubric((Rule("r", "must", "Is like Answer A.", "t"),)))
+    def issues(rubric: Rubric, answers=()) -> str:
+        return " | ".join(lint(rubric, answers))
+
+    for criterion, issue in (
+        ("Is short and names a source.", "looks compound"), ("Gives an insightful reply.", "vague: 'insightful'"),
+        ("Is like Answer A.", "speaks of one of the answers: 'Answer A'"), ("c", "0 % of the rules' weight forbids"),
+    ):  # fmt: skip
+        assert issue in issues(Rubric((Rule("r", "must", criterion, "t"),)))
     assert "7 rules" in issues(Rubric(tuple(rule(f"r{i}", "forbid") for i in range(7))))
-    assert "0 % of the rules' weight forbids" in issues(Rubric((rule("r"),)))
     assert "no hard rule" in issues(Rubric((), (Principle("p", "Short."),)))
     copied = Rubric((Rule("r", "forbid", "Says that Oslo is the capital of Norway.", "t"),))
     assert "copies an answer: 'that oslo is the capital'" in issues(copied, ["I know that Oslo is the capital!"])
@@ -138,7 +137,7 @@ def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
         signed_points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
 
-def test_every_stored_rubric_of_healthbench_and_biggen_is_read(shared_data):
+def test_every_stored_rubric_of_healthbench_and_biggen_is_read_and_a_level_has_its_description(shared_data):
     with gzip.open(shared_data / "healthbench_rubrics" / "val.jsonl.gz", "rt", encoding="utf-8") as file:
         rubrics = [healthbench(json.loads(line)) for line in file]
     assert (len(rubrics), sum(len(one.principles) for one in rubrics)) == (500, 5965)
@@ -147,9 +146,6 @@ def test_every_stored_rubric_of_healthbench_and_biggen_is_read(shared_data):
     with gzip.open(shared_data / "prometheus" / "biggen_bench_instances.jsonl.gz", "rt", encoding="utf-8") as file:
         levels = [biggen(json.loads(line)) for line in file]
     assert len(levels) == 765 and {(one.low, one.high) for one in levels} == {(1, 5)}
-
-
-def test_biggen_has_five_described_levels():
     row = {"criteria": "Is it right?"} | {f"score{n}_description": f"Level {n}." for n in range(1, 6)}
     levels = biggen({"score_rubric": row})
     assert (levels.low, levels.high) == (1, 5)

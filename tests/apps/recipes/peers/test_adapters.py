@@ -42,7 +42,9 @@ def sample(completion: str):
     return SimpleNamespace(messages=turns, output=SimpleNamespace(completion=completion))
 
 
-def test_inspects_scorer_is_the_judge_and_an_abstention_is_unscored(adapter, judge_settings):
+def test_inspects_scorer_is_the_judge_or_the_reward_model_and_an_abstention_is_unscored(
+    adapter, judge_settings, served
+):
     scorers = adapter("inspect_scorer", "inspect_ai")
     score = scorers.judged(**judge_settings)
 
@@ -52,39 +54,9 @@ def test_inspects_scorer_is_the_judge_and_an_abstention_is_unscored(adapter, jud
     first, second, absent = asyncio.run(scores())
     assert (first.value, second.value) == (3.0, 6.0) and first.answer == "abc"
     assert math.isnan(absent.value) and absent.explanation == "the judge abstained"
-
-
-def test_inspects_scorer_is_the_reward_model(adapter, served):
     model, url = served
     score = adapter("inspect_scorer", "inspect_ai").rewarded(url=url)
     assert asyncio.run(score(sample("roba"), None)).value == rated(model, user_turn("question"), "roba")
-
-
-def test_an_evaluation_of_inspect_leaves_abstentions_out(adapter, judge_settings, tmp_path):
-    scorers = adapter("inspect_scorer", "inspect_ai")
-    import inspect_ai
-
-    if not hasattr(inspect_ai, "eval"):
-        pytest.skip("the stand-in of inspect_ai runs no evaluation; `make lane-peers` runs this test with the library")
-    from inspect_ai.dataset import Sample
-    from inspect_ai.model import ModelOutput
-    from inspect_ai.solver import solver
-
-    @solver
-    def completes():
-        async def solve(state, generate):  # a model would count tokens, with a vocabulary from the network
-            state.output = ModelOutput.from_content("mockllm/model", state.metadata["completion"])
-            state.messages.append(state.output.message)
-            return state
-
-        return solve
-
-    samples = [Sample(input="question", metadata={"completion": text}) for text in ("abc", "garbled", "abcdef")]
-    task = inspect_ai.Task(dataset=samples, solver=completes(), scorer=scorers.judged(**judge_settings))
-    (log,) = inspect_ai.eval(task, model="mockllm/model", log_dir=str(tmp_path), display="none")
-    assert log.status == "success" and log.results is not None, log.error
-    (scored,) = log.results.scores
-    assert scored.metrics["mean"].value == pytest.approx(4.5) and scored.unscored_samples == 1
 
 
 def task_and_trace(reply: str):
@@ -92,15 +64,14 @@ def task_and_trace(reply: str):
     return SimpleNamespace(prompt_text="question", system_prompt=None), SimpleNamespace(last_reply=reply)
 
 
-def test_verifiers_judge_scores_the_last_reply_and_an_abstention_raises(adapter, judge_settings):
+def test_verifiers_judge_scores_the_last_reply_or_is_a_reward_model_and_an_abstention_raises(
+    adapter, judge_settings, served
+):
     judges = adapter("verifiers_judge", "verifiers")
     judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", settings=judge_settings))
     assert asyncio.run(judge.score(*task_and_trace("abcd"))) == 4.0
     with pytest.raises(ValueError, match="abstained"):
         asyncio.run(judge.score(*task_and_trace("garbled")))
-
-
-def test_verifiers_judge_may_be_a_reward_model(adapter, served):
     model, url = served
     judges = adapter("verifiers_judge", "verifiers")
     judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", url=url))

@@ -50,7 +50,7 @@ def test_a_preference_is_the_mean_over_orders_and_replies_of_ratios_of_two():
     assert preference({(0, 1): [0.9], (1, 0): [0.9]}).value == 0.5
 
 
-def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others():
+def test_the_score_of_a_response_is_the_mean_of_both_orders_and_the_verdict_of_a_request_the_likelier_label():
     chat = Chooser(longer, "chooser")
     (judged,) = generative(chat)([case()])
     assert judged.scores == pytest.approx((0.7, 0.3))  # (0.8 + (1 - 0.4)) / 2
@@ -59,15 +59,9 @@ def test_the_score_of_a_response_is_the_mean_of_both_orders_and_over_the_others(
     assert {judged.orders} == {tuple(orders_of(case()))}
     (judged,) = generative(Chooser(longer, "chooser"))([case(answers=("aaa", "a", "aa"))])
     assert judged.scores == pytest.approx((0.7, 0.3, 0.5)) and len(judged.criteria) == 3
-
-
-def test_the_verdict_of_a_request_is_the_likelier_label():
     for chances, verdicts, flip in [
-        ((0.8, 0.4), (1, 0), 0),
-        ((0.6, 0.6), (1, 1), 1),
-        ((0.5, 0.9), (0.5, 1), 0.5),
-        ((0.3, 0.1), (0, 0), 1),
-    ]:
+        ((0.8, 0.4), (1, 0), 0), ((0.6, 0.6), (1, 1), 1), ((0.5, 0.9), (0.5, 1), 0.5), ((0.3, 0.1), (0, 0), 1),
+    ]:  # fmt: skip
         chat = Chooser(longer, "chooser")
         chat.chances = chances  # of (0, 1), whose first response is the longer one, and of (1, 0)
         (judged,) = generative(chat)([case()])
@@ -75,31 +69,25 @@ def test_the_verdict_of_a_request_is_the_likelier_label():
         assert comparison_flips(judged) == [flip]
 
 
-def test_a_reply_without_a_verdict_is_an_abstention_with_its_reason():
-    (judged,) = generative(Chooser(lambda ask: "Hm.", "chooser"))([case()])
-    assert judged.reason == Reason.NO_VERDICT and judged.raw == ("Hm.", "Hm.")
-    (judged,) = generative(Chooser(lambda ask: "Winner: tie", "chooser"))([case()])
-    assert judged.reason == Reason.DECLINED
-
-
-def test_a_rubric_is_in_the_request_and_in_that_of_the_probabilities():
+def test_a_rubric_is_in_the_request_and_in_that_of_the_probabilities_and_without_a_verdict_there_is_an_abstention():
     rubric = Rubric(principles=(Principle("p1", "brief"),))
     chat = Chooser(longer, "chooser")
     known, unknown = generative(chat, rubric=ByCase({"c": rubric}))([case(), case("other")])
     assert known.scores == pytest.approx((0.7, 0.3)) and unknown.reason == Reason.NO_RUBRIC
     assert len(chat.asked) == len(chat.choices) == 2
     assert all("brief" in choice.messages[-1]["content"] for choice in chat.choices)
+    for reply, reason in (("Hm.", Reason.NO_VERDICT), ("Winner: tie", Reason.DECLINED)):
+        (judged,) = generative(Chooser(lambda ask, reply=reply: reply, "chooser"))([case()])
+        assert judged.reason == reason and judged.raw == (reply, reply)
 
 
-def test_several_samples_need_a_temperature_and_are_draws_of_their_own():
+def test_several_samples_need_a_temperature_and_an_endpoint_is_refused_before_it_is_asked():
     with pytest.raises(UsageError, match="3 samples at temperature 0.0"):
         generative(Chooser(longer, "chooser"), samples=3)
     chat = Chooser(longer, "chooser")
     generative(chat, samples=3, sampling=Sampling(temperature=1.0, seed=7))([case()])
     assert [ask.seed for ask in chat.asked] == [7, 8, 9] * 2
 
-
-def test_an_endpoint_is_refused_before_it_is_asked_and_a_dry_run_is_not():
     class Endpoint:
         name = "model at http://127.0.0.1:9"
 
@@ -119,10 +107,8 @@ def model(words):
     return models.causal_lm(words, seed=1)
 
 
-CHOICES = [
-    Choice(prompt, " ".join(["and"] * index + ["Winner: "]), ("A", "B"))
-    for index, prompt in enumerate(garden.prompts(7, 0))
-]
+PROMPTS = enumerate(garden.prompts(7, 0))
+CHOICES = [Choice(prompt, " ".join(["and"] * index + ["Winner: "]), ("A", "B")) for index, prompt in PROMPTS]
 
 
 def test_logprobs_are_those_of_a_forward_over_prompt_and_beginning(model, words):

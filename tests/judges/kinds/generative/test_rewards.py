@@ -31,13 +31,22 @@ def test_a_right_verdict_is_1_any_other_0_and_none_what_is_chosen():
     assert math.isnan(verdict_reward(none, "A", math.nan))
 
 
-def test_a_row_has_the_requests_of_a_judge_in_both_orders():
+def test_a_row_has_the_requests_of_a_judge_in_both_orders_or_is_refused():
     pair = case()
     row = verdict_row(pair, PROMPT)
     asked = [[dict(turn) for turn in PROMPT.ask(pair, order).messages] for order in orders_of(pair)]
     assert [row["prompt"], *row["prompt_variants"]] == asked
     assert row["labels"] == [right_label(pair, order) for order in orders_of(pair)]
     assert row["responses"] == ["long good answer", "bad"]
+    for columns, says in [
+        ({}, "'labels' has A or B for each of its 2 requests, got None"),
+        ({"labels": ["A"], "responses": ["a", "b"]}, "for each of its 2 requests"),
+        ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' has A or B"),
+        ({"labels": ["A", "B"], "responses": "a"}, "'responses' is a list of the texts"),
+    ]:
+        _, prompts = source(case())
+        with pytest.raises(ValueError, match=says):
+            labelled_prompts(prompts, columns)
 
 
 def test_the_same_verdict_is_right_in_one_order_and_wrong_in_the_other():
@@ -61,15 +70,3 @@ def test_a_cut_off_reply_and_a_copied_verdict_are_no_verdict():
     rewards([Example(prompts[0], "no idea")], [0], [True])
     facts = rewards.facts()
     assert math.isnan(facts["right"]) and math.isnan(facts["first"]) and facts["no_verdict"] == 1.0
-
-
-def test_a_row_that_is_not_of_a_pair_is_refused():
-    for columns, says in [
-        ({}, "'labels' has A or B for each of its 2 requests, got None"),
-        ({"labels": ["A"], "responses": ["a", "b"]}, "for each of its 2 requests"),
-        ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' has A or B"),
-        ({"labels": ["A", "B"], "responses": "a"}, "'responses' is a list of the texts"),
-    ]:
-        _, prompts = source(case())
-        with pytest.raises(ValueError, match=says):
-            labelled_prompts(prompts, columns)

@@ -44,6 +44,12 @@ def test_only_pairs_that_are_right_in_both_orders_are_kept_and_the_others_are_co
     assert traces.ids == ["right"]
     assert traces.dropped == {"wrong": WRONG, "first": ONE_ORDER, "half": ONE_ORDER, "none": NO_VERDICT}
     assert traces.account() == {"kept": 1, "dropped": {ONE_ORDER: 2, WRONG: 1, NO_VERDICT: 1}}
+    for reply in (Reply("Winner: A", "length"), failed("timeout")):
+        traces = select_traces(scripted(lambda ask, reply=reply: reply), [pair("right")], PROMPT)
+        assert traces.dropped == {"right": NO_VERDICT} and not traces.records
+    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], PROMPT).dropped == {"right": NO_VERDICT}
+    allowed = comparison_prompt(ties=True)
+    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}
 
 
 def test_a_trace_is_the_request_that_a_judge_gets_and_the_reply_in_both_orders():
@@ -60,23 +66,13 @@ def test_the_first_right_reply_of_each_order_is_kept():
     right = pair("right")
     labels = [right_label(right, order) for order in orders_of(right)]
     wrong = ["B" if label == "A" else "A" for label in labels]
-    replies = [f"1 Winner: {wrong[0]}", f"2 Winner: {labels[0]}", f"3 Winner: {labels[0]}"]
-    replies += [f"4 Winner: {labels[1]}", "5 Unsure.", f"6 Winner: {wrong[1]}"]
-    replies = [reply.replace(" ", "\n", 1) for reply in replies]
+    winners = [wrong[0], labels[0], labels[0], labels[1], "unsure", wrong[1]]
+    replies = [f"{number}\nWinner: {label}" for number, label in enumerate(winners, start=1)]
     prompt = comparison_prompt(ties=False, sampling=Sampling(temperature=1.0, seed=3))
     chat = scripted(replies)
     records = select_traces(chat, [right], prompt, samples=3).records
     assert [record["completion"][0]["content"][0] for record in records] == ["2", "4"]
     assert [ask.seed for ask in chat.asked] == [3, 4, 5, 3, 4, 5]
-
-
-def test_a_tie_or_a_reply_that_is_cut_off_or_missing_is_not_the_right_verdict():
-    for reply in (Reply("Winner: A", "length"), failed("timeout")):
-        traces = select_traces(scripted(lambda ask, reply=reply: reply), [pair("right")], PROMPT)
-        assert traces.dropped == {"right": NO_VERDICT} and not traces.records
-    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], PROMPT).dropped == {"right": NO_VERDICT}
-    allowed = comparison_prompt(ties=True)
-    assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}
 
 
 def test_a_case_is_trained_on_as_its_pairs_of_a_right_and_a_wrong_response():

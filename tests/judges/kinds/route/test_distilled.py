@@ -10,7 +10,6 @@ from rewardlab.rm.training.trainer import RewardArguments
 
 from tests.judges.kinds.asking import case
 from tests.judges.kinds.route.test_features import Members
-from tests.judges.kinds.route.test_probe import code_and_stories
 
 
 def untrained(features):
@@ -18,35 +17,16 @@ def untrained(features):
     return scalar_from_config(small_config(tokenizer, hidden=32), tokenizer, max_length=160)
 
 
-def arguments(folder, epochs):
-    return RewardArguments(
-        output_dir=str(folder),
-        num_train_epochs=epochs,
-        learning_rate=3e-3,
-        per_device_train_batch_size=8,
-        save_strategy="no",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-
-
-@pytest.mark.slow
-def test_a_classifier_learns_decisions(tmp_path):
-    features, decisions = code_and_stories(32)
-    rule = distil(untrained(features), features, decisions.astype(float), arguments(tmp_path, 12))
-    probabilities = np.array([need.probability for need in rule(features)])
-    assert probabilities[decisions == 1].mean() > probabilities[decisions == 0].mean() + 0.3
-    assert rule.needs == ()
-
-
 def test_a_classifier_that_has_read_margins_needs_them_and_reloads_to_the_same_numbers(tmp_path):
     cases = [case(str(index), ("ab" * (1 + index), "a")) for index in range(8)]
     features = case_features(cases, Members())
-    rule = distil(untrained(features), features, np.linspace(0, 1, 8), arguments(tmp_path / "run", 1))
+    settings = {"num_train_epochs": 1, "learning_rate": 3e-3, "per_device_train_batch_size": 8, "save_strategy": "no"}
+    arguments = RewardArguments(output_dir=str(tmp_path / "run"), use_cpu=True, disable_tqdm=True, **settings)
+    rule = distil(untrained(features), features, np.linspace(0, 1, 8), arguments)
     assert rule.needs == ("margin", "spread")
     assert np.isnan(rule(case_features(cases[:1]))[0].probability)
     with pytest.raises(DataError, match="8 of 9 cases have a margin"):
-        distil(rule.model, [*features, *case_features(cases[:1])], np.zeros(9), arguments(tmp_path / "run", 1))
+        distil(rule.model, [*features, *case_features(cases[:1])], np.zeros(9), arguments)
     probabilities = [need.probability for need in rule(features)]
     assert all(0 <= probability <= 1 for probability in probabilities)
     rule.save(tmp_path / "rule")

@@ -25,15 +25,11 @@ class Members(UncertainRewardModel):
 
 def test_the_kind_of_a_prompt_by_its_signs():
     for text, kind in [
-        ("Fix this:\n```\nx = 1\n```", "code"),
-        ("  import numpy as np\nWhat is $x$?", "code"),
-        ("Sort a list in C++.", "code"),
-        ("Read an integer from standard input.", "code"),
-        (r"Compute \frac{1}{2} + 1.", "maths"),
-        ("Solve for x: the equation is x = 2.", "maths"),
-        ("It costs $5 and $ 6 in cash\n or so$.", "other"),
-        ("A class of pupils imports javanese tea.", "other"),
-    ]:
+        ("Fix this:\n```\nx = 1\n```", "code"), ("  import numpy as np\nWhat is $x$?", "code"),
+        ("Sort a list in C++.", "code"), ("Read an integer from standard input.", "code"),
+        (r"Compute \frac{1}{2} + 1.", "maths"), ("Solve for x: the equation is x = 2.", "maths"),
+        ("It costs $5 and $ 6 in cash\n or so$.", "other"), ("A class of pupils imports javanese tea.", "other"),
+    ]:  # fmt: skip
         assert prompt_kind(text) == kind
 
 

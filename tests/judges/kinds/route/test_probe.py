@@ -35,10 +35,8 @@ def encoder(tmp_path_factory):
 
 def code_and_stories(number):
     """Cases whose prompt is about code in every second one, and labels that say that code needs the strong judge."""
-    cases = [
-        case(str(index), prompt=user_turn(f"{'Python: sum a list' if index % 2 else 'tell the short story'} {index}"))
-        for index in range(number)
-    ]
+    texts = [f"{'Python: sum a list' if index % 2 else 'tell the short story'} {index}" for index in range(number)]
+    cases = [case(str(index), prompt=user_turn(text)) for index, text in enumerate(texts)]
     return case_features(cases), np.arange(number) % 2
 
 
@@ -46,9 +44,7 @@ def test_the_strong_judge_is_needed_where_it_alone_is_right():
     cases = [case(str(index)) for index in range(5)]
 
     def judgments(*scores):
-        return [
-            Judgment(str(index), scores=s) if s else Judgment("x", abstained="no") for index, s in enumerate(scores)
-        ]
+        return [Judgment("c", scores=s) if s else Judgment("c", abstained="no") for s in scores]
 
     right, wrong, tie = (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)
     needed = strong_needed(cases, judgments(right, wrong, tie, (), wrong), judgments(right, right, right, right, ()))
@@ -70,7 +66,7 @@ def test_the_fit_minimises_the_stated_loss():
     assert C == 0.3 and [*linear.weights, *linear.bias] == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_probability_and_its_reason_by_hand():
+def test_a_probability_and_its_reason_by_hand_and_none_where_the_margin_is_missing():
     linear = Linear(np.array([0.0, 2.0]), np.array([1.0, 2.0]), np.array([1.0, -1.0]), np.array([-1.0]))
     probe = Probe(["code", "Markdown difference"], linear)
     features = case_features([case(answers=("- a\n- b\n- c", "d"), prompt=user_turn("Use Python."))])
@@ -78,9 +74,6 @@ def test_a_probability_and_its_reason_by_hand():
     need = probe(features)[0]
     assert need.probability == 0.5 and need.reason == "Most for the strong judge is code (+1.00)."
     assert probe.needs == () and probe([]) == []
-
-
-def test_a_missing_margin_is_no_probability():
     linear = Linear(np.zeros(1), np.ones(1), np.ones(1), np.zeros(1))
     probe = Probe(["margin"], linear)
     known, missing = probe(case_features([case("1", ("abcd", "a")), case("2", ("a?", "b"))], Members()))

@@ -61,9 +61,8 @@ def test_a_budget_sends_the_highest_probabilities_whatever_the_order():
 
     def sent(cases, budget):
         asked = []
-        route(asked_judge("small", (1.0, 0.0), []), asked_judge("large", (0.0, 1.0), asked), rule=rule, budget=budget)(
-            cases
-        )
+        small, large = asked_judge("small", (1.0, 0.0), []), asked_judge("large", (0.0, 1.0), asked)
+        route(small, large, rule=rule, budget=budget)(cases)
         return {*asked}
 
     assert [len(sent(CASES, budget)) for budget in (0.0, 0.24, 0.25, 0.5, 1.0)] == [0, 0, 1, 2, 4]
@@ -80,7 +79,7 @@ def test_an_abstention_stands_and_both_settings_are_refused():
             route(nothing, nothing, rule=Given(), **settings)
 
 
-def test_the_contract_names_everything_that_decides():
+def test_the_contract_names_everything_that_decides_and_a_rule_that_reads_rewards_needs_a_reward_model():
     cheap, strong = asked_judge("small", (1.0, 0.0), []), asked_judge("large", (0.0, 1.0), [])
     contracts = {
         route(cheap, strong, rule=Given(), threshold=0.5).contract,
@@ -90,8 +89,6 @@ def test_the_contract_names_everything_that_decides():
     }
     assert len(contracts) == 4
 
-
-def test_a_rule_that_reads_rewards_needs_a_reward_model():
     class Lengths:
         contract = Members.contract
 
@@ -105,13 +102,9 @@ def test_a_rule_that_reads_rewards_needs_a_reward_model():
     assert route(judge, judge, rule=rule, threshold=0.5, reward_model=Members())
 
 
-def features_of(*names):
-    return case_features([case(name) for name in names])
-
-
 def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
     chat = scripted([json.dumps({"reasoning": "It has to be worked out.", "choice": "STRONG"})])
-    need = Guideline(chat, longest=12)(features_of("a"))[0]
+    need = Guideline(chat, longest=12)(case_features([case("a")]))[0]
     assert (need.probability, need.reason) == (1.0, "It has to be worked out.")
     text = chat.asked[0].messages[-1]["content"]
     assert shown(chat.asked[0], "instruction").endswith(" [...]")
@@ -120,14 +113,11 @@ def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
 
 def test_a_choice_is_read_or_falls_to_the_strong_judge_and_is_counted():
     for reply, probability in [
-        ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0),
-        ("A proof must be checked.\nDecision: STRONG", 1.0),
-        ("Hard to say.", math.nan),
-        ("Decision: CHEAP\nDecision: STRONG", math.nan),
-        ('{"choice": "MEDIUM"}', math.nan),
+        ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0), ("A proof must be checked.\nDecision: STRONG", 1.0),
+        ("Hard to say.", math.nan), ("Decision: CHEAP\nDecision: STRONG", math.nan), ('{"choice": "MEDIUM"}', math.nan),
         (failed("429 after 5 tries"), math.nan),
-    ]:
-        need = Guideline(scripted([reply]))(features_of("a"))[0]
+    ]:  # fmt: skip
+        need = Guideline(scripted([reply]))(case_features([case("a")]))[0]
         assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))
         assert need.reason, reply
     chat = scripted(['{"reasoning": "Easy.", "choice": "CHEAP"}', "Hard to say."])
