@@ -40,7 +40,7 @@ def ids_of(model) -> list[list[int]]:
 
 
 def test_a_model_agrees_with_itself_in_all_its_ways():
-    for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3", None)):
+    for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3_text", None), ("qwen3_5_text", None)):
         own = make(architecture, template)
         results = list(parity(own, examples(), own_ways(own)))
         padded = ["padded on the left", "padded on the right", "pad is EOS"]

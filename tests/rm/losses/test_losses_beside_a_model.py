@@ -74,18 +74,6 @@ def test_a_stage_learns_the_rest_by_hand_and_behind_nothing_it_is_bradley_terry(
     assert values(boosted(share=1.0), [1.0, -1.0], [0.0, 0.0]) == pytest.approx([SOFT, HARD])
 
 
-def test_boosting_is_its_plain_loop():
-    draw = np.random.default_rng(0)
-    gaps, before, wins = draw.normal(size=6), draw.normal(size=6), draw.random(6)
-    off = [abs(p - 1 / (1 + math.exp(-one))) for p, one in zip(wins, before, strict=True)]
-    expected = []
-    for one, first, p, far in zip(gaps, before, wins, off, strict=True):
-        total = first + 0.7 * one
-        loss = p * math.log(1 + math.exp(-total)) + (1 - p) * math.log(1 + math.exp(total))
-        expected.append(far / (sum(off) / 6) * loss)
-    assert values(boosted(share=0.7), gaps, before, wins) == pytest.approx(expected)
-
-
 def test_gradients_are_those_of_finite_differences_and_extremes_finite():
     made = ([0.3, -1, 2], [0.1, 1, -2], [0.5, -0.4, 1.0])
     chosen, rejected, other = (tensor(one, dtype=torch.float64, requires_grad=True) for one in made)

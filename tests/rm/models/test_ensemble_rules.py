@@ -127,12 +127,6 @@ def three() -> list[Fixed]:
     return [Fixed(a=a, b=b) for a, b in MEMBERS[..., 0]]
 
 
-def test_pessimistic_ensembles_are_below_their_mean_everywhere():
-    plain = EnsembleRewardModel(three(), [*"xyz"]).rate(EXAMPLES)
-    for rule in (Rule("softmin", {"beta": 2.0}), Rule("min"), Rule("brme", {"share": 0.5})):
-        assert (EnsembleRewardModel(three(), [*"xyz"], rule=rule).rate(EXAMPLES) < plain).all()
-
-
 def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
     members = three()
     hashes = [member.contract.hash() for member in members]

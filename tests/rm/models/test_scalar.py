@@ -1,7 +1,6 @@
 """One reward model gives one number: alone, in a batch, on either padding side, before saving and after loading."""
 
 import copy
-import logging
 import shutil
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer
 from transformers import (
@@ -31,7 +31,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
+from tests.rm.spread_models import WORDS
 
 
 def random_words(random: np.random.Generator, number: int) -> str:
@@ -57,12 +57,9 @@ def pairs_by_a_word(number: int) -> list[PreferencePair]:
     return pairs
 
 
-def trained(model: ScalarRewardModel, folder: Path) -> ScalarRewardModel:
+def trained(model: ScalarRewardModel) -> ScalarRewardModel:
     rows = encode_pairs(model.encoder, pairs_by_a_word(64), "overall").rows
-    arguments = RewardArguments(
-        output_dir=str(folder), num_train_epochs=2, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
-    )
-    RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
+    fit(model, ScalarTask(bradley_terry()), rows, Fit(steps=16, learning_rate=3e-3, batch=8, seed=0))
     return model
 
 
@@ -83,9 +80,9 @@ def base(tokenizer, tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module", params=["full", "lora"])
-def model(request, base, tmp_path_factory) -> ScalarRewardModel:
+def model(request, base) -> ScalarRewardModel:
     lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
-    return trained(scalar(base, fresh=True, lora=lora, seed=0), tmp_path_factory.mktemp("train"))
+    return trained(scalar(base, fresh=True, lora=lora, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -199,17 +196,6 @@ def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tok
     assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate([longer]), model.rate([longer]), atol=1e-6)
 
 
-def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
-    objectives = ("helpful", "harmless", "honest")
-    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer, objectives=objectives, seed=3)
-    model.save(tmp_path / "rm")
-    (tmp_path / "rm" / FILE).unlink()  # as somebody else would have published it
-    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
-    found = load_reward_model(str(tmp_path / "rm"))
-    assert found.contract.objectives == objectives and found.rate(examples).shape == (2, 3)
-    assert found.rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-
-
 @pytest.fixture
 def rm(base, tmp_path) -> Path:
     """A saved reward model for a test to spoil."""
@@ -276,15 +262,7 @@ def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, rm):
         write_golden(model, examples, rm)
 
 
-def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
-    (tmp_path / "rm").mkdir()
-    ScoringContract(kind="runpy:run_path").save(tmp_path / "rm")
-    (tmp_path / "rm" / "__main__.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
-        load_reward_model(str(tmp_path / "rm"))
-
-
-def test_damaged_files_and_an_edited_contract_are_one_sentence(rm):
+def test_damaged_files_and_an_edited_contract_are_one_sentence_and_a_kind_runs_no_code(rm):
     for name in ("model.safetensors", "tokenizer.json"):
         content = (rm / name).read_bytes()
         (rm / name).write_bytes(content[:100])
@@ -296,6 +274,10 @@ def test_damaged_files_and_an_edited_contract_are_one_sentence(rm):
         load_reward_model(str(rm))
     (rm / FILE).write_text("{}")
     with pytest.raises(DataError, match="not a scoring contract"):
+        load_reward_model(str(rm))
+    ScoringContract(kind="runpy:run_path").save(rm)
+    (rm / "__main__.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
         load_reward_model(str(rm))
 
 
@@ -309,20 +291,13 @@ def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
         scalar(str(tmp_path / "lora"), fresh=True, lora=lora)
 
 
-def test_an_adapter_finds_its_base_from_another_folder_and_training_a_head_needs_no_notice(base, tmp_path, monkeypatch):
+def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypatch):
     monkeypatch.chdir(Path(base).parent)
     model = scalar(Path(base).name, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"))
     model.save(tmp_path / "lora")
     monkeypatch.chdir(tmp_path)
     examples = [Example(user_turn("roba"), "kano")]
     assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-    records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
-    logging.getLogger("transformers").addHandler(handler)
-    scalar(base, fresh=True)
-    logging.getLogger("transformers").removeHandler(handler)
-    assert not [record for record in records if "LOAD REPORT" in record.getMessage()]
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "deberta-v2"])
@@ -353,11 +328,9 @@ def test_a_template_with_a_date_gives_the_same_score_tomorrow_and_one_that_refus
     tokenizer.chat_template = "{% for"
     with pytest.raises(DataError, match="does not render a reply"):
         scalar_from_config(config, tokenizer)
-    tokenizer.chat_template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
-        "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
-    )
-    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer)
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+    tokenizer.chat_template = refusing + turns
+    model = scalar_from_config(config, tokenizer)
     with pytest.raises(DataError, match=r"refuses roles \['system', 'user', 'assistant'\]: no system turn"):
         model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
 
@@ -382,18 +355,3 @@ def test_truncation_keeps_the_end_of_the_answer_and_pairs_over_the_limit_are_cou
         encode_pairs(model.encoder, pairs, "overall", "refuse")
     with pytest.raises(DataError, match="none of 2 pairs is left"):
         encode_pairs(model.encoder, pairs, "harmless")
-
-
-def test_bos_is_never_doubled_and_never_lost(base):
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer.add_special_tokens({"bos_token": "<s>"})
-    bos = tokenizer.bos_token_id
-    tokenizer._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
-    for prefix in ("", "{{ bos_token }}"):
-        tokenizer.chat_template = prefix + "{% for m in messages %}{{ m.content }} {% endfor %}"
-        config = small_config(tokenizer, "llama")
-        model = scalar_from_config(config, tokenizer, max_length=8)
-        ids = model.encoder.encode(Example(user_turn("roba " * 20), "kano")).ids
-        assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8, prefix

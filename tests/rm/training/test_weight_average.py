@@ -64,16 +64,3 @@ def test_before_its_start_and_of_frozen_weights_there_is_no_average():
         with pytest.raises(UsageError, match="decay in"):
             WeightAverage(nn.Linear(1, 1), decay, start)
         assert torch.is_grad_enabled(), start
-
-
-def test_a_checkpoint_keeps_the_average(tmp_path):
-    model = one_weight()
-    first = WeightAverage(model, decay=0.5, start=0.0)
-    stepped(first, model, [4.0, 2.0])
-    first.save(tmp_path)
-    second = WeightAverage(model, decay=0.5, start=0.0)
-    second.load(tmp_path)
-    nn.init.constant_(model.weight, 1.0)
-    second.update(3, 8)
-    second.apply()
-    assert model.weight.item() == 0.5 * 3.0 + 0.5 * 1.0
