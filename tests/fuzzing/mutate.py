@@ -5,33 +5,14 @@ from random import Random
 
 LARGEST = 1 << 17
 """Bytes of a bent file, at most."""
-NUMBERS = tuple(
-    text.encode()
-    for text in (
-        *("0", "-0", "-1", "1.5", "1e999", "-1e999", "1e-999", "NaN", "Infinity", "-Infinity", "0x1F", "01", "1."),
-        *(str(2**power + one) for power in (31, 53, 63, 64) for one in (-1, 0)),
-        *("9" * 400, "9" * 5000),
-    )
+NUMBERS = (
+    *b"0 -0 -1 1.5 1e999 -1e999 1e-999 NaN Infinity -Infinity 0x1F 01 1.".split(),
+    *(b"%d" % (2**power + one) for power in (31, 53, 63, 64) for one in (-1, 0)),
+    *(b"9" * 400, b"9" * 5000),
 )
 TEXTS = (
     *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\x1b[31m", b"\r", b"\n", b"\n\n", b"\t"),
-    *(
-        b'"\\ud800"',
-        b"\\u0000",
-        b'""',
-        b'"',
-        b"'",
-        b"null",
-        b"true",
-        b"false",
-        b"[]",
-        b"{}",
-        b"[",
-        b"}",
-        b",",
-        b":",
-        b"=",
-    ),
+    *b"""\"\\ud800" \\u0000 "" " ' null true false [] {} [ } , : =""".split(),
     *(b"../../etc/passwd", b"{{ 7 * 7 }}", b"%s%n", b"<script>", b"=1+1", b"a" * 5000),
 )
 DIGITS = b"0123456789"

@@ -34,6 +34,7 @@ COMPLETION = {
     "usage": {"prompt_tokens": 3, "completion_tokens": 1},
 }
 KEPT = {"key": "0123456789abcdef"} | Reply("A", "stop")._asdict() | {"cost": 0.5}
+STORES = (lines([KEPT]), lines([KEPT, KEPT | {"key": "b"}]))
 WRITTEN = {
     "rules": [{"id": "r1", "type": "must", "criterion": "c", "test": "t"}],
     "principles": [{"id": "p1", "description": "d"}],
@@ -48,13 +49,7 @@ def replies() -> list[Target]:
         Target("replies/verdicts in JSON", "reply.txt", (SAID.encode(), b'{"winner": "A"}'), _verdicts, JSON),
         Target("replies/rubric", "reply.txt", (json.dumps(WRITTEN).encode(),), _rubric, JSON),
         Target("replies/completion", "body.json", (json.dumps(COMPLETION).encode(),), _completion, JSON),
-        Target(
-            "replies/store",
-            "replies.jsonl",
-            (lines([KEPT]), lines([KEPT, KEPT | {"key": "b"}])),
-            read_replies,
-            JSON_LINES,
-        ),
+        Target("replies/store", "replies.jsonl", STORES, read_replies, JSON_LINES),
         Target("replies/prices.toml", "prices.toml", (PRICES,), lambda path: read_prices(path, "small"), TOML),
     ]
 

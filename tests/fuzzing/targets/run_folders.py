@@ -67,6 +67,14 @@ def run_folders() -> list[Target]:
 _in = partial(inside, "runs")
 
 
+def _annotations(path: Path) -> None:
+    annotations.read(path.parents[1] / "eval")
+
+
+def _exchange(path: Path) -> None:
+    read(path, EXCHANGED, 2)
+
+
 def _look(path: Path) -> None:
     """What the first pages of the inspector ask for."""
     folder = path.parent
@@ -133,11 +141,7 @@ def _decoded(path: Path) -> None:
     for name, rows in found.rows.items():
         found.prompt(name)
         for row in rows:
-            answers.decoded_completion(row, 1.0)
-
-
-def _annotations(path: Path) -> None:
-    annotations.read(path.parent.parent / "eval")
+            answers.decoded_completion(row)
 
 
 def _exchanged() -> bytes:
@@ -147,7 +151,3 @@ def _exchanged() -> bytes:
         path = Path(folder) / "step.safetensors"
         keep(path, Written([[1, 2], [3]], [[-1.0, -0.5], [-0.25]]), EXCHANGED)
         return path.read_bytes()
-
-
-def _exchange(path: Path) -> None:
-    read(path, EXCHANGED, 2)
