@@ -43,16 +43,16 @@ def changed(value: Any, random: Random) -> Any:
     """Nested dictionaries and lists with one place in them changed: another value, a missing one, one twice."""
     if not isinstance(value, dict | list) or not value or random.random() < 0.1:
         return _another(value, random)
+    way = random.random()
     if isinstance(value, list):
         place = random.randrange(len(value))
-        way = random.random()
         if way < 0.1:
             return value[:place] + value[place + 1 :]
         if way < 0.2:
             return [*value, value[place]]
         return [*value[:place], changed(value[place], random), *value[place + 1 :]]
     name = random.choice([*value])
-    if (way := random.random()) < 0.1:
+    if way < 0.1:
         return {key: one for key, one in value.items() if key != name}
     if way < 0.2:
         return {(f"{name}x" if key == name else key): one for key, one in value.items()}
@@ -62,14 +62,8 @@ def changed(value: Any, random: Random) -> Any:
 
 
 def _another(value: Any, random: Random) -> Any:
-    way = random.random()
-    if way < 0.1:
-        return [value]
-    if way < 0.2:
-        return {"value": value}
-    if way < 0.25 and isinstance(value, str):
-        return value * random.choice((2, 50))
-    return random.choice(ATOMS)
+    ways = [[value], {"value": value}, value * 50 if isinstance(value, str) else None]
+    return random.choice(ways) if random.random() < 0.25 else random.choice(ATOMS)
 
 
 def _write_json(values: Any) -> bytes:

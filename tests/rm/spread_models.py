@@ -37,6 +37,12 @@ def make(architecture="qwen3", template=None, objectives=("reward",), bos=False,
         sizes = {name: getattr(config, name) for name in SIZES.split()} | KINDS[architecture]
         config = AutoConfig.for_model(architecture, **sizes, pad_token_id=config.pad_token_id)
     model = scalar_from_config(config, tokenizer, max_length=LIMIT, objectives=objectives, seed=seed)
-    for one in model.model.parameters():  # random weights of the usual size hardly tell sequences apart
-        torch.nn.init.normal_(one, std=0.3, generator=torch.Generator().manual_seed(seed)) if one.dim() > 1 else None
+    spread(model.model, seed)
     return model
+
+
+def spread(model: torch.nn.Module, seed=0) -> None:
+    """Random weights of the usual size hardly tell sequences apart."""
+    draw = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3, generator=draw) if weight.dim() > 1 else None

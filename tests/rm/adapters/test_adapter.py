@@ -1,5 +1,3 @@
-"""Adapters under a preference: the identities that hold exactly."""
-
 import copy
 
 import pytest

@@ -1,5 +1,3 @@
-"""rm/adapters/modulation.py"""
-
 import pytest
 import torch
 from rewardlab.kernels import lora_film

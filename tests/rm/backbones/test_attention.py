@@ -1,5 +1,3 @@
-"""Attention in training: the named implementation, and batches without padding, which change no loss or gradient."""
-
 from contextlib import nullcontext
 
 import numpy as np

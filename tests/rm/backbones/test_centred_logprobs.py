@@ -1,5 +1,3 @@
-"""Log-probabilities centred on the base model's expectation: by definition, gradients, padding, and what they mean."""
-
 from contextlib import contextmanager
 
 import pytest

@@ -1,5 +1,3 @@
-"""Chat templates of strangers: what reaches out, never ends or writes gigabytes is refused before it is run."""
-
 import time
 
 import pytest

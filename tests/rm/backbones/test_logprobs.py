@@ -1,5 +1,3 @@
-"""Rewards from a language model's own log-probabilities equal a plain loop over the answer's tokens."""
-
 import json
 
 import numpy as np

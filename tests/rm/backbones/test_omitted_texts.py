@@ -1,5 +1,3 @@
-"""Whatever text a chat template leaves out is written elsewhere, reported, or refused; never lost in silence."""
-
 import numpy as np
 import pytest
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE

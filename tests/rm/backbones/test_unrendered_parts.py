@@ -1,5 +1,3 @@
-"""A model reads tool calls, tools and reasoning whatever its chat template knows, and nothing is dropped in silence."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""Checkpoints with TRL's value head are scalar models, bias included; pickles are refused with the way to mend them."""
-
 import json
 import re
 import shlex

@@ -1,5 +1,3 @@
-"""A precision that the machine lacks is refused in one sentence by every trainer."""
-
 import pytest
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.capacity import mixed_precision

@@ -1,5 +1,3 @@
-"""A model agrees with itself in every way of scoring; each planted fault is found and called by its name."""
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,5 +1,3 @@
-"""Conversations are kept whole: tool calls, declared tools, system, reasoning, in ids, files and every form of row."""
-
 import copy
 import json
 import pickle

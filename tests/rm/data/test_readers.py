@@ -1,5 +1,3 @@
-"""Rows of files by their content and compression, folders of `save_to_disk`, and the cause where reading fails."""
-
 import bz2
 import json
 import lzma

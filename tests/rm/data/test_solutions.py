@@ -1,5 +1,3 @@
-"""Solutions with labelled steps: each format by hand, and what is refused."""
-
 import copy
 import json
 import math

@@ -1,5 +1,3 @@
-"""Streams of pairs: every row once an epoch, in an order that goes on exactly."""
-
 import csv
 import gzip
 import json
@@ -32,11 +30,8 @@ def jsonl(path, made) -> str:
 def sources(tmp_path) -> list[str]:
     """23 pairs in three files."""
     pq.write_table(pa.Table.from_pylist(rows(10, 6)), tmp_path / "b.parquet")
-    return [
-        jsonl(tmp_path / "a.jsonl", rows(0, 10)),
-        str(tmp_path / "b.parquet"),
-        jsonl(tmp_path / "c.jsonl.gz", rows(16, 7)),
-    ]
+    first, last = jsonl(tmp_path / "a.jsonl", rows(0, 10)), jsonl(tmp_path / "c.jsonl.gz", rows(16, 7))
+    return [first, str(tmp_path / "b.parquet"), last]
 
 
 def kept(pairs):
@@ -128,15 +123,9 @@ def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
 
 def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path):
     for name in ["a.csv", "a.csv.gz"]:
-        written = [
-            ["q", "4", "NA", "2"],
-            ['"a"\n\nb, c', "x\r\ny", "null", ""],
-            ["é", " ", "s", "3"],
-            ["", "1", "2", "x"],
-        ]
-        with (gzip.open if name.endswith(".gz") else open)(
-            tmp_path / name, "wt", encoding="utf-8-sig", newline=""
-        ) as file:
+        written = [["q", "4", "NA", "2"], ['"a"\n\nb, c', "x\r\ny", "null", ""], [*"é s3"], ["", *"12x"]]
+        opened = gzip.open if name.endswith(".gz") else open
+        with opened(tmp_path / name, "wt", encoding="utf-8-sig", newline="") as file:
             csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
         path = str(tmp_path / name)
         assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)], name
@@ -156,13 +145,9 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
 def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "torn.jsonl").write_text(json.dumps(rows(0, 1)[0]) + "\n{")
-    for source, error, said in (
-        ("nowhere.jsonl", UsageError, "no file that can be streamed"),
-        (str(tmp_path / "empty.jsonl"), (DataError, UsageError), "empty.jsonl"),
-        (str(tmp_path / "torn.jsonl"), (DataError, UsageError), "torn.jsonl"),
-    ):
-        with pytest.raises(error, match=said):
-            next(iter(stream([source])))
+    for name, said in (("nowhere", "no file that can be streamed"), ("empty", "empty.jsonl"), ("torn", "torn.jsonl")):
+        with pytest.raises((DataError, UsageError), match=said):
+            next(iter(stream([str(tmp_path / f"{name}.jsonl")])))
     with pytest.raises(UsageError, match="at least one pair"):
         stream([], block=0)
     state = stream(sources).position_after(0)

@@ -1,5 +1,3 @@
-"""Hashes of folders."""
-
 import shutil
 
 import pytest

@@ -1,5 +1,3 @@
-"""rm/io/coroutines.py"""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""Escaping of untrusted texts: nothing that a terminal, spreadsheet or page would obey, and no secrets."""
-
 import csv
 import io
 import json

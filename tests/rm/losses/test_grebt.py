@@ -1,5 +1,3 @@
-"""R2M's loss: what it asks for, group by group."""
-
 import math
 
 import pytest

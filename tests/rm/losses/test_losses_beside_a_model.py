@@ -1,5 +1,3 @@
-"""Pair losses that read another reward model's gaps: a weak margin mixed in, and a stage behind others."""
-
 import math
 from dataclasses import replace
 

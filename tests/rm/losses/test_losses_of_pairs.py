@@ -1,5 +1,3 @@
-"""Variants of the pair loss: numbers by hand, gradients, extremes, and what each is for."""
-
 import math
 from dataclasses import replace
 from functools import partial

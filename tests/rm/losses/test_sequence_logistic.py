@@ -1,5 +1,3 @@
-"""The loss of autoregressive reward models, by hand and against its definition."""
-
 import math
 
 import pytest
@@ -20,12 +18,11 @@ def softplus(x: float) -> float:
 
 def test_one_objective_is_genarms_loss_and_does_not_start_at_ln_2():
     """Log-probabilities of -112 and -76 at β_r = 0.01: no reference takes the difference away."""
-    value = sequence_logistic(0.01)(torch.tensor([-112.0 + 76.0]), torch.tensor([[1.0]]), torch.tensor([[1.0]]))
-    assert sequence_logistic(0.01, weight=0.0)(
-        torch.tensor([-36.0]), torch.tensor([[1.0]]), torch.tensor([[1.0]])
-    ).item() == pytest.approx(softplus(0.36), abs=1e-6)
+    row = torch.tensor([-112.0 + 76.0]), torch.tensor([[1.0]]), torch.tensor([[1.0]])
+    assert sequence_logistic(0.01, weight=0.0)(*row).item() == pytest.approx(softplus(0.36), abs=1e-6)
     assert softplus(0.36) == pytest.approx(0.889, abs=1e-3)
-    assert value.item() == pytest.approx(1.5 * softplus(0.36), abs=1e-6)  # one objective: the global term is the same
+    # one objective: the global term is the same
+    assert sequence_logistic(0.01)(*row).item() == pytest.approx(1.5 * softplus(0.36), abs=1e-6)
 
 
 def test_the_weighted_sum_over_objectives_is_one_soft_label():
@@ -74,11 +71,8 @@ def test_global_forms_by_hand():
         "vertices": softplus(0.5 * 3),  # Δ = 3 at the vertex of the second objective, which prefers the other answer
         "scores": softplus(0.5 * 2 + 0.5),  # q = 0.75 * 1 - 0.25 * 5 = -0.5
     }
-    extra = {
-        "vertex": torch.tensor([[0.0, 1.0]]),
-        "vertex_gap": torch.tensor([3.0]),
-        "scores": torch.tensor([[1.0, -5.0]]),
-    }
+    extra = {"vertex": torch.tensor([[0.0, 1.0]]), "vertex_gap": torch.tensor([3.0])}
+    extra |= {"scores": torch.tensor([[1.0, -5.0]])}
     for form in FORMS:
         value = sequence_logistic(0.5, weight=2.0, form=form)(gap, wins, alpha, **extra).item()
         assert value == pytest.approx(plain + 2 * added[form], abs=1e-6), form
@@ -86,14 +80,11 @@ def test_global_forms_by_hand():
 
 def test_an_objective_without_a_label_says_nothing_and_neither_does_an_ignored_tie():
     for form in ["scalarised", "mixed_label"]:
-        loss = sequence_logistic(0.3, form=form)
-        wins = torch.tensor([[1.0, NAN]])
+        loss, plain = sequence_logistic(0.3, form=form), sequence_logistic(0.3, weight=0.0)
+        wins, alpha = torch.tensor([[1.0, NAN]]), torch.tensor([[0.6, 0.4]])
         gap = torch.tensor([0.7], requires_grad=True)
-        value = loss(gap, wins, torch.tensor([[0.6, 0.4]]))
-        assert sequence_logistic(0.3, weight=0.0)(gap, wins, torch.tensor([[0.6, 0.4]])).item() == pytest.approx(
-            0.6 * softplus(-0.21), abs=1e-6
-        )
-        value.backward()
+        assert plain(gap, wins, alpha).item() == pytest.approx(0.6 * softplus(-0.21), abs=1e-6)
+        loss(gap, wins, alpha).backward()
         assert torch.isfinite(gap.grad).all(), form
         assert loss(gap, wins, torch.tensor([[0.0, 1.0]])).item() == 0, form
     gap, alpha = torch.tensor([3.0]).double(), torch.tensor([[0.6, 0.4]]).double()

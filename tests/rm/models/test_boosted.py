@@ -1,5 +1,3 @@
-"""A boosted reward model: a stage counts for what it adds to those before."""
-
 import json
 import math
 

@@ -1,5 +1,3 @@
-"""Several uncertain heads on one trunk: their loss by hand, what they learn, and one number in every way."""
-
 import math
 
 import numpy as np

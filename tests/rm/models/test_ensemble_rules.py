@@ -1,5 +1,3 @@
-"""Members' rewards become one: every rule by hand, its limits, and what a folder keeps of it."""
-
 import json
 import math
 
@@ -26,9 +24,10 @@ from rewardlab.rm.models.ensemble.combination import (
     mean_std,
     softmin,
 )
-from rewardlab.rm.models.linear import linear
-from rewardlab.rm.types import Example, PreferencePair, content_hash, user_turn
+from rewardlab.rm.types import Example, content_hash, user_turn
 from torch import ones, zeros
+
+from tests.rm.models.test_ensemble import fitted
 
 # three members, two answers, one objective
 MEMBERS = np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 6.0]])[..., None]
@@ -132,10 +131,8 @@ def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
     hashes = [member.contract.hash() for member in members]
     for weight in (0.0, 0.5):
         assert EnsembleRewardModel(members, [*"xyz"], weight).contract.backbone == content_hash([hashes, weight])
-    ruled = {
-        EnsembleRewardModel(members, [*"xyz"], rule=Rule("softmin", {"beta": beta})).contract.hash()
-        for beta in (1.0, 2.0, math.inf)
-    }
+    rules = [Rule("softmin", {"beta": beta}) for beta in (1.0, 2.0, math.inf)]
+    ruled = {EnsembleRewardModel(members, [*"xyz"], rule=rule).contract.hash() for rule in rules}
     assert len(ruled | {EnsembleRewardModel(members, [*"xyz"]).contract.hash()}) == 4
     with pytest.raises(UsageError, match="a pessimism or a rule, got 0.5 and 'min'"):
         EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=Rule("min"))
@@ -171,12 +168,7 @@ def test_a_policys_loop_sees_members_and_logs_their_spread_once_there_is_one():
 
 @pytest.fixture
 def folders(tmp_path) -> str:
-    random = np.random.default_rng(0)
-    for name, C in (("a", 0.3), ("b", 30.0)):
-        texts = [" ".join(random.choice(["stone", "river", "cloud"], 4)) for _ in range(40)]
-        made = [PreferencePair(str(i), user_turn("q"), f"kind {t}", f"rude {t}") for i, t in enumerate(texts)]
-        linear().fit(made, C=C).save(tmp_path / name)
-    return f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    return fitted(tmp_path, golden=False)
 
 
 SAID = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude river")]

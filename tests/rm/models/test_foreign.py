@@ -1,5 +1,3 @@
-"""Classifiers of other software: the output that is the reward, BOS and EOS, tokenizer and normalisation."""
-
 import json
 from functools import partial
 from itertools import product

@@ -1,5 +1,3 @@
-"""Several objectives from one head: who is taught by what, and the overall reward that they make."""
-
 import json
 import math
 from dataclasses import replace
@@ -62,20 +60,15 @@ def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
         {"prompt": "q", "completion": "c", "scores": {"verbosity": 4}},
     ]
     data, report = load_judged(write(tmp_path / "a.jsonl", rows), ["helpfulness", "verbosity"])
-    assert [one.scores for one in data.completions] == [
-        {"helpfulness": 3.0, "verbosity": 1.5},
-        {"helpfulness": 0.0},
-        {"verbosity": 4.0},
-    ]
+    scores = [{"helpfulness": 3.0, "verbosity": 1.5}, {"helpfulness": 0.0}, {"verbosity": 4.0}]
+    assert [one.scores for one in data.completions] == scores
     assert data.completions[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "wins": {"helpful": 1.0}}
     row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
     data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
     assert [pair.wins for pair in data.pairs] == [{"helpful": 1.0}, {OVERALL: 1.0}]
-    assert [(one.example.completion, one.scores) for one in data.completions] == [
-        ("a", {"harmless": 2.0}),
-        ("b", {"harmless": 1.0}),
-    ]
+    scored = [(one.example.completion, one.scores) for one in data.completions]
+    assert scored == [("a", {"harmless": 2.0}), ("b", {"harmless": 1.0})]
 
 
 def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_path):
@@ -99,7 +92,7 @@ def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_p
             checked_weights(weights, NAMES)
 
 
-def test_what_is_not_labelled_is_nan_and_counted():
+def test_what_is_not_labelled_is_nan_and_counted_and_answers_beyond_the_limit_are_cut_or_refused():
     model = small()
     made = [replace(TAUGHT[0], wins={"helpful": 1.0}), replace(TAUGHT[1], wins={"helpful": 0.0, "harmless": 0.5})]
     made.append(replace(TAUGHT[2], wins={OVERALL: 1.0}))
@@ -107,14 +100,8 @@ def test_what_is_not_labelled_is_nan_and_counted():
     answers = [ScoredCompletion("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
     rows = encoding.rows + encode_scored(model.encoder, answers, NAMES).rows
     assert encoding.unlabelled == 1 and [row.wins for row in rows[:1]] == [(1.0, pytest.approx(NAN, nan_ok=True))]
-    assert label_counts(rows, NAMES) == {
-        "helpful": {"pairs": 2, "scores": 0, "unlabelled": 1},
-        "harmless": {"pairs": 1, "scores": 1, "unlabelled": 1},
-    }
-
-
-def test_rated_answers_beyond_the_limit_are_counted_cut_or_refused():
-    model = small()
+    counts = {name: [*row.values()] for name, row in label_counts(rows, NAMES).items()}
+    assert counts == {"helpful": [2, 0, 1], "harmless": [1, 1, 1]}, "pairs, scores, unlabelled"
     long = ScoredCompletion("s", Example(user_turn("q"), "honey " * 99), {"helpful": 1.0})
     cut = encode_scored(model.encoder, [long], NAMES)
     assert len(cut.rows[0].chosen) == 64 and cut.over_length == 1 and cut.longest > 99
@@ -156,8 +143,6 @@ def test_a_batch_by_hand_in_which_every_label_weighs_the_same():
     labelled = [l(gaps[0, 0]), 0.25 * l(gaps[2, 0]) + 0.75 * l(-gaps[2, 0]), l(-gaps[2, 1])]
     expected = np.mean(labelled) + 0.5 * (r[1, 0, 0] - 0.5) ** 2
     assert loss.item() == pytest.approx(expected, abs=1e-6)
-    loss.backward()
-    assert all(one.grad is None or one.grad.isfinite().all() for one in model.model.parameters())
     assert outputs[1, 1].isnan().all() and outputs[0, :2].detach().numpy() == pytest.approx(r[0], abs=1e-6)
 
 

@@ -1,5 +1,3 @@
-"""One reward model gives one number: alone, in a batch, on either padding side, before saving and after loading."""
-
 import copy
 import shutil
 from pathlib import Path

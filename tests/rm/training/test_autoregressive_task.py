@@ -1,5 +1,3 @@
-"""Training under a preference: what a batch holds, what is drawn, what the loss sees."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Checkpoints are whole, or named and set aside; sums tell the bytes that changed."""
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Micro-batches that memory does not hold, numbers that are not finite, and disks that are full."""
-
 import errno
 import math
 import resource

@@ -1,5 +1,3 @@
-"""Diagnostics of guides: numbers by hand, and a planted collapse that is found and started again."""
-
 import math
 
 import numpy as np

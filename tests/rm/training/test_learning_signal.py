@@ -1,5 +1,3 @@
-"""Trainings in which no step had a gradient, and fits that leave all weights 0."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Training of scalar reward models equals TRL's `RewardTrainer`: the same weights, to the bit."""
-
 import copy
 
 import pytest

@@ -1,5 +1,3 @@
-"""The moving average of weights: by hand, across a checkpoint, and as what a training leaves behind."""
-
 import pytest
 import torch
 from rewardlab.rm.errors import UsageError
