@@ -55,7 +55,6 @@ def quiet() -> None:
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """A line for each target."""
     lines = [f"{'target':<34}{'files':>9}{'opened':>9}{'refused':>9}{'failed':>8}{'a second':>10}"]
     for one in tallies:
         read = f"{one.executions:>9}{one.kinds['opened']:>9}{one.kinds['refused']:>9}{len(one.failures):>8}"

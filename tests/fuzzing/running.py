@@ -14,8 +14,7 @@ from tests.fuzzing.mutate import shortest
 from tests.fuzzing.target import Outcome, Target, attempt, bent_file, prepare
 
 FOLDER = "tests.fuzzing.targets"
-SHRINKING = 3.0
-"""Seconds in which a failure's file is made shorter."""
+SHRINKING = 3.0  # seconds in which a failure's file is made shorter
 SHOWN = 400
 Say = Callable[[str], None]
 
@@ -31,7 +30,6 @@ class Failure(NamedTuple):
     data: bytes  # the shortest that was found which fails at the same place
 
     def told(self) -> str:
-        """For a terminal: where, why, the file, the command."""
         shown = self.data if len(self.data) <= SHOWN else self.data[:SHOWN] + b"..."
         return (
             f"FAILED {self.target}: {self.why}\n  at    {self.place}\n  file  {shown!r} ({len(self.data)} bytes)\n"
@@ -50,11 +48,9 @@ class Tally:
 
     @property
     def executions(self) -> int:
-        """How many files were tried."""
         return sum(self.kinds.values())
 
     def as_json(self) -> dict[str, Any]:
-        """For a result file."""
         return {"executions": self.executions, **self.kinds, "seconds": round(self.seconds, 1)}
 
 

@@ -18,12 +18,9 @@ from tests.fuzzing.mutate import mutated
 from tests.fuzzing.shapes import Shape, bent
 
 OURS = (UsageError, DataError, CheckFailed)
-DEADLINE = 5.0
-"""Seconds of this process's CPU for one file of at most `mutate.LARGEST` bytes."""
-PATIENCE = 12
-"""How many times the deadline may pass by the clock: a loader may sleep, and others may use the processor."""
-MEMORY = 256
-"""MiB that one file may add to the largest size of the process."""
+DEADLINE = 5.0  # seconds of this process's CPU for one file of at most `mutate.LARGEST` bytes
+PATIENCE = 12  # times that the deadline may pass by the clock: a loader may sleep, others may use the processor
+MEMORY = 256  # MiB that one file may add to the largest size of the process
 FORBIDDEN = ("socket.connect", "socket.bind", "subprocess.Popen", "os.system", "os.exec", "os.remove", "os.rename")
 FORBIDDEN += ("pickle.find_class",)
 LISTENERS: list[list[str]] = []

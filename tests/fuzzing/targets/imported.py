@@ -36,7 +36,6 @@ JUDGMENTS = [
 
 
 def imported() -> list[Target]:
-    """Return the formats that `import_results` reads."""
     return [
         Target("imported/rewardbench.json", "scores.json", (json.dumps(COLUMNS).encode(),), _read, JSON),
         Target("imported/judgments.jsonl", "judgments.jsonl", (lines(JUDGMENTS),), _read, JSON_LINES),

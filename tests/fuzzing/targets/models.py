@@ -29,7 +29,6 @@ TEMPLATES = (
 
 
 def models() -> list[Target]:
-    """Of everything that is in a model's folder."""
     return [
         _in("scalar", FILE, _contract, SIGNED),
         _in("scalar", "golden.jsonl", lambda path: read_golden(path.parent), JSON_LINES),

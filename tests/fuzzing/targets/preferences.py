@@ -51,22 +51,18 @@ lines",a,b,x
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """JSON lines."""
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """A Parquet file."""
     return PARQUET.write([dict(row) for row in rows])
 
 
 def alone(rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
-    """A file for each row, and one with all."""
     return (*(lines([row]) for row in rows), lines(rows))
 
 
 def preferences() -> list[Target]:
-    """Of the readers of data."""
     read = _skipping(load_pairs)
     whole, plain = lines(PAIRS), [row for row in PAIRS if isinstance(row.get("prompt"), str)]
 
@@ -76,22 +72,16 @@ def preferences() -> list[Target]:
     def scored(path: Path) -> None:
         load_judged(str(path), ["helpfulness", "correctness"], on_bad_row="skip")
 
-    def linted(path: Path) -> None:
-        lint(load_pairs(str(path), on_bad_row="skip")[0])
-
-    def stored(path: Path) -> None:
-        load_stored(str(path), pairs(), [])
-
     return [
         target("pairs.jsonl", "pairs.jsonl", alone(PAIRS), read, JSON_LINES),
         target("pairs.json", "pairs.json", (json.dumps(PAIRS).encode(), json.dumps({"a": PAIRS}).encode()), read, JSON),
         target("pairs.parquet", "pairs.parquet", (*map(parquet, (plain, PAIRS[:1], PAIRS[2:3])),), read, PARQUET),
         target("pairs.csv", "pairs.csv", (CSV,), read, None),
         target("pairs.jsonl.gz", "pairs.jsonl.gz", (gzip.compress(whole, mtime=0),), read, None),
-        target("lint", "pairs.jsonl", (whole,), linted, JSON_LINES),
+        target("lint", "p.jsonl", (whole,), lambda path: lint(load_pairs(str(path), on_bad_row="skip")[0]), JSON_LINES),
         target("examples.jsonl", "examples.jsonl", alone(EXAMPLES), _skipping(load_examples), JSON_LINES),
         target("scored.jsonl", "scored.jsonl", alone(SCORED), scored, JSON_LINES),
-        target("stored scores", "scores.jsonl", alone(STORED), stored, JSON_LINES),
+        target("stored scores", "s.jsonl", alone(STORED), lambda path: load_stored(str(path), pairs(), []), JSON_LINES),
         target("cases", "cases.jsonl", alone(CASES), lambda path: CaseFile().cases([str(path)]), JSON_LINES),
         target("prompts.jsonl", "p.jsonl", alone(EXAMPLES[::2]), lambda path: read_prompts(str(path)), JSON_LINES),
     ]

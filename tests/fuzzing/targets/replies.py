@@ -35,15 +35,12 @@ COMPLETION = {
 }
 KEPT = {"key": "0123456789abcdef"} | Reply("A", "stop")._asdict() | {"cost": 0.5}
 STORES = (lines([KEPT]), lines([KEPT, KEPT | {"key": "b"}]))
-WRITTEN = {
-    "rules": [{"id": "r1", "type": "must", "criterion": "c", "test": "t"}],
-    "principles": [{"id": "p1", "description": "d"}],
-}
+WRITTEN: dict[str, Any] = {"rules": [{"id": "r1", "type": "must", "criterion": "c", "test": "t"}]}
+WRITTEN |= {"principles": [{"id": "p1", "description": "d"}]}
 PRICES = b'["small"]\nprompt = 0.5\ncompletion = 1.5\n'
 
 
 def replies() -> list[Target]:
-    """Of texts that models and servers send, and of files that hold them."""
     return [
         Target("replies/verdicts", "reply.txt", VERDICTS, _verdicts),
         Target("replies/verdicts in JSON", "reply.txt", (SAID.encode(), b'{"winner": "A"}'), _verdicts, JSON),

@@ -42,7 +42,6 @@ EXCHANGED = Asked("prompts", "words")
 
 
 def run_folders() -> list[Target]:
-    """Of every file in a run's folder."""
     return [
         _in("eval", "summary.json", _look, JSON),
         _in("eval", "items.parquet", _look, PARQUET),

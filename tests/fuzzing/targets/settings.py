@@ -39,7 +39,6 @@ SPECS = (*LOSSES[:1], *TRANSFORMS[:1], b"judge(kind=pairwise(seeds=[1, 2]))", b"
 
 
 def settings() -> list[Target]:
-    """Of files that users write, and of flags."""
     whole = to_toml(parse_rubric(RUBRIC)).encode()
     return [
         Target("settings/rubric.toml", "rubric.toml", (RUBRIC.encode(), whole), _rubrics, TOML),

@@ -19,6 +19,7 @@ VOTES = {"annotator1": 1, "annotator2": 1, "annotator3": 0}
 TIES = {"prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2}
 PAIR = {"chosen": {"answer": "a"}, "reject": {"answer": "b"}, "category_path": "Pairwise_set/Helpfulness/x"}
 BEST = {"bon_best": {"answer": "a"}, "loser_list": [{"answer": "b"}], "category_path": "BoN_set/Helpfulness/x"}
+LABELS = ("1_full_compliance", "2_full_refusal")
 ROWS: Mapping[str, list[Mapping[str, Any]]] = {
     "auto_j": [{"prompt": "p", "response 1": "a", "response 2": "b", "label": 2}],
     "best_of_16": [
@@ -45,15 +46,11 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
         {"pair_uid": "1", "conversation_input": [TURN]} | PAIR,
         {"bon_uid": "1", "conversation_input": [TURN]} | BEST,
     ],
-    "xstest": [
-        {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "yes"},
-        {"type": "homonyms", "prompt": "p", "final_label": "2_full_refusal", "completion": "no"},
-    ],
+    "xstest": [{"type": "homonyms", "prompt": "p", "completion": "c", "final_label": label} for label in LABELS],
 }
 
 
 def suites() -> list[Target]:
-    """Of every suite by its name."""
     return [
         Target(f"suites/{name}", "rows.jsonl", (lines(ROWS[name]),), _reader(name), JSON_LINES)
         for name in names(FOLDER)

@@ -57,7 +57,6 @@ def as_llama_factory(model, words, folder: Path, head) -> Path:
 
 
 def values(model, encoder, head) -> np.ndarray:
-    """v_head of the last hidden state at the last token, each conversation alone."""
     found = []
     with torch.no_grad():
         for one in EXAMPLES:

@@ -91,18 +91,16 @@ def test_what_truncation_or_a_template_makes_alike_is_found():
         return [Encoded(one.completion.split()[:3], len(one.completion.split())) for one in examples]
 
     rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
-    assert lint(rows, encode=encode, max_length=3).findings == (
-        Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3"),
-        Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens"),
-    )
+    long = Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3")
+    same = Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens")
+    assert lint(rows, encode=encode, max_length=3).findings == (long, same)
 
     def render(examples):
         return [Encoded([1], 1, one.completion.partition("|")[0]) for one in examples]
 
-    assert lint([pair(chosen="moss|a b", rejected="fern|a b")], encode=render, max_length=3).findings == (
-        Finding(0, checks.OMITTED, "'moss'"),
-        Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens"),
-    )
+    omitted, same = Finding(0, checks.OMITTED, "'moss'"), Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens")
+    rows = [pair(chosen="moss|a b", rejected="fern|a b")]
+    assert lint(rows, encode=render, max_length=3).findings == (omitted, same)
 
 
 DIFFERENT = [
@@ -204,19 +202,11 @@ def test_what_is_shared_with_benchmarks_is_counted_and_found():
 
 
 def planted(kind: str, n: int = 200, strays: int = 0) -> list[PreferencePair]:
-    rows = clean(n)
     told = []
-    for place, row in enumerate(rows):
-        chosen, rejected = row.chosen, row.rejected
-        if kind == "marker":
-            chosen += " indeed so"
-        elif kind == "opening":
-            rejected = f"hello {rejected}"
-        elif kind == "length":
-            chosen += " " + " ".join(f"w{place}" for _ in range(6))
-        if place < strays:
-            chosen, rejected = rejected, chosen
-        told.append(pair(f"question {place}", chosen, rejected))
+    for place, row in enumerate(clean(n)):
+        ending = {"marker": " indeed so", "length": f" w{place}" * 6}.get(kind, "")
+        answers = row.chosen + ending, ("hello " if kind == "opening" else "") + row.rejected
+        told.append(pair(f"question {place}", *(answers[::-1] if place < strays else answers)))
     return told
 
 
@@ -271,6 +261,5 @@ def test_the_report_tells_places():
     assert "| contradictory duplicate | 2 | line 1 (the other completion is preferred by line 2); line 2 (" in told
     assert "No word, position or length tells the label." in told
     assert "Nothing is wrong with any of 60 rows." in markdown(lint(clean(60)), str, 60)
-    assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in markdown(
-        lint(planted("length")), str, 200
-    )
+    told = markdown(lint(planted("length")), str, 200)
+    assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in told

@@ -45,17 +45,6 @@ def test_a_weak_margin_is_mixed_in_unless_all_the_share_is_the_models_own():
     torch.testing.assert_close(found, expected)
 
 
-def test_a_saturated_pair_has_gradient_again():
-    """σ(-20) = 2e-9 alone; beside a weak model that is at -20 it is at 0: a slope of λ/2."""
-    slopes = []
-    for loss, more in ((bradley_terry(), {}), (weak_margin(), {"other": tensor([-20.0], dtype=torch.float64)})):
-        gap = tensor([20.0], dtype=torch.float64, requires_grad=True)
-        loss(PairBatch(gap, 0 * gap, torch.ones_like(gap), **more)).sum().backward()
-        assert gap.grad is not None
-        slopes.append(gap.grad.item())
-    assert slopes[0] == pytest.approx(-math.exp(-20), rel=1e-6) and slopes[1] == pytest.approx(-0.25)
-
-
 def test_pairs_that_are_solved_weigh_least():
     """σ(±log 3) = 3/4 and 1/4: one minus them 1/4 and 3/4, of a mean of 1/2."""
     found = pair_weights(tensor([math.log(3), -math.log(3)]), torch.ones(2))

@@ -5,15 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rewardlab.benchmarks.garden import FILLER, pairs
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss
 from rewardlab.rm.losses.attribute_regression import attribute_regression
-from rewardlab.rm.losses.bradley_terry import bradley_terry, preference_nll
+from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
@@ -61,14 +59,6 @@ def test_the_corrected_loss_by_hand_and_without_noise():
             assert value(loss, gap, wins=0.7, margin=0.5) == value(bradley_terry(), gap, wins=0.7, margin=0.5)
 
 
-@settings(max_examples=20)
-@given(st.floats(-20, 20), st.floats(0, 0.45))
-def test_over_the_noise_the_corrected_loss_is_that_of_the_clean_label(gap, epsilon):
-    loss = robust_bradley_terry(epsilon=epsilon)
-    average = (1 - epsilon) * value(loss, gap, wins=1.0) + epsilon * value(loss, gap, wins=0.0)
-    assert average == pytest.approx(value(bradley_terry(), gap), abs=1e-9)
-
-
 def test_the_length_term_is_added_to_the_gap_but_not_to_the_centering():
     loss = length_controlled()
     term = loss.learned
@@ -93,13 +83,8 @@ def test_the_length_term_is_added_to_the_gap_but_not_to_the_centering():
     assert value(loss, 1.0, longer=1.0) == pytest.approx(math.log(1 + math.exp(-1 - phi)) + 0.5, abs=1e-6)
 
 
-LOSSES = {
-    "bradley_terry": bradley_terry,
-    "scaled": scaled_bradley_terry,
-    "smoothed": smoothed_bradley_terry,
-    "robust": robust_bradley_terry,
-    "length_controlled": length_controlled,
-}
+LOSSES = {"bradley_terry": bradley_terry, "scaled": scaled_bradley_terry, "smoothed": smoothed_bradley_terry}
+LOSSES |= {"robust": robust_bradley_terry, "length_controlled": length_controlled}
 
 
 def asked(name, chosen, rejected, wins, margin):
@@ -120,15 +105,6 @@ def test_gradients_are_those_of_finite_differences_and_extremes_finite():
     scores = tensor([[1.0, math.nan], [2.5, 0.0]], dtype=torch.float64)
     rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda r: attribute_regression()(r, scores).nansum(), (rewards,))
-    term = length_controlled().learned.double()
-    gap, longer = tensor([0.3, -1.0, 2.0], dtype=torch.float64), tensor([3.0, -2.0, 0.5], dtype=torch.float64)
-
-    def by_weight(weight):
-        return preference_nll(
-            gap + torch.func.functional_call(term, {"weight": weight}, (longer,)), torch.ones_like(gap)
-        )
-
-    assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
     for name in LOSSES:
         chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
         found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))

@@ -28,33 +28,15 @@ def test_one_objective_is_genarms_loss_and_does_not_start_at_ln_2():
 def test_the_weighted_sum_over_objectives_is_one_soft_label():
     """Σ_i α_i l_i = BCE(β_r Δ, t) with t = Σ_i α_i t_i."""
     beta = 0.7
-    each = sum(
-        ALPHA[:, i] * (-WINS[:, i] * logsigmoid(beta * GAP) - (1 - WINS[:, i]) * logsigmoid(-beta * GAP))
-        for i in range(2)
-    )
+    won, lost = logsigmoid(beta * GAP), logsigmoid(-beta * GAP)
+    each = sum(ALPHA[:, i] * (-WINS[:, i] * won - (1 - WINS[:, i]) * lost) for i in range(2))
     soft = binary_cross_entropy_with_logits(beta * GAP, (ALPHA * WINS).sum(1), reduction="none")
     found = sequence_logistic(beta, weight=0.0)(GAP, WINS, ALPHA)
     torch.testing.assert_close(found, each)
     torch.testing.assert_close(found, soft)
 
 
-def test_a_conflicting_pair_has_its_optimum_at_the_logit_of_the_soft_label():
-    gap = torch.tensor([math.log(0.8 / 0.2) / 0.5], dtype=torch.float64, requires_grad=True)
-    wins, alpha = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[0.8, 0.2]]).double()
-    sequence_logistic(0.5, weight=0.0)(gap, wins, alpha).sum().backward()
-    assert gap.grad.item() == pytest.approx(0, abs=1e-12)
-    gap.grad = None
-    sequence_logistic(0.5, weight=1.0)(gap, wins, alpha).sum().backward()
-    assert gap.grad.item() < -0.01  # the global term pushes beyond it
-
-
-def test_the_sign_says_that_the_first_answer_is_better_and_a_tie_has_no_global_term():
-    for i, (wins, sign) in enumerate([(1.0, -1), (0.0, 1)]):
-        gap = torch.zeros(1, requires_grad=True)
-        for form in ("scalarised", "mixed_label"):
-            sequence_logistic(0.1, form=form)(gap, torch.tensor([[wins, wins]]), torch.tensor([[0.5, 0.5]])).backward()
-            assert gap.grad.item() * sign > 0, (i, form)
-            gap.grad = None
+def test_a_tie_has_no_global_term():
     even = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
     for form in ("scalarised", "mixed_label"):
         with_it, without = (sequence_logistic(0.1, weight=w, form=form)(GAP[:1].float(), *even) for w in (1.0, 0.0))

@@ -88,7 +88,6 @@ def test_an_unfitted_and_a_broken_linear_model_say_so_and_no_completions_have_no
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> str:
-    """A small BERT with random weights, as a folder."""
     folder = tmp_path_factory.mktemp("encoder")
     words = BertWordPieceTokenizer()
     text = "kind rude stone river cloud paper user assistant q"

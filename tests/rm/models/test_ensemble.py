@@ -11,8 +11,6 @@ from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 
 class Fixed:
-    """Rewards that are given."""
-
     def __init__(self, rewards, objectives=("reward",)):
         self.contract = ScoringContract(kind="fixed", objectives=objectives)
         self.rewards = np.array(rewards, float)[:, None]

@@ -23,15 +23,12 @@ from tests.rm.spread_models import WORDS
 QUESTION = user_turn("tell me")
 
 
-def steps_of(random: np.random.Generator, number: int) -> tuple[str, ...]:
-    return tuple(" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(number))
-
-
 def solutions(number: int, seed: int = 0) -> list[Solution]:
     """A step is wrong if it holds `kano`, and so are the steps behind it."""
     random, made = np.random.default_rng(seed), []
     for index in range(number):
-        steps = steps_of(random, int(random.integers(1, 7)))
+        number = int(random.integers(1, 7))
+        steps = tuple(" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(number))
         wrong = np.cumsum(["kano" in step for step in steps]) > 0
         made.append(Solution(str(index), QUESTION, steps, tuple(np.where(wrong, 0.0, 1.0).tolist())))
     return made

@@ -16,10 +16,7 @@ def one_weight() -> nn.Linear:
 
 
 def test_the_average_by_hand():
-    """Of 8 steps the first quarter does not count: it starts at the weight of step 2, 3.
-
-    3; .5 * 3 + .5 * 5 = 4; .5 * 4 + .5 * 1 = 2.5
-    """
+    """The first 2 of 8 steps do not count: 3 of step 2; .5 * 3 + .5 * 5 = 4; .5 * 4 + .5 * 1 = 2.5."""
     model = one_weight()
     average = WeightAverage(model, decay=0.5, start=0.25)
     stepped(average, model, [100.0, 3.0, 5.0, 1.0])
