@@ -31,14 +31,8 @@ def main(argv: Sequence[str] | None = None, find: Callable[[Sequence[str]], list
     asked = parser.parse_args(argv)
     began = run_facts()
     with TemporaryDirectory(prefix="rewardlab-fuzzing-") as folder:
-        tallies = fuzz(
-            find(asked.only),
-            Path(folder),
-            seed=asked.seed,
-            seconds=asked.seconds,
-            start=asked.start,
-            executions=asked.executions,
-        )
+        counts = {"seconds": asked.seconds, "start": asked.start, "executions": asked.executions}
+        tallies = fuzz(find(asked.only), Path(folder), seed=asked.seed, **counts)
     print(table(tallies))
     failures = [failure for tally in tallies for failure in tally.failures.values()]
     if asked.output:
@@ -61,15 +55,10 @@ def quiet() -> None:
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """A line for each target."""
     lines = [f"{'target':<34}{'files':>9}{'opened':>9}{'refused':>9}{'failed':>8}{'a second':>10}"]
     for one in tallies:
-        rate = one.executions / max(one.seconds, 1e-9)
-        kinds = one.kinds
-        lines.append(
-            f"{one.target.name:<34}{one.executions:>9}{kinds['opened']:>9}{kinds['refused']:>9}"
-            f"{len(one.failures):>8}{rate:>10.0f}"
-        )
+        read = f"{one.executions:>9}{one.kinds['opened']:>9}{one.kinds['refused']:>9}{len(one.failures):>8}"
+        lines.append(f"{one.target.name:<34}{read}{one.executions / max(one.seconds, 1e-9):>10.0f}")
     total = sum(one.executions for one in tallies)
     return "\n".join([*lines, f"{total} files, {sum(len(one.failures) for one in tallies)} places that failed"])
 

@@ -3,35 +3,15 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-LARGEST = 1 << 17
-"""Bytes of a bent file, at most."""
-NUMBERS = tuple(
-    text.encode()
-    for text in (
-        *("0", "-0", "-1", "1.5", "1e999", "-1e999", "1e-999", "NaN", "Infinity", "-Infinity", "0x1F", "01", "1."),
-        *(str(2**power + one) for power in (31, 53, 63, 64) for one in (-1, 0)),
-        *("9" * 400, "9" * 5000),
-    )
+LARGEST = 1 << 17  # bytes of a bent file
+NUMBERS = (
+    *b"0 -0 -1 1.5 1e999 -1e999 1e-999 NaN Infinity -Infinity 0x1F 01 1.".split(),
+    *(b"%d" % (2**power + one) for power in (31, 53, 63, 64) for one in (-1, 0)),
+    *(b"9" * 400, b"9" * 5000),
 )
 TEXTS = (
     *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\x1b[31m", b"\r", b"\n", b"\n\n", b"\t"),
-    *(
-        b'"\\ud800"',
-        b"\\u0000",
-        b'""',
-        b'"',
-        b"'",
-        b"null",
-        b"true",
-        b"false",
-        b"[]",
-        b"{}",
-        b"[",
-        b"}",
-        b",",
-        b":",
-        b"=",
-    ),
+    *b"""\"\\ud800" \\u0000 "" " ' null true false [] {} [ } , : =""".split(),
     *(b"../../etc/passwd", b"{{ 7 * 7 }}", b"%s%n", b"<script>", b"=1+1", b"a" * 5000),
 )
 DIGITS = b"0123456789"
@@ -46,7 +26,6 @@ def mutated(data: bytes, random: Random, others: Sequence[bytes] = (), times: in
 
 
 def flip(data: bytes, random: Random, _others: Sequence[bytes] = ()) -> bytes:
-    """One bit the other way round."""
     if not data:
         return data
     place = random.randrange(len(data))
@@ -54,18 +33,15 @@ def flip(data: bytes, random: Random, _others: Sequence[bytes] = ()) -> bytes:
 
 
 def cut(data: bytes, random: Random, _others: Sequence[bytes] = ()) -> bytes:
-    """The end is missing."""
     return data[: random.randint(0, len(data))]
 
 
 def remove(data: bytes, random: Random, _others: Sequence[bytes] = ()) -> bytes:
-    """A part is missing."""
     start, end = _span(data, random)
     return data[:start] + data[end:]
 
 
 def repeat(data: bytes, random: Random, _others: Sequence[bytes] = ()) -> bytes:
-    """A part stands there many times."""
     start, end = _span(data, random)
     times = random.choice((2, 3, 50, 1000))
     return data[:end] + data[start:end] * min(times, LARGEST // max(1, end - start)) + data[end:]
@@ -111,13 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (flip, cut, remove, repeat, insert, number, ne
 
 
 def shortest(data: bytes, fails: Callable[[bytes], bool], tries: int = 300) -> bytes:
-    """A short part of the bytes that still fails: parts are left out, halves first, as long as it goes on failing.
-
-    Greedy, after the idea of Zeller and Hildebrandt 2002 (delta debugging), and at most `tries` questions.
-
-    >>> shortest(b"abcdefgh", lambda one: b"c" in one and b"f" in one)
-    b'cf'
-    """
+    """A short part of the bytes that still fails: halves are left out first (Zeller and Hildebrandt 2002), greedily."""
     size = len(data) // 2
     while size and tries > 0:
         start = 0

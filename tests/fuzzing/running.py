@@ -14,8 +14,7 @@ from tests.fuzzing.mutate import shortest
 from tests.fuzzing.target import Outcome, Target, attempt, bent_file, prepare
 
 FOLDER = "tests.fuzzing.targets"
-SHRINKING = 3.0
-"""Seconds in which a failure's file is made shorter."""
+SHRINKING = 3.0  # seconds in which a failure's file is made shorter
 SHOWN = 400
 Say = Callable[[str], None]
 
@@ -28,11 +27,9 @@ class Failure(NamedTuple):
     number: int
     why: str
     place: str
-    data: bytes
-    """The shortest that was found which fails at the same place."""
+    data: bytes  # the shortest that was found which fails at the same place
 
     def told(self) -> str:
-        """For a terminal: where, why, the file, the command."""
         shown = self.data if len(self.data) <= SHOWN else self.data[:SHOWN] + b"..."
         return (
             f"FAILED {self.target}: {self.why}\n  at    {self.place}\n  file  {shown!r} ({len(self.data)} bytes)\n"
@@ -47,16 +44,13 @@ class Tally:
     def __init__(self, target: Target):
         self.target, self.number, self.seconds = target, 0, 0.0
         self.kinds = {"opened": 0, "refused": 0, "failed": 0}
-        self.failures: dict[str, Failure] = {}
-        """By place: a line of code that fails is told once."""
+        self.failures: dict[str, Failure] = {}  # by place: a line of code that fails is told once
 
     @property
     def executions(self) -> int:
-        """How many files were tried."""
         return sum(self.kinds.values())
 
     def as_json(self) -> dict[str, Any]:
-        """For a result file."""
         return {"executions": self.executions, **self.kinds, "seconds": round(self.seconds, 1)}
 
 
@@ -72,19 +66,10 @@ def targets(only: Sequence[str] = ()) -> list[Target]:
 
 
 def fuzz(
-    chosen: Sequence[Target],
-    folder: Path,
-    *,
-    seed: int = 0,
-    seconds: float = 10.0,
-    start: int = 0,
-    executions: int | None = None,
-    log: Say = print,
-) -> list[Tally]:
-    """Fuzz the targets one after the other, each for its share of the time, or for so many executions.
-
-    Every target gets the same time; what is left over goes to those behind it.
-    """
+    chosen: Sequence[Target], folder: Path, *, seed: int = 0, seconds: float = 10.0, start: int = 0,
+    executions: int | None = None, log: Say = print,
+) -> list[Tally]:  # fmt: skip
+    """Fuzz the targets one after the other, each for its share of the time, or for so many executions."""
     tallies = [Tally(target) for target in chosen]
     end = time.monotonic() + seconds
     for place, tally in enumerate(tallies):
@@ -96,8 +81,9 @@ def fuzz(
 def _one(tally: Tally, folder: Path, seed: int, start: int, executions: int | None, seconds: float, log: Say) -> None:
     target, began = tally.target, time.monotonic()
     path = prepare(target, folder)
-    for data in target.seeds:
-        _check_valid(target, path, data)
+    for data in target.seeds:  # one that is refused before anything is bent would prove nothing
+        outcome = attempt(target, data, path, deadline=60.0)  # the first file imports what opens it
+        assert outcome.kind == "opened" or "MiB" in outcome.why, f"{target.name}: a valid file was {outcome}"
     number = start
     while number == start or (
         number < start + executions if executions else time.monotonic() - began < seconds
@@ -105,19 +91,12 @@ def _one(tally: Tally, folder: Path, seed: int, start: int, executions: int | No
         data = bent_file(target, seed, number)
         outcome = attempt(target, data, path)
         tally.kinds[outcome.kind] += 1
-        if outcome.failed and outcome.place not in tally.failures:
+        if outcome.kind == "failed" and outcome.place not in tally.failures:
             failure = _failure(target, seed, number, data, outcome, path)
             tally.failures[outcome.place] = failure
             log(failure.told())
         number += 1
     tally.seconds = time.monotonic() - began
-
-
-def _check_valid(target: Target, path: Path, data: bytes) -> None:
-    """A file that is refused before anything is bent would prove nothing."""
-    outcome = attempt(target, data, path, deadline=60.0)  # the first file imports what opens it
-    if outcome.kind != "opened" and "MiB" not in outcome.why:
-        raise AssertionError(f"{target.name}: a valid file was {outcome.kind}: {outcome.why}")
 
 
 def _failure(target: Target, seed: int, number: int, data: bytes, outcome: Outcome, path: Path) -> Failure:

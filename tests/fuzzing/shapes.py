@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UNREADABLE
@@ -41,16 +43,16 @@ def changed(value: Any, random: Random) -> Any:
     """Nested dictionaries and lists with one place in them changed: another value, a missing one, one twice."""
     if not isinstance(value, dict | list) or not value or random.random() < 0.1:
         return _another(value, random)
+    way = random.random()
     if isinstance(value, list):
         place = random.randrange(len(value))
-        way = random.random()
         if way < 0.1:
             return value[:place] + value[place + 1 :]
         if way < 0.2:
             return [*value, value[place]]
         return [*value[:place], changed(value[place], random), *value[place + 1 :]]
     name = random.choice([*value])
-    if (way := random.random()) < 0.1:
+    if way < 0.1:
         return {key: one for key, one in value.items() if key != name}
     if way < 0.2:
         return {(f"{name}x" if key == name else key): one for key, one in value.items()}
@@ -60,38 +62,19 @@ def changed(value: Any, random: Random) -> Any:
 
 
 def _another(value: Any, random: Random) -> Any:
-    way = random.random()
-    if way < 0.1:
-        return [value]
-    if way < 0.2:
-        return {"value": value}
-    if way < 0.25 and isinstance(value, str):
-        return value * random.choice((2, 50))
-    return random.choice(ATOMS)
+    ways = [[value], {"value": value}, value * 50 if isinstance(value, str) else None]
+    return random.choice(ways) if random.random() < 0.25 else random.choice(ATOMS)
 
 
 def _write_json(values: Any) -> bytes:
     return json.dumps(values).encode()
 
 
-def _read_lines(data: bytes) -> Any:
-    return [json.loads(line) for line in data.split(b"\n") if line]
-
-
 def _write_lines(rows: Any) -> bytes:
     return b"".join(_write_json(row) + b"\n" for row in (rows if isinstance(rows, list) else [rows]))
 
 
-def _read_parquet(data: bytes) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(io.BytesIO(data)).read().to_pylist()
-
-
 def _write_parquet(rows: Any) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     out = io.BytesIO()
     try:
         pq.write_table(pa.Table.from_pylist(rows), out)
@@ -123,8 +106,8 @@ def _write_signed(values: Any) -> bytes:
 
 
 JSON = Shape(json.loads, _write_json)
-JSON_LINES = Shape(_read_lines, _write_lines)
-PARQUET = Shape(_read_parquet, _write_parquet)
+JSON_LINES = Shape(lambda data: [json.loads(line) for line in data.split(b"\n") if line], _write_lines)
+PARQUET = Shape(lambda data: pq.ParquetFile(io.BytesIO(data)).read().to_pylist(), _write_parquet)
 YAML = Shape(yaml.safe_load, lambda values: yaml.safe_dump(values, allow_unicode=True).encode())
 SAFETENSORS = Shape(_read_header, _write_header)
 SIGNED = Shape(json.loads, _write_signed)
@@ -132,18 +115,12 @@ SIGNED = Shape(json.loads, _write_signed)
 
 def _write_toml(values: Any) -> bytes:
     """Tables and lists of tables of plain values: what our rubric, price and question files are made of."""
-    plain = [f"{name} = {json.dumps(one)}" for name, one in values.items() if not _tables(one)]
-    lists = [
-        line
-        for name, rows in values.items()
-        if _tables(rows)
-        for row in (rows if isinstance(rows, list) else [rows])
-        for line in (
-            f"[[{name}]]" if isinstance(rows, list) else f"[{name}]",
-            *(f"{key} = {json.dumps(one)}" for key, one in row.items()),
-        )
-    ]
-    return "\n".join([*plain, *lists]).encode()
+    lines = [f"{name} = {json.dumps(one)}" for name, one in values.items() if not _tables(one)]
+    for name, rows in values.items():
+        for row in (rows if isinstance(rows, list) else [rows]) if _tables(rows) else []:
+            lines.append(f"[[{name}]]" if isinstance(rows, list) else f"[{name}]")
+            lines.extend(f"{key} = {json.dumps(one)}" for key, one in row.items())
+    return "\n".join(lines).encode()
 
 
 def _tables(value: Any) -> bool:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -17,13 +18,12 @@ from tests.fuzzing.mutate import mutated
 from tests.fuzzing.shapes import Shape, bent
 
 OURS = (UsageError, DataError, CheckFailed)
-DEADLINE = 5.0
-"""Seconds of this process's CPU for one file of at most `mutate.LARGEST` bytes."""
-PATIENCE = 12
-"""How many times the deadline may pass by the clock: a loader may sleep, and others may use the processor."""
-MEMORY = 256
-"""MiB that one file may add to the largest size of the process."""
+DEADLINE = 5.0  # seconds of this process's CPU for one file of at most `mutate.LARGEST` bytes
+PATIENCE = 12  # times that the deadline may pass by the clock: a loader may sleep, others may use the processor
+MEMORY = 256  # MiB that one file may add to the largest size of the process
 FORBIDDEN = ("socket.connect", "socket.bind", "subprocess.Popen", "os.system", "os.exec", "os.remove", "os.rename")
+FORBIDDEN += ("pickle.find_class",)
+LISTENERS: list[list[str]] = []
 PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -32,29 +32,18 @@ class Target(NamedTuple):
 
     name: str
     file: str
-    """Where the bent file lies in the folder."""
-    seeds: tuple[bytes, ...]
-    """Valid files."""
+    seeds: tuple[bytes, ...]  # valid files
     opens: Callable[[Path], object]
-    """Is given the file's path."""
-    shape: Shape | None = None
-    """How its values can be bent; None: only its bytes."""
-    beside: Mapping[str, bytes] = {}
-    """The folder's other files."""
+    shape: Shape | None = None  # how its values can be bent; None: only its bytes
+    beside: Mapping[str, bytes] = {}  # the folder's other files
 
 
 class Outcome(NamedTuple):
     """What became of a bent file: opened, refused with a sentence of ours, or a failure and the line where it is."""
 
-    kind: str
-    """`opened`, `refused` or `failed`."""
+    kind: str  # opened, refused or failed
     why: str = ""
     place: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether the law was broken."""
-        return self.kind == "failed"
 
 
 class _TooSlow(BaseException):
@@ -88,7 +77,7 @@ def attempt(target: Target, data: bytes, path: Path, deadline: float = DEADLINE)
     path.write_bytes(data)
     before, size = _listing(path), _peak()
     try:
-        with _alarm(deadline), WATCH.on() as acts:
+        with _alarm(deadline), _watched() as acts:
             target.opens(path)
         outcome = Outcome("opened")
     except OURS as error:
@@ -144,40 +133,32 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Watch:
-    """Hears of files opened for writing, of connections and of programs started, where Python does them."""
+@contextmanager
+def _watched() -> Iterator[list[str]]:
+    """Files opened for writing, connections and programs started, where Python does them."""
+    _install()
+    acts: list[str] = []
+    LISTENERS.append(acts)
+    try:
+        yield acts
+    finally:
+        LISTENERS.clear()
 
-    def __init__(self) -> None:
-        self.acts: list[str] | None = None
-        self.installed = False
 
-    @contextmanager
-    def on(self) -> Iterator[list[str]]:
-        """What was done while it listened."""
-        if not self.installed:  # a hook cannot be taken away again
-            sys.addaudithook(self._hear)
-            self.installed = True
-        acts: list[str] = []
-        self.acts = acts
-        try:
-            yield acts
-        finally:
-            self.acts = None
+@cache
+def _install() -> None:
+    """Once: a hook cannot be taken away again."""
+    sys.addaudithook(_hear)
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.acts is None:
-            return
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    for acts in LISTENERS:
         if event == "open" and _writes(arguments):
-            self.acts.append(f"opened {arguments[0]} for writing")
+            acts.append(f"opened {arguments[0]} for writing")
         elif event in FORBIDDEN:
-            self.acts.append(f"{event} {str(arguments)[:100]}")
-        elif event == "pickle.find_class":
-            self.acts.append(f"unpickled {arguments}")
+            acts.append(f"{event} {str(arguments)[:100]}")
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
     path, mode = arguments[0], arguments[1] or ""
     return any(letter in mode for letter in "wax+") and path != "/dev/null" and not str(path).endswith(".pyc")
-
-
-WATCH = _Watch()

@@ -1,7 +1,7 @@
 """The valid folders that are bent: small models, and runs as the verbs write them."""
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +32,7 @@ from rewardlab.rm.models.latent import latent_from_config
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.scalar import scalar, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
+from transformers import AutoModelForCausalLM
 
 from tests.fuzzing.shapes import Shape
 from tests.fuzzing.target import Target
@@ -58,20 +59,20 @@ CASES = [
 SAID = '{"rules": [{"id": "names", "met": "yes", "evidence": "oak"}, {"id": "short", "met": "no", "evidence": ""}]}'
 
 
-@lru_cache(maxsize=1)
-def home() -> Path:
+@cache
+def _kept() -> TemporaryDirectory[str]:
     """A folder that stays as long as the process, with every valid folder in it."""
     kept = TemporaryDirectory(prefix="rewardlab-valid-")
-    _HELD.append(kept)
     folder = Path(kept.name)
     _models(folder)
     _evaluation(folder / "eval")
     _judging(folder / "judge")
     _training(folder / "rl")
-    return folder
+    return kept
 
 
-_HELD: list[TemporaryDirectory[str]] = []
+def home() -> Path:
+    return Path(_kept().name)
 
 
 @cache
@@ -111,8 +112,6 @@ def _models(folder: Path) -> None:
 
 def arm_base() -> torch.nn.Module:
     """A small language model without an adapter, the same at every call."""
-    from transformers import AutoModelForCausalLM
-
     words = small_tokenizer(TEXTS, 300)
     config = small_config(words, hidden=8, layers=1, heads=1, positions=64)
     with torch.random.fork_rng():

@@ -1,5 +1,3 @@
-"""References to functions that are given as objects."""
-
 import sys
 from functools import partial
 

@@ -1,5 +1,3 @@
-"""The words that every part shares."""
-
 import pytest
 from rewardlab.rm.types import PreferencePair, user_turn
 

@@ -25,14 +25,10 @@ SAMPLES: list[dict[str, Any]] = [
 ]  # fmt: skip
 LOG = {"eval": {"task": "birds"}, "samples": SAMPLES}
 COLUMNS = {
-    "text_chosen": ["<|user|> Name a bird: heron", "so it is"],
-    "text_rejected": ["<|user|> Name a bird: newt", "so be it"],
-    "subset": ["alpacaeval-easy", "math-prm"],
-    "id": [3, 3],
-    "scores_chosen": [[1.5], 0.25],
-    "scores_rejected": [[0.5], None],
-    "model": "org/rm",
-}
+    "text_chosen": ["<|user|> Name a bird: heron", "so it is"], "scores_chosen": [[1.5], 0.25], "model": "org/rm",
+    "text_rejected": ["<|user|> Name a bird: newt", "so be it"], "scores_rejected": [[0.5], None],
+    "subset": ["alpacaeval-easy", "math-prm"], "id": [3, 3],
+}  # fmt: skip
 JUDGMENTS = [
     {"id": "1", "prompt": [TURN], "answers": ["newt", "heron"], "best": [1], "scores": {"a": [0.0, 2.0], "b": None}},
     {"prompt": "p", "chosen": "c", "rejected": "r", "scores_chosen": 1, "scores_rejected": 0, "model": "c"},
@@ -40,7 +36,6 @@ JUDGMENTS = [
 
 
 def imported() -> list[Target]:
-    """Return the formats that `import_results` reads."""
     return [
         Target("imported/rewardbench.json", "scores.json", (json.dumps(COLUMNS).encode(),), _read, JSON),
         Target("imported/judgments.jsonl", "judgments.jsonl", (lines(JUDGMENTS),), _read, JSON_LINES),

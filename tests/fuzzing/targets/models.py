@@ -8,14 +8,14 @@ from rewardlab.rm.adapters.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import SETTINGS as ADAPTER
 from rewardlab.rm.adapters.settings import load_settings
-from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer
+from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer, small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, SAFETENSORS, SIGNED
 from tests.fuzzing.target import Target
-from tests.fuzzing.world import EXAMPLES, arm_base, home, inside
+from tests.fuzzing.world import EXAMPLES, TEXTS, arm_base, home, inside
 
 TEMPLATE = "chat_template.jinja"
 TEMPLATES = (
@@ -29,7 +29,6 @@ TEMPLATES = (
 
 
 def models() -> list[Target]:
-    """Of everything that is in a model's folder."""
     return [
         _in("scalar", FILE, _contract, SIGNED),
         _in("scalar", "golden.jsonl", lambda path: read_golden(path.parent), JSON_LINES),
@@ -67,14 +66,9 @@ def _tokenizer(path: Path) -> None:
     _model(path)
 
 
-@cache
-def _folder() -> str:
-    return str(home() / "scalar")
-
-
 def _template(path: Path) -> None:
     """Given with --chat_template, it need not be the one that the model was trained with."""
-    words = load_tokenizer(_folder(), chat_template=str(path))
+    words = load_tokenizer(str(home() / "scalar"), chat_template=str(path))
     encoder = Encoder(words, ScoringContract("scalar", max_length=64, truncation="left", **describe_tokenizer(words)))
     encoder.encode_all(EXAMPLES)
     encoder.encode_completion(EXAMPLES[0])
@@ -82,10 +76,6 @@ def _template(path: Path) -> None:
 
 @cache
 def _adapter(settings: str) -> Any:
-    from rewardlab.rm.backbones.loading import small_tokenizer
-
-    from tests.fuzzing.world import TEXTS
-
     return attach(arm_base(), load_settings(Path(settings)), small_tokenizer(TEXTS, 300))
 
 

@@ -1,7 +1,6 @@
 """Preference data, conversations, scored answers, stored scores and cases, in every format that is read."""
 
 import gzip
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,19 +21,11 @@ TURNS = [{"role": "user", "content": "Which is longer?"}]
 PAIRS: Sequence[Mapping[str, Any]] = (
     {"prompt": "What is 2+2?", "chosen": "It is 4.", "rejected": "It is 5.", "margin": 1.5, "subset": "a", "id": "1"},
     {"prompt": TURNS, "chosen": "A", "rejected": "B", "wins": {"overall": 0.75}},
-    {
-        "chosen": [*TURNS, {"role": "assistant", "content": "x"}],
-        "rejected": [*TURNS, {"role": "assistant", "content": "y"}],
-    },
+    {f"{side}": [*TURNS, {"role": "assistant", "content": side}] for side in ("chosen", "rejected")},
     {"chosen": "\n\nHuman: Hi\n\nAssistant: Hello!", "rejected": "\n\nHuman: Hi\n\nAssistant: Go away."},
     {"prompt": "p", "chosen": "c", "rejected": "r", "score_chosen": 8.0, "score_rejected": 7.5, "gaps": {"a": 0.5}},
-    {
-        "prompt": "p",
-        "chosen": "c",
-        "rejected": "d",
-        "metadata": {"score_chosen": 2, "score_rejected": 1},
-        "unique_id": 3,
-    },
+    {"prompt": "p", "chosen": "c", "rejected": "d", "metadata": {"score_chosen": 2, "score_rejected": 1}},
+    {"prompt": "p", "chosen": "c", "rejected": "d", "unique_id": 3},
 )
 EXAMPLES = (
     {"id": "a", "prompt": "p", "completion": "c"},
@@ -60,51 +51,39 @@ lines",a,b,x
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """JSON lines."""
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """A Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), out)
-    return out.getvalue()
+    return PARQUET.write([dict(row) for row in rows])
 
 
 def alone(rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
-    """A file for each row, and one with all."""
     return (*(lines([row]) for row in rows), lines(rows))
 
 
 def preferences() -> list[Target]:
-    """Of the readers of data."""
     read = _skipping(load_pairs)
     whole, plain = lines(PAIRS), [row for row in PAIRS if isinstance(row.get("prompt"), str)]
 
     def target(name: str, file: str, seeds: tuple[bytes, ...], opens: Any, shape: Shape | None) -> Target:
         return Target(f"data/{name}", file, seeds, opens, shape)
 
+    def scored(path: Path) -> None:
+        load_judged(str(path), ["helpfulness", "correctness"], on_bad_row="skip")
+
     return [
         target("pairs.jsonl", "pairs.jsonl", alone(PAIRS), read, JSON_LINES),
         target("pairs.json", "pairs.json", (json.dumps(PAIRS).encode(), json.dumps({"a": PAIRS}).encode()), read, JSON),
-        target(
-            "pairs.parquet", "pairs.parquet", (parquet(plain), parquet(PAIRS[:1]), parquet(PAIRS[2:3])), read, PARQUET
-        ),
+        target("pairs.parquet", "pairs.parquet", (*map(parquet, (plain, PAIRS[:1], PAIRS[2:3])),), read, PARQUET),
         target("pairs.csv", "pairs.csv", (CSV,), read, None),
         target("pairs.jsonl.gz", "pairs.jsonl.gz", (gzip.compress(whole, mtime=0),), read, None),
-        target(
-            "lint", "pairs.jsonl", (whole,), lambda path: lint(load_pairs(str(path), on_bad_row="skip")[0]), JSON_LINES
-        ),
+        target("lint", "p.jsonl", (whole,), lambda path: lint(load_pairs(str(path), on_bad_row="skip")[0]), JSON_LINES),
         target("examples.jsonl", "examples.jsonl", alone(EXAMPLES), _skipping(load_examples), JSON_LINES),
-        target("scored.jsonl", "scored.jsonl", alone(SCORED), _scored, JSON_LINES),
-        target(
-            "stored scores", "scores.jsonl", alone(STORED), lambda path: load_stored(str(path), pairs(), []), JSON_LINES
-        ),
+        target("scored.jsonl", "scored.jsonl", alone(SCORED), scored, JSON_LINES),
+        target("stored scores", "s.jsonl", alone(STORED), lambda path: load_stored(str(path), pairs(), []), JSON_LINES),
         target("cases", "cases.jsonl", alone(CASES), lambda path: CaseFile().cases([str(path)]), JSON_LINES),
-        target("prompts.jsonl", "prompts.jsonl", alone(EXAMPLES[:1] + EXAMPLES[2:]), _prompts, JSON_LINES),
+        target("prompts.jsonl", "p.jsonl", alone(EXAMPLES[::2]), lambda path: read_prompts(str(path)), JSON_LINES),
     ]
 
 
@@ -116,11 +95,3 @@ def _skipping(load: Callable[..., Any]) -> Callable[[Path], None]:
         load(str(path))
 
     return opens
-
-
-def _scored(path: Path) -> None:
-    load_judged(str(path), ["helpfulness", "correctness"], on_bad_row="skip")
-
-
-def _prompts(path: Path) -> None:
-    read_prompts(str(path))

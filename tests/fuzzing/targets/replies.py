@@ -34,27 +34,19 @@ COMPLETION = {
     "usage": {"prompt_tokens": 3, "completion_tokens": 1},
 }
 KEPT = {"key": "0123456789abcdef"} | Reply("A", "stop")._asdict() | {"cost": 0.5}
-WRITTEN = {
-    "rules": [{"id": "r1", "type": "must", "criterion": "c", "test": "t"}],
-    "principles": [{"id": "p1", "description": "d"}],
-}
+STORES = (lines([KEPT]), lines([KEPT, KEPT | {"key": "b"}]))
+WRITTEN: dict[str, Any] = {"rules": [{"id": "r1", "type": "must", "criterion": "c", "test": "t"}]}
+WRITTEN |= {"principles": [{"id": "p1", "description": "d"}]}
 PRICES = b'["small"]\nprompt = 0.5\ncompletion = 1.5\n'
 
 
 def replies() -> list[Target]:
-    """Of texts that models and servers send, and of files that hold them."""
     return [
         Target("replies/verdicts", "reply.txt", VERDICTS, _verdicts),
         Target("replies/verdicts in JSON", "reply.txt", (SAID.encode(), b'{"winner": "A"}'), _verdicts, JSON),
         Target("replies/rubric", "reply.txt", (json.dumps(WRITTEN).encode(),), _rubric, JSON),
         Target("replies/completion", "body.json", (json.dumps(COMPLETION).encode(),), _completion, JSON),
-        Target(
-            "replies/store",
-            "replies.jsonl",
-            (lines([KEPT]), lines([KEPT, KEPT | {"key": "b"}])),
-            read_replies,
-            JSON_LINES,
-        ),
+        Target("replies/store", "replies.jsonl", STORES, read_replies, JSON_LINES),
         Target("replies/prices.toml", "prices.toml", (PRICES,), lambda path: read_prices(path, "small"), TOML),
     ]
 

@@ -42,7 +42,6 @@ EXCHANGED = Asked("prompts", "words")
 
 
 def run_folders() -> list[Target]:
-    """Of every file in a run's folder."""
     return [
         _in("eval", "summary.json", _look, JSON),
         _in("eval", "items.parquet", _look, PARQUET),
@@ -65,6 +64,14 @@ def run_folders() -> list[Target]:
 
 
 _in = partial(inside, "runs")
+
+
+def _annotations(path: Path) -> None:
+    annotations.read(path.parents[1] / "eval")
+
+
+def _exchange(path: Path) -> None:
+    read(path, EXCHANGED, 2)
 
 
 def _look(path: Path) -> None:
@@ -136,10 +143,6 @@ def _decoded(path: Path) -> None:
             answers.decoded_completion(row)
 
 
-def _annotations(path: Path) -> None:
-    annotations.read(path.parent.parent / "eval")
-
-
 def _exchanged() -> bytes:
     from tempfile import TemporaryDirectory
 
@@ -147,7 +150,3 @@ def _exchanged() -> bytes:
         path = Path(folder) / "step.safetensors"
         keep(path, Written([[1, 2], [3]], [[-1.0, -0.5], [-0.25]]), EXCHANGED)
         return path.read_bytes()
-
-
-def _exchange(path: Path) -> None:
-    read(path, EXCHANGED, 2)

@@ -23,49 +23,31 @@ from tests.fuzzing.world import RUBRIC
 
 LEVELS = {"criteria": "Is it right?"} | {f"score{level}_description": f"level {level}" for level in range(1, 6)}
 OURS = {"rules": [{"id": "r", "type": "must", "criterion": "c", "test": "t", "veto": True}], "principles": []}
+CASE = {"case": "1", "rubric": OURS}
 HEALTH = {"prompt_id": "2", "rubrics": [{"criterion": "Names a dose.", "points": -5, "tags": []}]}
-QUESTIONS = b"""
-[[questions]]
-id = "q1"
-text = "Is it a tree?"
-[[questions]]
-id = "q2"
-text = "An oak?"
-depends_on = ["q1"]
-"""
-GATE = [{"area": "overall", "max_drop": 0.01, "even_if_noise": True}]
+QUESTIONS = b"""questions = [
+    {id = "q1", text = "Is it a tree?"},
+    {id = "q2", text = "An oak?", depends_on = ["q1"]},
+]"""
+GATE = b"- area: overall\n  max_drop: 0.01\n  even_if_noise: true\n"
 TRAIN = {
     "data": ["pairs.jsonl"], "model": "small", "learning_rate": 1e-4, "lora": True, "max_steps": 3, "output": "run",
 }  # fmt: skip
-SPECS = (
-    b"gate(reward=rm, by=form, threshold=0.5)",
-    b"bradley_terry",
-    b"judge(kind=pairwise(seeds=[1, 2]), groups=4)",
-    b"my_rewards.code:compiles(timeout=2)",
-)
 LOSSES = (b"bradley_terry", b"smoothed_bradley_terry(epsilon=0.2)")
 TRANSFORMS = (b"gate(reward=rm, by=form, threshold=0.5)", b"clip(eta=0.5)")
+SPECS = (*LOSSES[:1], *TRANSFORMS[:1], b"judge(kind=pairwise(seeds=[1, 2]))", b"my_rewards.code:compiles(timeout=2)")
 
 
 def settings() -> list[Target]:
-    """Of files that users write, and of flags."""
     whole = to_toml(parse_rubric(RUBRIC)).encode()
     return [
         Target("settings/rubric.toml", "rubric.toml", (RUBRIC.encode(), whole), _rubrics, TOML),
         Target("settings/rubric.json", "rubric.json", (json.dumps(OURS).encode(),), _rubrics, JSON),
-        Target(
-            "settings/rubrics.jsonl",
-            "rubrics.jsonl",
-            (lines([{"case": "1", "rubric": OURS}, HEALTH]),),
-            _rubrics,
-            JSON_LINES,
-        ),
-        Target("settings/typed rubric", "typed.txt", (RUBRIC.encode(), json.dumps(OURS).encode()), _typed),
+        Target("settings/rubrics.jsonl", "rubrics.jsonl", (lines([CASE, HEALTH]),), _rubrics, JSON_LINES),
+        Target("settings/typed rubric", "typed.txt", (whole,), lambda path: parse_rubric(_text(path))),
         Target("settings/levels.json", "levels.json", (json.dumps(LEVELS).encode(),), _levels, JSON),
         Target("settings/checklist.toml", "questions.toml", (QUESTIONS,), lambda path: read_checklist(str(path)), TOML),
-        Target(
-            "settings/gate.yaml", "gate.yaml", (yaml.safe_dump(GATE).encode(),), lambda path: read_gate(str(path)), YAML
-        ),
+        Target("settings/gate.yaml", "gate.yaml", (GATE,), lambda path: read_gate(str(path)), YAML),
         Target("settings/config.yaml", "config.yaml", (yaml.safe_dump(TRAIN).encode(),), _config, YAML),
         Target("settings/specs", "spec.txt", SPECS, _specs),
         Target("settings/losses", "spec.txt", LOSSES, _builds("rm.losses")),
@@ -78,10 +60,6 @@ def _rubrics(path: Path) -> None:
     for rubric in read_rubrics(path).values():
         lint(rubric, ["An oak is a tree, and it is as long as it is wide."])
         render(rubric)
-
-
-def _typed(path: Path) -> None:
-    parse_rubric(_text(path))
 
 
 def _levels(path: Path) -> None:

@@ -13,27 +13,25 @@ from tests.fuzzing.targets.preferences import lines
 FOLDER = "benchmarks.suites"
 TURN = {"role": "user", "content": "Why?"}
 ANSWERED = [TURN, {"role": "assistant", "content": "x"}], [TURN, {"role": "assistant", "content": "y"}]
+HELD = {"domain": "simple", "text_chosen": ANSWERED[0], "text_rejected": ANSWERED[1]}
+OURS = {"question": "q", "source": "mmlu-pro", "response_A": "a", "response_B": "b", "label": "A>B"}
+VOTES = {"annotator1": 1, "annotator2": 1, "annotator3": 0}
+TIES = {"prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2}
+PAIR = {"chosen": {"answer": "a"}, "reject": {"answer": "b"}, "category_path": "Pairwise_set/Helpfulness/x"}
+BEST = {"bon_best": {"answer": "a"}, "loser_list": [{"answer": "b"}], "category_path": "BoN_set/Helpfulness/x"}
+LABELS = ("1_full_compliance", "2_full_refusal")
 ROWS: Mapping[str, list[Mapping[str, Any]]] = {
     "auto_j": [{"prompt": "p", "response 1": "a", "response 2": "b", "label": 2}],
     "best_of_16": [
-        {
-            "id": "1", "instruction": "p", "dataset": "d", "candidates": ["a", "b", "c"],
-            "gpt4_preference_vs_reference": [1.5, 1.25, None],
-        },
+        {"id": "1", "instruction": "p", "dataset": "d", "candidates": [*"abc"]}
+        | {"gpt4_preference_vs_reference": [1.5, 1.25, None]}
     ],
     "evalbiasbench": [{"bias": "length", "instruction": "p", "response1": "a", "response2": "b", "label": 1}],
-    "ifbench": [{"id": "1", "domain": "simple", "text_chosen": ANSWERED[0], "text_rejected": ANSWERED[1]}],
-    "judgebench": [
-        {"pair_id": "1", "question": "q", "source": "mmlu-pro", "response_A": "a", "response_B": "b", "label": "A>B"},
-    ],
+    "ifbench": [{"id": "1"} | HELD],
+    "judgebench": [{"pair_id": "1"} | OURS],
     "llmbar": [{"input": "p", "output_1": "a", "output_2": "b", "label": 2}],
     "pairs": [{"prompt": "p", "chosen": "a", "rejected": "b", "wins": {"overall": 1.0}}],
-    "pandalm": [
-        {
-            "idx": 1, "instruction": "p", "input": "more", "response1": "a", "response2": "b", "annotator1": 1,
-            "annotator2": 1, "annotator3": 0,
-        },
-    ],
+    "pandalm": [{"idx": 1, "instruction": "p", "input": "more", "response1": "a", "response2": "b"} | VOTES],
     "processbench": [
         {"id": "gsm8k-0", "problem": "p", "steps": ["a", "b"], "label": 1},
         {"id": "gsm8k-1", "problem": "q", "steps": ["c"], "label": -1},
@@ -41,32 +39,18 @@ ROWS: Mapping[str, list[Mapping[str, Any]]] = {
     "rewardbench": [{"id": "1", "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-cpp"}],
     "rewardbench2": [
         {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math", "num_correct": 1},
-        {"id": "ref:1", "prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2},
-        {"id": "tied:1", "prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties", "num_correct": 2},
+        *({"id": f"{name}:1"} | TIES for name in ("ref", "tied")),
     ],
-    "rm_bench": [
-        {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
-    ],
+    "rm_bench": [{"id": "1", "prompt": "p", "chosen": [*"abc"], "rejected": [*"def"], "domain": "chat"}],
     "rmb": [
-        {
-            "pair_uid": "1", "conversation_input": [TURN], "chosen": {"answer": "a"}, "reject": {"answer": "b"},
-            "category_path": "Pairwise_set/Helpfulness/x",
-        },
-        {
-            "bon_uid": "1", "conversation_input": [TURN], "bon_best": {"answer": "a"},
-            "loser_list": [{"answer": "b"}],
-            "category_path": "BoN_set/Helpfulness/x",
-        },
+        {"pair_uid": "1", "conversation_input": [TURN]} | PAIR,
+        {"bon_uid": "1", "conversation_input": [TURN]} | BEST,
     ],
-    "xstest": [
-        {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "yes"},
-        {"type": "homonyms", "prompt": "p", "final_label": "2_full_refusal", "completion": "no"},
-    ],
-}  # fmt: skip
+    "xstest": [{"type": "homonyms", "prompt": "p", "completion": "c", "final_label": label} for label in LABELS],
+}
 
 
 def suites() -> list[Target]:
-    """Of every suite by its name."""
     return [
         Target(f"suites/{name}", "rows.jsonl", (lines(ROWS[name]),), _reader(name), JSON_LINES)
         for name in names(FOLDER)

@@ -1,5 +1,3 @@
-"""rm/adapters/modulation.py"""
-
 import pytest
 import torch
 from rewardlab.kernels import lora_film
@@ -48,22 +46,6 @@ def test_layers_stay_alone_whose_ranks_exceed_a_kernels_registers_and_give_what_
     for layer in layers:
         torch.testing.assert_close(layer(x), alone(layer, x))
     assert [len(layer.group.layers) for layer in layers] == [2, 2, 1]
-
-
-@torch.no_grad()
-def test_a_second_token_takes_one_expansion_for_all_layers_that_read_it(monkeypatch):
-    calls = []
-    add = lora_film.lora_film
-    monkeypatch.setattr(
-        "rewardlab.rm.adapters.serving.lora_film", lambda *given, **film: calls.append(1) or add(*given, **film)
-    )
-    block = Block()
-    layers = [a_layer(seed, 4, KINDS["plain"], block) for seed in range(3)]
-    for expected in (3, 4, 5):
-        x = torch.ones(2, 1, 5)
-        for layer in layers:
-            layer(x)
-        assert len(calls) == expected
 
 
 def test_span_coordinates_keep_the_geometry_in_as_many_numbers_as_objectives_and_by_hand():

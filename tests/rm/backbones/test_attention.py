@@ -1,5 +1,3 @@
-"""Attention in training: the named implementation, and batches without padding, which change no loss or gradient."""
-
 from contextlib import nullcontext
 
 import numpy as np
@@ -32,7 +30,6 @@ def ragged_rows(longest: int = 70) -> list[list[int]]:
 
 
 def gradients(model, tokens, attention, context) -> tuple[float, dict[str, torch.Tensor]]:
-    """Loss and gradients of one backward pass; some rewards matter more than others."""
     model.zero_grad()
     with context:
         rewards = sequence_scores(model, tokens, attention)[:, 0]
@@ -51,7 +48,6 @@ def check_same(first, second) -> None:
     ("name", "recomputed"), [*((name, False) for name in PACKED), ("gpt2", True), ("gemma3", True)]
 )
 def test_loss_and_gradient_without_padding_are_those_of_the_padded_batch(name, recomputed):
-    """With and without gradient checkpointing, whose second forward runs in the backward pass."""
     kind, sizes, limit = PACKED[name]
     model = model_of(kind, sizes | DROPOUT_FREE.get(name, {})).train()
     if recomputed:
@@ -62,26 +58,13 @@ def test_loss_and_gradient_without_padding_are_those_of_the_padded_batch(name, r
     assert model.config._attn_implementation == "sdpa" and not model.base_model._forward_pre_hooks
 
 
-def test_a_shared_prompt_and_equal_sequences_are_computed_once():
-    """Of 1 + 70 + 7 + 35 + 7 + 42 tokens, 7 belong to the repeated sequence and 40 to the shared prompt."""
-    model = model_of("llama", SIZES)
-    lengths = []
-    model.base_model.layers[0].register_forward_pre_hook(lambda _layer, inputs: lengths.append(inputs[0].shape[:2]))
-    tokens, attention = pad(ragged_rows())
-    with padding_free(model):
-        sequence_scores(model, tokens, attention)
-    assert lengths == [(1, 162 - 7 - 40)]
-
-
 def flash_like(module, query, key, value, mask, scaling, cu_seq_lens_q, cu_seq_lens_k, **options):
     """Attention by `cu_seq_lens`, as FlashAttention reads them: offsets of the sequences of one row."""
     assert mask is None and torch.equal(cu_seq_lens_q, cu_seq_lens_k) and cu_seq_lens_q.dtype == torch.int32
     assert options["max_length_q"] == options["max_length_k"] == cu_seq_lens_q.diff().max()
     sequences = [tensor.split(cu_seq_lens_q.diff().tolist(), dim=2) for tensor in (query, key, value)]
-    outputs = [
-        scaled_dot_product_attention(*qkv, is_causal=True, scale=scaling, enable_gqa=True)
-        for qkv in zip(*sequences, strict=True)
-    ]
+    how = {"is_causal": True, "scale": scaling, "enable_gqa": True}
+    outputs = [scaled_dot_product_attention(*qkv, **how) for qkv in zip(*sequences, strict=True)]
     return torch.cat(outputs, dim=2).transpose(1, 2), None
 
 
@@ -107,30 +90,22 @@ def test_backbones_that_cannot_be_packed_are_refused_and_an_adapter_with_dropout
     assert model.training
 
 
-def test_sequences_beyond_the_sliding_window_are_refused():
-    for max_length in [21, None]:
-        model = model_of(*PACKED["mistral, sliding"][:2])
-        check_padding_free(model, None, 20)
-        with pytest.raises(
-            UsageError, match="the sliding window of this mistral, 20 tokens, and the maximal length is"
-        ):
-            check_padding_free(model, None, max_length)
-
-
-def test_attention_that_cannot_be_packed_and_what_this_machine_has_not_are_refused():
+def test_attention_that_cannot_be_packed_sequences_beyond_the_window_and_what_is_not_here_are_refused():
     with pytest.raises(UsageError, match="^--padding_free computes attention by sdpa or FlashAttention, not eager"):
         check_padding_free(model_of("llama", SIZES), "eager", None)
+    model = model_of(*PACKED["mistral, sliding"][:2])
+    check_padding_free(model, None, 20)
+    for max_length in [21, None]:
+        with pytest.raises(UsageError, match="the sliding window of this mistral, 20 tokens, and the maximal length"):
+            check_padding_free(model, None, max_length)
     for name in ["flash_attention_2", "flsh"]:
         model = model_of("gpt2", GPT2)
-        with pytest.raises(
-            UsageError, match=f"^--attn_implementation {name} does not work with this gpt2 here .* sdpa"
-        ):
+        with pytest.raises(UsageError, match=f"^--attn_implementation {name} does not work with this gpt2 .* sdpa"):
             set_attention(model, name)
         assert model.config._attn_implementation == "sdpa", name
 
 
 def trained(folder, **settings) -> RewardTrainer:
-    """A small model after two steps of gradient descent and an evaluation."""
     model = scalar_from_config(small_config(WORDS, hidden=16, layers=2), WORDS, max_length=80)
     rows = [PairRow(row, [*row[:40], 7, 8], 1.0, 0.0) for row in ragged_rows()]
     arguments = RewardArguments(
@@ -159,9 +134,8 @@ def test_the_named_attention_computes_training_and_evaluation(tmp_path, monkeypa
 
     def counted(module, query, key, value, mask, scaling, **_options):
         calls.append(module.training)
-        return scaled_dot_product_attention(query, key, value, mask, scale=scaling, enable_gqa=True).transpose(
-            1, 2
-        ), None
+        mixed = scaled_dot_product_attention(query, key, value, mask, scale=scaling, enable_gqa=True)
+        return mixed.transpose(1, 2), None
 
     monkeypatch.setitem(AttentionInterface._global_mapping, "counted", counted)
     trained(tmp_path, attn_implementation="counted")

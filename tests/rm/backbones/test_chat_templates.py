@@ -1,5 +1,3 @@
-"""Chat templates of strangers: what reaches out, never ends or writes gigabytes is refused before it is run."""
-
 import time
 
 import pytest
@@ -42,7 +40,6 @@ BAD = {
     "{% for i in range(10**9) %}x{% endfor %}": "makes values of more than",
     "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}": "more than 20,000 steps",
     "{{ 'a' * 10**10 }}": "makes values of more than",
-    "{{ 'a' * 10000000000 }}": "makes values of more than",
     "{{ 9**9**9 }}": "makes values of more than",
     "{% set x = 3 %}" + "{% set x = x * x %}" * 60: "makes values of more than",
     "{% set x = 'aa' %}" + "{% set x = x ~ x %}" * 60: "makes values of more than",
@@ -130,14 +127,11 @@ LAST_WITH_A_THOUGHT = "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\
 OPENED = "<think>\\n"
 
 
+THINKING = [CONTENT, WITHOUT_THOUGHTS, WITH_AN_EMPTY_THOUGHT + CONTENT, LAST_WITH_A_THOUGHT + CONTENT]
 PREFILLS = [
-    (CONTENT, "", ""),
+    *((turn, OPENED, "<think>\n") for turn in THINKING),
     ("{{ m.content | trim }}", "\\n", ""),
-    (CONTENT, OPENED, "<think>\n"),
-    (WITHOUT_THOUGHTS, OPENED, "<think>\n"),
-    (WITH_AN_EMPTY_THOUGHT + CONTENT, OPENED, "<think>\n"),
-    (LAST_WITH_A_THOUGHT + CONTENT, OPENED, "<think>\n"),
-    (WITH_AN_EMPTY_THOUGHT + CONTENT, "", ""),
+    *((turn, "", "") for turn in (CONTENT, WITH_AN_EMPTY_THOUGHT + CONTENT)),
     (CONTENT, "<think>\\n\\n</think>\\n\\n", "<think>\n\n</think>\n\n"),
 ]
 

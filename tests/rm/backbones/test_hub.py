@@ -1,5 +1,3 @@
-"""Names on the Hub with a revision; the Hub itself is a cache on disk, as the library keeps it."""
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,10 +1,9 @@
-"""Rewards from a language model's own log-probabilities equal a plain loop over the answer's tokens."""
-
 import json
 
 import numpy as np
 import pytest
 import torch
+from beartype import beartype
 from jaxtyping import jaxtyped
 from peft import LoraConfig, get_peft_model
 from rewardlab.benchmarks.garden import models as worlds
@@ -22,6 +21,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 TEXT = "roba kano mili suke teba " * 30
@@ -103,10 +104,8 @@ def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
         assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
     words = worlds.tokenizer()
     ids, _, start, *_ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
-    assert words.convert_ids_to_tokens(ids) == [
-        *("<|user|>", "tell", "me", "about", "roses", "</s>"),
-        *("<|assistant|>", "roses", "petals", "</s>"),
-    ]
+    tokens = ["<|user|>", "tell", "me", "about", "roses", "</s>", "<|assistant|>", "roses", "petals", "</s>"]
+    assert words.convert_ids_to_tokens(ids) == tokens
     assert start == 7
 
 
@@ -131,17 +130,14 @@ def test_tokens_at_the_border_and_those_that_the_encoder_adds_are_counted():
     assert (answer.start, len(answer.ids)) == (5, 7)
     words = word_level("{% for m in messages %}{{ m.content }}{% endfor %}")
     assert encoder(words).encode_completion(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
-    words = word_level(
-        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}ab {% endif %}"
-    )
+    turns = "{% for m in messages %}{{ m.content }} {% endfor %}"
+    words = word_level(turns + "{% if add_generation_prompt %}ab {% endif %}")
     with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion behind it"):
         encoder(words).encode_completion(Example(user_turn("a"), "b"))
 
 
 @pytest.mark.parametrize(("side", "logits"), [("left", 1), ("right", 2**26)])
 def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk(policy, side, logits):
-    from beartype import beartype
-
     model = autoregressive(policy)
     rows = [model.encoder.encode_completion(example) for example in EXAMPLES]
     batch = pad([row.ids for row in rows])
@@ -231,12 +227,8 @@ def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, 
 
 
 def test_other_models_beta_and_reference_are_other_contracts_and_an_adapter_is_a_policy(policy, reference, tmp_path):
-    variants = [
-        implicit(policy, reference=reference),
-        implicit(reference, reference=policy),
-        implicit(policy, reference=reference, beta=0.2),
-        autoregressive(policy),
-    ]
+    variants = [implicit(policy, reference=reference), implicit(reference, reference=policy), autoregressive(policy)]
+    variants.append(implicit(policy, reference=reference, beta=0.2))
     assert len({model.contract.hash() for model in variants}) == 4
     torch.manual_seed(3)
     lora = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=policy)
@@ -293,12 +285,9 @@ def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refus
 
 
 SHAPES = {
-    "llama": {},
-    "gemma2": {"final_logit_softcapping": 5.0, "head_dim": 8},
-    "granite": {"logits_scaling": 7.0},
-    "cohere": {"logit_scale": 0.1},
-    "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2},
-}
+    "llama": {}, "gemma2": {"final_logit_softcapping": 5.0, "head_dim": 8}, "granite": {"logits_scaling": 7.0},
+    "cohere": {"logit_scale": 0.1}, "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2},
+}  # fmt: skip
 
 
 def of_architecture(name, vocabulary=50):
@@ -335,15 +324,13 @@ def test_any_architecture_gives_its_own_log_probabilities_and_gradients_but_for_
 
 
 def test_the_logits_of_a_whole_batch_never_exist():
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     class Sizes(TorchDispatchMode):
         largest = 0
 
         def __torch_dispatch__(self, function, types, arguments=(), options=None):
             result = function(*arguments, **options or {})
-            for one in result if isinstance(result, tuple | list) else [result]:
-                Sizes.largest = max(Sizes.largest, one.numel() if isinstance(one, torch.Tensor) else 0)
+            tensors = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+            Sizes.largest = max(Sizes.largest, *(one.numel() for one in tensors), 0)
             return result
 
     model = of_architecture("llama", vocabulary=3000)

@@ -1,4 +1,4 @@
-"""Whatever text a chat template leaves out is written elsewhere, reported, or refused; never lost in silence."""
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +16,8 @@ NO_SYSTEM = SMALL_TEMPLATE.replace("in messages", "in messages if m.role != 'sys
 NO_THOUGHT = """{% for m in messages %}{{ '<' + m.role + '>' }}{% set c = m.content %}
 {%- if m.role == 'assistant' and '</think>' in c %}{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}
 {{- c + '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"""
-OWN_MARKS = NO_THOUGHT.replace(
-    "{% set c = c.split", "[THINK]{{ c.split('</think>')[0][7:] }}\n[/THINK]{% set c = c.split"
-)
+OWN = "[THINK]{{ c.split('</think>')[0][7:] }}\n[/THINK]{% set c = c.split"
+OWN_MARKS = NO_THOUGHT.replace("{% set c = c.split", OWN)
 TRIMMED = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>{% endfor %}"
 JSON = "{% for m in messages %}<{{ m.role }}>{{ m.content | tojson }}{% endfor %}"
 FIRST_ONLY = "{% for m in messages %}<{{ m.role }}>{{ m.content[:9] }}</s>{% endfor %}"
@@ -80,19 +79,10 @@ def test_pairs_that_differ_in_an_omitted_text_alone_are_refused_and_others_count
     assert (counts["kept"], counts["omitted"], counts["omitted_text"]) == (2, 1, "moss")
 
 
-class Counted:
-    """A reward model: the number of tokens that it reads."""
-
-    def __init__(self, read):
-        self.encoder, self.contract, self.calls = read, read.contract, 0
-
-    def rate(self, examples):
-
-        return np.array([[len(encoded.ids)] for encoded in self.encoder.encode_all(examples)], float)
-
-
 def test_rewards_come_with_what_was_read_which_tells_conversations_that_are_alike(monkeypatch):
-    model = Counted(encoder(NO_THOUGHT, max_length=8))
+    read = encoder(NO_THOUGHT, max_length=8)
+    model = SimpleNamespace(encoder=read, contract=read.contract)
+    model.rate = lambda examples: np.array([[len(one.ids)] for one in read.encode_all(examples)], float)
     examples = [Example(user_turn("Name"), text) for text in (*THOUGHTS, "a b c d e f g h i j")]
     tokenised = []
     finish = model.encoder._finish

@@ -1,5 +1,3 @@
-"""A model reads tool calls, tools and reasoning whatever its chat template knows, and nothing is dropped in silence."""
-
 import numpy as np
 import pytest
 import torch
@@ -123,9 +121,8 @@ def test_tool_results_are_not_the_assistants_words(small):
     assert words.decode(row.ids[row.start : told.start]).startswith("<tool_call>")
     assert words.decode(row.ids[told.stop :]) == "It is 21 C.<|eos|>"
     short = encoder(SMALL_TEMPLATE, max_length=len(row.ids) - told.start - 2).encode_completion(example)
-    assert short.start == 0 and words.decode(short.ids[: short.tool_results[0].stop]) == words.decode(
-        row.ids[told.start + 2 : told.stop]
-    )
+    read = words.decode(short.ids[: short.tool_results[0].stop])
+    assert short.start == 0 and read == words.decode(row.ids[told.start + 2 : told.stop])
     assert small.encode_completion(Example(user_turn("How warm?"), "Warm.")).tool_results == ()
 
 

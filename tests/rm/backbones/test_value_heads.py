@@ -1,5 +1,3 @@
-"""Checkpoints with TRL's value head are scalar models, bias included; pickles are refused with the way to mend them."""
-
 import json
 import re
 import shlex
@@ -59,7 +57,6 @@ def as_llama_factory(model, words, folder: Path, head) -> Path:
 
 
 def values(model, encoder, head) -> np.ndarray:
-    """v_head of the last hidden state at the last token, each conversation alone."""
     found = []
     with torch.no_grad():
         for one in EXAMPLES:

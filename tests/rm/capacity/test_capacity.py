@@ -1,22 +1,13 @@
-"""The formulas of `rewardlab plan`: by hand, and by their properties."""
-
 import json
 
 import pytest
+from rewardlab.rm.capacity import flops
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
 from rewardlab.rm.capacity.config_shapes import shape_of
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
-from rewardlab.rm.capacity.flops import (
-    Adapters,
-    Answered,
-    adapter_parameters,
-    attention_flops,
-    forward_flops,
-    linear_flops,
-    training_flops,
-)
-from rewardlab.rm.capacity.gpus import GPUS, compute_seconds, find_gpu, read_seconds
-from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
+from rewardlab.rm.capacity.flops import Adapters, Answered, adapter_parameters, forward_flops, training_flops
+from rewardlab.rm.capacity.gpus import compute_seconds, find_gpu, read_seconds
+from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan
 from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
 from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_settings, table_shape
 from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
@@ -64,9 +55,6 @@ def test_the_table_has_the_published_numbers_of_parameters_of_models_that_transf
         assert find_shape(name).parameters == published
     for name in ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"]:
         assert table_shape(name) == shape_of(AutoConfig.for_model(**table_settings(name)), name)
-
-
-def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
     assert all(full_name(name) == name for name in SIZES)
     assert full_name("8B") == "qwen3-8b" and full_name("70b") == "llama3-70b"
 
@@ -79,21 +67,14 @@ def test_a_folder_needs_a_config_and_no_weights(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_other_decoders_are_read_too_and_what_the_formulas_are_not_for_is_refused():
+def test_other_decoders_are_read_too_and_what_the_formulas_are_not_for_is_refused(tmp_path):
     for family, mixes, gated in [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]:
         shape = shape_of(AutoConfig.for_model(family), family)
         assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
         assert shape.gated is gated
-    for family, sentence in [
-        ("mixtral", "a mixture of experts"),
-        ("mamba", "dense decoders"),
-        ("t5", "makes no causal language model"),
-    ]:
+    for family, sentence in [("mixtral", "of experts"), ("mamba", "dense decoders"), ("t5", "no causal language")]:
         with pytest.raises(UsageError, match=sentence):
             shape_of(AutoConfig.for_model(family), family)
-
-
-def test_a_config_that_makes_no_model_is_told_so(tmp_path):
     for name, value in [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]:
         AutoConfig.for_model(**table_settings("qwen3-0.6b")).save_pretrained(tmp_path)
         written = json.loads((tmp_path / "config.json").read_text()) | {name: value, "layer_types": None}
@@ -103,8 +84,8 @@ def test_a_config_that_makes_no_model_is_told_so(tmp_path):
 
 
 def test_operations_of_a_forward_are_the_products(tiny):
-    assert linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
-    assert attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
+    assert flops.linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
+    assert flops.attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
     layer = 15 * 240 + 3 * 400
     assert forward_flops(tiny, 3, 5, Answered()) == 2 * layer
     assert forward_flops(tiny, 3, 5, Answered(head_tokens=6)) == 2 * layer + 6 * 2 * 40
@@ -178,17 +159,11 @@ def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
     assert compute_seconds(989e12, H100, 0.5) == pytest.approx(2.0)
     assert compute_seconds(67e12, H100, 1.0, narrow=False) == pytest.approx(1.0)
     assert read_seconds(3350e9, H100, 0.25) == pytest.approx(4.0)
-    for gpu in GPUS.values():
-        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
-        assert gpu.float32 < gpu.bfloat16
 
 
 def test_twice_the_batch_is_twice_the_activations_and_sharding_divides_the_rest(tiny):
-    for precision in PRECISIONS:
-        one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
-        assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one), precision
-        assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one), precision
-        assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
+    one, two = (a_step(rows) for rows in (3, 6))
+    assert (kept_bytes(tiny, two), top_bytes(tiny, two)) == (2 * kept_bytes(tiny, one), 2 * top_bytes(tiny, one))
     for strategy in ["fsdp", "zero3"]:
         alone, spread = Spread(), Spread(4, strategy)
         whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
@@ -204,13 +179,6 @@ def test_a_copy_on_every_gpu_is_not_divided_and_zero_keeps_narrow_weights_beside
     mixed = a_step(precision=PRECISIONS["mixed"])
     fsdp, zero = (resident_parts(tiny, mixed, Spread(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
     assert zero - fsdp == 2 * 300 // 2
-
-
-def test_gpus_in_a_round_do_more_work_in_the_same_time_and_gather_what_is_sharded(tiny):
-    one, eight = (train_plan(tiny, a_step(4), machine(gpus), "adamw") for gpus in (1, 8))
-    assert (one.items, eight.items) == (2, 16) and one.seconds == eight.seconds
-    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
-    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
 
 
 def test_reference_critic_and_r2m_head_are_held_with_their_states(tiny):

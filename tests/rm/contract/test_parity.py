@@ -1,5 +1,3 @@
-"""A model agrees with itself in every way of scoring; each planted fault is found and called by its name."""
-
 from collections.abc import Sequence
 from functools import partial
 
@@ -8,16 +6,7 @@ import pytest
 import torch
 from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.known_faults import score_ids, whole_ids
-from rewardlab.rm.contract.parity import (
-    Parity,
-    Scored,
-    compared,
-    edge_cases,
-    flipped,
-    other_precision,
-    own_ways,
-    parity,
-)
+from rewardlab.rm.contract.parity import Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.types import Example
@@ -30,7 +19,7 @@ def model():
     return make()
 
 
-def found(model, way) -> Parity:
+def found(model, way):
     (one,) = parity(model, examples(), {"theirs": way})
     return one
 
@@ -40,7 +29,7 @@ def ids_of(model) -> list[list[int]]:
 
 
 def test_a_model_agrees_with_itself_in_all_its_ways():
-    for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3", None)):
+    for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3_text", None), ("qwen3_5_text", None)):
         own = make(architecture, template)
         results = list(parity(own, examples(), own_ways(own)))
         padded = ["padded on the left", "padded on the right", "pad is EOS"]
@@ -96,6 +85,10 @@ def with_ids(change):
     return lambda model, _: Scored(score_ids(model, [change(model, ids) for ids in ids_of(model)]))
 
 
+def without_turn_end(model, ids):
+    return ids[: -len(model.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)]
+
+
 def wrong_side(model, given: Sequence[Example]) -> Scored:
     return Scored(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
 
@@ -129,21 +122,15 @@ CLOSED = {"template": CHATML}
 
 
 def plain_template(model, given: Sequence[Example]) -> Scored:
-    """Scores that do not come with their tokens."""
     plain = make(template=PLAIN_TEMPLATE)
     return Scored(score_ids(model, [one.ids for one in plain.encoder.encode_all(given)]))
-
-
-def turn_end(model) -> int:
-    """Return how many tokens close a turn of ChatML."""
-    return len(model.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)
 
 
 FAULTS = [
     ("sigmoid activation", {}, sigmoid),
     ("double BOS", {"bos": True}, with_ids(lambda model, ids: [ids[0], *ids])),
     ("missing EOS", {}, with_ids(lambda _, ids: ids[:-1])),
-    ("missing EOS", CLOSED, with_ids(lambda model, ids: ids[: -turn_end(model)])),
+    ("missing EOS", CLOSED, with_ids(without_turn_end)),
     ("wrong truncation side", {}, wrong_side),
     ("no truncation", {}, lambda model, given: Scored(score_ids(model, [whole_ids(model, one) for one in given]))),
     ("wrong pooling (mean)", {}, mean_pooling),

@@ -1,5 +1,3 @@
-"""The scoring contract."""
-
 import pytest
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError

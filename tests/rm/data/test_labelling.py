@@ -1,5 +1,3 @@
-"""rm/data/labelling.py: a reward model's word on pairs, and the label of a file."""
-
 import math
 
 import numpy as np

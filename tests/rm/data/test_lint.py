@@ -1,5 +1,3 @@
-"""Each defect alone, in rows small enough to see it; then together."""
-
 from collections import namedtuple
 from dataclasses import replace
 
@@ -42,15 +40,10 @@ def test_near_identical_is_a_share_of_shingles_and_a_tie_is_one_in_every_objecti
 
 def test_duplicates_are_told_of_all_but_the_first_and_contradictions_on_both_sides():
     rows = [pair(), pair("another"), pair(chosen="Yes, it is."), pair()]
-    assert [one for one in lint(rows).findings] == [
-        Finding(2, checks.REPEATED, "as", 0),
-        Finding(3, checks.REPEATED, "as", 0),
-    ]
+    assert lint(rows).findings == tuple(Finding(row, checks.REPEATED, "as", 0) for row in (2, 3))
     swapped = pair(chosen="no it is not", rejected="yes it is")
-    assert lint([pair(), pair("x"), swapped]).findings == (
-        Finding(0, checks.CONTRADICTED, "the other completion is preferred by", 2),
-        Finding(2, checks.CONTRADICTED, "the other completion is preferred by", 0),
-    )
+    both = (Finding(row, checks.CONTRADICTED, "the other completion is preferred by", 2 - row) for row in (0, 2))
+    assert lint([pair(), pair("x"), swapped]).findings == tuple(both)
     tie = pair(chosen="no it is not", rejected="yes it is", wins={"overall": 0.5})
     assert found([pair(), tie]) == [(1, checks.TIE)]
 
@@ -98,18 +91,16 @@ def test_what_truncation_or_a_template_makes_alike_is_found():
         return [Encoded(one.completion.split()[:3], len(one.completion.split())) for one in examples]
 
     rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
-    assert lint(rows, encode=encode, max_length=3).findings == (
-        Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3"),
-        Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens"),
-    )
+    long = Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3")
+    same = Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens")
+    assert lint(rows, encode=encode, max_length=3).findings == (long, same)
 
     def render(examples):
         return [Encoded([1], 1, one.completion.partition("|")[0]) for one in examples]
 
-    assert lint([pair(chosen="moss|a b", rejected="fern|a b")], encode=render, max_length=3).findings == (
-        Finding(0, checks.OMITTED, "'moss'"),
-        Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens"),
-    )
+    omitted, same = Finding(0, checks.OMITTED, "'moss'"), Finding(0, checks.SAME_WHEN_RENDERED, "the same 1 tokens")
+    rows = [pair(chosen="moss|a b", rejected="fern|a b")]
+    assert lint(rows, encode=render, max_length=3).findings == (omitted, same)
 
 
 DIFFERENT = [
@@ -135,23 +126,17 @@ def test_case_punctuation_and_blanks_do_not_and_a_blank_turn_is_no_prompt():
     for text, other in EQUAL:
         assert found([pair(chosen=text, rejected=other)]) == [(0, checks.NEAR_IDENTICAL)]
         assert [overlap.likeness for overlap in overlaps([user_turn(text)], {"b": [other]})] == [1.0]
+    assert list(overlaps([], {"b": ["no prompt to compare it with"]})) == []
     assert list(overlaps([(*user_turn(" "), *user_turn("hi"))], {"b": ["", "hello"]})) == []
 
 
 def test_the_same_prompt_is_found_whatever_its_case_and_in_any_user_turn():
-    turns = (
-        *user_turn("hi"),
-        Message(role="assistant", content=LONG),
-        Message(role="user", content=LONG.upper() + "!!"),
-    )
+    turns = (*user_turn("hi"), Message(role="assistant", content=LONG), *user_turn(LONG.upper() + "!!"))
     rows = [user_turn(LONG), turns, user_turn("hi")]
-    assert [(one.row, one.benchmark, one.likeness) for one in overlaps(rows, {"b": [LONG], "c": ["other"]})] == [
-        (0, "b", 1.0),
-        (1, "b", 1.0),
-    ]
-    assert [
-        one.row for one in overlaps([user_turn("how are you today"), user_turn("How are you")], {"b": ["how are you"]})
-    ] == [1]
+    shared = [(one.row, one.benchmark, one.likeness) for one in overlaps(rows, {"b": [LONG], "c": ["other"]})]
+    assert shared == [(0, "b", 1.0), (1, "b", 1.0)]
+    rows = [*map(user_turn, ("how are you today", "How are you"))]
+    assert [one.row for one in overlaps(rows, {"b": ["how are you"]})] == [1]
 
 
 def test_a_near_prompt_is_told_by_its_share():
@@ -165,29 +150,20 @@ def test_a_near_prompt_is_told_by_its_share():
 
 
 COPIES = {
-    "Chinese": (
-        "请用通俗易懂的语言解释光合作用的过程，并举两个生活中的例子",
-        "请用通俗易懂的语言解释光合作用的过程，并举三个生活中的例子",
-    ),
-    "Japanese": (
-        "光合作用の仕組みを小学生にもわかるように説明してください。例も二つ",
-        "光合作用の仕組みを小学生にもわかるように説明してください。例も三つ",
-    ),
-    "Thai": (
-        "ช่วยอธิบายการสังเคราะห์ด้วยแสงให้เด็กประถมเข้าใจพร้อมตัวอย่างสองข้อ",
-        "ช่วยอธิบายการสังเคราะห์ด้วยแสงให้เด็กประถมเข้าใจพร้อมตัวอย่างสามข้อ",
-    ),
+    "Chinese": ("请用通俗易懂的语言解释光合作用的过程，并举{}个生活中的例子", "两", "三"),
+    "Japanese": ("光合作用の仕組みを小学生にもわかるように説明してください。例も{}つ", "二", "三"),
+    "Thai": ("ช่วยอธิบายการสังเคราะห์ด้วยแสงให้เด็กประถมเข้าใจพร้อมตัวอย่าง{}ข้อ", "สอง", "สาม"),
 }
 
 
 def test_near_prompts_are_found_in_scripts_without_blanks():
     for script in COPIES:
-        text, changed = COPIES[script]
-        others = [other for name, (other, _) in COPIES.items() if name != script]
+        text, changed = (COPIES[script][0].format(number) for number in COPIES[script][1:])
+        others = [other for name, (other, *_) in COPIES.items() if name != script]
         (near,) = overlaps([user_turn(changed), *map(user_turn, others)], {"b": [text]})
         assert near.row == 0 and 0.7 <= near.likeness < 1, script
         assert found([pair(chosen=text, rejected=changed)], alike=0.6) == [(0, checks.NEAR_IDENTICAL)], script
-    text, _ = COPIES["Chinese"]
+    text = COPIES["Chinese"][0].format("两")
     (near,) = overlaps([user_turn(f"My teacher asked me this: {text} What would you say?")], {"b": [text]})
     assert near.likeness == pytest.approx(0.999)
     # 日本 against 韓国: 5 of 7 character shingles are the same, as few words as are not compared in English
@@ -226,19 +202,11 @@ def test_what_is_shared_with_benchmarks_is_counted_and_found():
 
 
 def planted(kind: str, n: int = 200, strays: int = 0) -> list[PreferencePair]:
-    rows = clean(n)
     told = []
-    for place, row in enumerate(rows):
-        chosen, rejected = row.chosen, row.rejected
-        if kind == "marker":
-            chosen += " indeed so"
-        elif kind == "opening":
-            rejected = f"hello {rejected}"
-        elif kind == "length":
-            chosen += " " + " ".join(f"w{place}" for _ in range(6))
-        if place < strays:
-            chosen, rejected = rejected, chosen
-        told.append(pair(f"question {place}", chosen, rejected))
+    for place, row in enumerate(clean(n)):
+        ending = {"marker": " indeed so", "length": f" w{place}" * 6}.get(kind, "")
+        answers = row.chosen + ending, ("hello " if kind == "opening" else "") + row.rejected
+        told.append(pair(f"question {place}", *(answers[::-1] if place < strays else answers)))
     return told
 
 
@@ -270,10 +238,8 @@ def test_a_leak_is_found_in_a_script_without_blanks_but_no_punctuation():
 
 def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
     rows = planted("marker", n=60)
-    half = [
-        replace(one, chosen=one.rejected, rejected=one.chosen, wins={"overall": 0.1}) if place % 2 else one
-        for place, one in enumerate(rows)
-    ]
+    turned = [replace(one, chosen=one.rejected, rejected=one.chosen, wins={"overall": 0.1}) for one in rows]
+    half = [other if place % 2 else one for place, (one, other) in enumerate(zip(rows, turned, strict=True))]
     assert leaks(half) == leaks(rows) != []
     ties = [pair(f"more {n}", "w indeed so", "w", wins={"overall": 0.5}) for n in range(60)]
     assert {one.pairs for one in leaks([*rows, *ties])} == {60}
@@ -282,9 +248,8 @@ def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
 
 
 def test_rows_are_left_out_for_their_first_reason_and_ties_stay():
-    found = Linted(
-        (Finding(0, "a", ""), Finding(0, "b", ""), Finding(2, checks.TIE, ""), Finding(3, checks.TIE, "")), ()
-    )
+    findings = [(0, "a"), (0, "b"), (2, checks.TIE), (3, checks.TIE)]
+    found = Linted(tuple(Finding(row, reason, "") for row, reason in findings), ())
     assert found.reasons == {checks.TIE: 2, "a": 1, "b": 1}
     assert found.left_out() == {0: "a"}
     assert found.left_out(reasons=["a"]) == {0: "b", 2: checks.TIE, 3: checks.TIE}
@@ -296,6 +261,5 @@ def test_the_report_tells_places():
     assert "| contradictory duplicate | 2 | line 1 (the other completion is preferred by line 2); line 2 (" in told
     assert "No word, position or length tells the label." in told
     assert "Nothing is wrong with any of 60 rows." in markdown(lint(clean(60)), str, 60)
-    assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in markdown(
-        lint(planted("length")), str, 200
-    )
+    told = markdown(lint(planted("length")), str, 200)
+    assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in told

@@ -1,5 +1,3 @@
-"""Conversations are kept whole: tool calls, declared tools, system, reasoning, in ids, files and every form of row."""
-
 import copy
 import json
 import pickle
@@ -15,14 +13,11 @@ from rewardlab.rm.data.streaming import PairStream, StreamPosition
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Completion, completion_turns, prompt_text, tools_of
 
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
+from tests.rm.data.test_pairs import write
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "Weather of a city", "parameters": CITY}
+TOOL = {"type": "function", "function": WEATHER}
 QUESTION = {"role": "user", "content": "How warm is it?"}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "name": "get_weather", "content": "21 C"}
 ANSWER = {"role": "assistant", "content": "It is 21 C."}
@@ -36,12 +31,7 @@ def calling(city, **fields):
 
 def conversation(city="Paris", **columns):
     other = [calling("Rome"), RESULT, ANSWER]
-    return {"prompt": [QUESTION], "chosen": [calling(city), RESULT, ANSWER], "rejected": other, **columns}
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return {"prompt": [QUESTION], "chosen": [calling(city), RESULT, ANSWER], "rejected": other} | columns
 
 
 def test_ids_of_conversations_without_the_new_fields_are_pinned_and_answers_are_text_alone():
@@ -148,11 +138,8 @@ def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
     messages = [QUESTION, calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
     (_, example), *_ = load_examples(path)[0]
-    assert (
-        tools_of(example.prompt) == [TOOL]
-        and "<think>\nWarm." in example.completion
-        and "tool_calls" in example.prompt[1]
-    )
+    assert tools_of(example.prompt) == [TOOL] and "tool_calls" in example.prompt[1]
+    assert "<think>\nWarm." in example.completion
     assert load_judged(path, ["helpful"])[0].completions[0].example == example
 
 
@@ -160,10 +147,7 @@ def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
     for row, says in [
         (ROW | {"images": ["a.png"]}, "the row has 'images', and only text is scored"),
         (ROW | {"audio": {"path": "a.wav"}}, "the row has 'audio'"),
-        (
-            conversation() | {"prompt": [{"role": "user", "content": [{"type": "image"}]}]},
-            "the kind 'image' in 'prompt'",
-        ),
+        (conversation() | {"prompt": [QUESTION | {"content": [{"type": "image"}]}]}, "the kind 'image' in 'prompt'"),
         (conversation() | {"prompt": [QUESTION | {"images": ["a.png"]}]}, "a message of 'prompt' has 'images'"),
         (conversation() | {"prompt": [calling("Paris") | {"role": "user"}]}, "only the assistant's may"),
         (conversation() | {"chosen": [calling("Paris"), RESULT]}, "'chosen' is not one assistant turn"),
@@ -173,10 +157,7 @@ def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
         (conversation(tools="get_weather"), "'tools' is not JSON"),
         (conversation(tools=["get_weather"]), "an item of 'tools' is not JSON"),
         (conversation(tools=[{"type": "function"}]), "not the schema of a function"),
-        (
-            conversation(system="Be brief.") | {"prompt": [{"role": "system", "content": "Be long."}, QUESTION]},
-            "the column 'system' and the system turn of the prompt differ",
-        ),
+        (conversation(system="A", prompt=[{"role": "system", "content": "B"}, QUESTION]), "turn of the prompt differ"),
     ]:
         path = write(tmp_path / "a.jsonl", [ROW, row])
         with pytest.raises(DataError) as refused:
@@ -232,14 +213,11 @@ def test_json_text_is_parsed_as_messages_and_pythons_notation_refused_by_every_r
         for dump in (str, numpy_text):
             with pytest.raises(ValueError, match=r"'(prompt|chosen)' is in Python's notation: .*df\.to_json"):
                 parse_pair(as_text(form, dump))
-    readers = {"messages": parse_examples, "answers": parse_case, "completion": parse_examples}
-    rows = {
-        "messages": {"messages": [*TURNS, GOOD]},
-        "answers": {"prompt": "Hot?", "answers": [[GOOD], [BAD]], "best": 0},
-        "completion": {"prompt": TURNS, "completion": [GOOD]},
-    }
-    for name, parse in readers.items():
-        row = rows[name]
+    for name, parse, row in [
+        ("messages", parse_examples, {"messages": [*TURNS, GOOD]}),
+        ("answers", parse_case, {"prompt": "Hot?", "answers": [[GOOD], [BAD]], "best": 0}),
+        ("completion", parse_examples, {"prompt": TURNS, "completion": [GOOD]}),
+    ]:
 
         def stored(dump, name=name, row=row):
             value = [dump(item) for item in row[name]] if name == "answers" else dump(row[name])
@@ -256,16 +234,8 @@ def test_json_text_is_parsed_as_messages_and_pythons_notation_refused_by_every_r
 
 
 def test_a_text_that_only_begins_like_a_conversation_stays_text():
-    texts = [
-        json.dumps([{"role": "editor", "name": "Ann"}]),
-        json.dumps([QUESTION, "and so on"]),
-        '[{"role": "user", "content": "cut o',
-        f"{json.dumps([QUESTION])} is how you write it",
-        "[{'role': 'user'}]",
-        "[1, 2]",
-    ]
+    texts = [json.dumps(value) for value in ([{"role": "editor", "name": "Ann"}], [QUESTION, "and so on"], [1, 2])]
+    texts += ['[{"role": "user", "content": "cut o', f"{json.dumps([QUESTION])} is how", "[{'role': 'user'}]"]
     for text in texts:
-        assert parse_pair({"prompt": text, "chosen": text, "rejected": "no"}).examples[0] == (
-            ({"role": "user", "content": text},),
-            text,
-        )
+        pair = parse_pair({"prompt": text, "chosen": text, "rejected": "no"})
+        assert pair.prompt == ({"role": "user", "content": text},) and pair.chosen == text

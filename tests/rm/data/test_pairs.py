@@ -52,11 +52,7 @@ def test_an_hh_dialogue_and_implicit_prompts_that_end_with_a_line():
     pair = parse_pair({"chosen": head + "See you.", "rejected": head + "Finally."})
     assert [turn["role"] for turn in pair.prompt] == ["user", "assistant", "user"]
     assert (pair.chosen, pair.rejected) == ("See you.", "Finally.")
-    for prompt, chosen, rejected in [
-        ("What is 2+2?", "A:4", "A:5"),
-        ("Question:\nHow?", "Yes", "No"),
-        ("Tell me a joke", "Knock", "No"),
-    ]:
+    for prompt, chosen, rejected in [("What is 2+2?", "A:4", "A:5"), ("Question:\nHow?", "Yes", "No")]:
         for blank in ("\n", "\n\n", "  ", "\t"):
             pair = parse_pair({"chosen": prompt + blank + chosen, "rejected": prompt + blank + rejected})
             assert (pair.prompt, pair.chosen, pair.rejected) == (user_turn(prompt), chosen, rejected), blank
@@ -86,10 +82,8 @@ def test_every_format_reads_the_same_and_so_does_a_hub_style_folder(tmp_path):
         if ".parquet" in name:
             pq.write_table(pa.Table.from_pylist(rows), path)
         else:
-            text = (
-                json.dumps(rows) if ".jsonl" not in name else "\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
-            )
-            path.write_text(text)
+            lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+            path.write_text(lines if ".jsonl" in name else json.dumps(rows))
         if name.endswith(".gz"):
             (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
         pairs, report = load_pairs(str(tmp_path / name))
@@ -129,11 +123,7 @@ def test_a_bad_row_is_refused_with_file_line_and_reason(tmp_path):
         path = write(tmp_path / "bad.jsonl", [ROW, BAD[reason]])
         with pytest.raises(DataError) as refused:
             load_pairs(path)
-        assert (
-            f"{path}:2" in str(refused.value)
-            and reason in str(refused.value)
-            and "--on_bad_row skip" in str(refused.value)
-        )
+        assert all(part in str(refused.value) for part in (f"{path}:2", reason, "--on_bad_row skip"))
 
 
 def test_bad_rows_are_counted_by_reason_with_their_first_places(tmp_path):
@@ -229,18 +219,11 @@ def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monk
         load_pairs("no-such/set")
 
 
-def test_examples_come_from_completions_messages_and_pairs(tmp_path):
-    rows = [
-        {"id": "a", "prompt": "Hi", "completion": "Hello"},
-        {"id": "b", "messages": [USER, ANSWER]},
-        ROW | {"id": "c"},
-    ]
-    named, _ = load_examples(write(tmp_path / "a.jsonl", rows))
+def test_examples_come_from_completions_messages_and_pairs_and_are_known_by_their_first_user_turn(tmp_path):
+    rows = [{"id": "a", "prompt": "Hi", "completion": "Hello"}, {"id": "b", "messages": [USER, ANSWER]}]
+    named, _ = load_examples(write(tmp_path / "a.jsonl", [*rows, ROW | {"id": "c"}]))
     assert [name for name, _ in named] == ["a", "b", "c/chosen", "c/rejected"]
     assert named[0][1] == named[1][1]
-
-
-def test_a_prompt_is_known_by_its_first_user_turn():
     system = {"role": "system", "content": "Be kind"}
     assert first_turn((system, {"role": "user", "content": "Hello,  World!"}, ANSWER)) == "hello world"
 

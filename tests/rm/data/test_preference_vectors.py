@@ -1,15 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from rewardlab.rm.data.preference_vectors import (
-    at_vertices,
-    dirichlet,
-    on_grid,
-    parse_preference,
-    preference_matrix,
-    preference_vector,
-    simplex_grid,
-)
+from rewardlab.rm.data import preference_vectors as vectors
 from rewardlab.rm.errors import UsageError
 
 NAMES = ["helpful", "harmless"]
@@ -20,14 +12,14 @@ def generator(seed=0):
 
 
 def test_a_preference_goes_by_name_also_from_text():
-    assert preference_vector({"harmless": 0.25, "helpful": 0.75}, NAMES).tolist() == [0.75, 0.25]
+    assert vectors.preference_vector({"harmless": 0.25, "helpful": 0.75}, NAMES).tolist() == [0.75, 0.25]
     both = [{"helpful": 1, "harmless": 0}, {"harmless": 1, "helpful": 0}]
-    assert preference_matrix(both, NAMES).tolist() == [[1, 0], [0, 1]]
-    assert preference_vector({"helpful": 0.33333, "harmless": 0.66666}, NAMES).sum() == 1
-    assert parse_preference("helpful=0.7,harmless=0.3") == {"helpful": 0.7, "harmless": 0.3}
+    assert vectors.preference_matrix(both, NAMES).tolist() == [[1, 0], [0, 1]]
+    assert vectors.preference_vector({"helpful": 0.33333, "harmless": 0.66666}, NAMES).sum() == 1
+    assert vectors.parse_preference("helpful=0.7,harmless=0.3") == {"helpful": 0.7, "harmless": 0.3}
     for wrong in ("helpful", "helpful=much", "", "helpful=1,helpful=0"):
         with pytest.raises(UsageError, match="such as helpful=0.7|twice"):
-            parse_preference(wrong)
+            vectors.parse_preference(wrong)
 
 
 def test_what_is_no_preference_is_refused_with_the_way_out():
@@ -40,34 +32,36 @@ def test_what_is_no_preference_is_refused_with_the_way_out():
         ({"helpful": 0.5, "harmles": 0.5}, "no objective 'harmles' in this model; did you mean 'harmless'"),
     ]:
         with pytest.raises(UsageError, match=sentence):
-            preference_vector(preference, NAMES)
+            vectors.preference_vector(preference, NAMES)
 
 
 def test_the_grid_holds_every_multiple_of_a_step_once_in_order():
-    assert simplex_grid(2, 10).shape == (11, 2)
-    three = simplex_grid(3, 5)
+    assert vectors.simplex_grid(2, 10).shape == (11, 2)
+    three = vectors.simplex_grid(3, 5)
     assert three.shape == (21, 3) and len(np.unique(three, axis=0)) == 21
     np.testing.assert_allclose(three.sum(1), 1)
     assert (three * 5 == np.round(three * 5)).all() and (three >= 0).all()
     assert [tuple(row) for row in three] == sorted(tuple(row) for row in three)
-    assert simplex_grid(1, 3).tolist() == [[1.0]]
+    assert vectors.simplex_grid(1, 3).tolist() == [[1.0]]
     with pytest.raises(UsageError, match="2 objectives in 0 steps"):
-        simplex_grid(2, 0)
+        vectors.simplex_grid(2, 0)
 
 
 def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices():
-    for sampler in (dirichlet(3), at_vertices(3), on_grid(3, 5)):
+    for sampler in (vectors.dirichlet(3), vectors.at_vertices(3), vectors.on_grid(3, 5)):
         drawn = sampler(500, generator())
         assert drawn.shape == (500, 3) and (drawn >= 0).all(), sampler
         torch.testing.assert_close(drawn.sum(dim=1), torch.ones(500))
         assert torch.equal(drawn, sampler(500, generator())) and not torch.equal(drawn, sampler(500, generator(1)))
-    drawn = dirichlet(2, 0.5, vertices=0.0)(20_000, generator())[:, 0]
+    drawn = vectors.dirichlet(2, 0.5, vertices=0.0)(20_000, generator())[:, 0]
     assert drawn.mean().item() == pytest.approx(0.5, abs=0.01)
     assert drawn.var().item() == pytest.approx(0.125, abs=0.003)  # 1 / (4 (2a + 1))
-    single = (dirichlet(2, 5.0, vertices=0.25)(20_000, generator()).max(dim=1).values == 1).float().mean().item()
+    single = (
+        (vectors.dirichlet(2, 5.0, vertices=0.25)(20_000, generator()).max(dim=1).values == 1).float().mean().item()
+    )
     assert single == pytest.approx(0.25, abs=0.01)
-    assert {*map(tuple, at_vertices(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
-    grid = {tuple(np.round(one, 6)) for one in simplex_grid(2, 4)}
-    assert {tuple(np.round(one, 6)) for one in on_grid(2, 4)(200, generator()).tolist()} == grid
+    assert {*map(tuple, vectors.at_vertices(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
+    grid = {tuple(np.round(one, 6)) for one in vectors.simplex_grid(2, 4)}
+    assert {tuple(np.round(one, 6)) for one in vectors.on_grid(2, 4)(200, generator()).tolist()} == grid
     with pytest.raises(UsageError, match="concentration > 0"):
-        dirichlet(2, 0.0)
+        vectors.dirichlet(2, 0.0)

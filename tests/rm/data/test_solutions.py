@@ -1,5 +1,3 @@
-"""Solutions with labelled steps: each format by hand, and what is refused."""
-
 import copy
 import json
 import math
@@ -22,26 +20,18 @@ def candidate(text, rating):
     return {"text": text, "rating": rating, "flagged": None}
 
 
-PRM800K = {
-    "labeler": "a",
-    "question": {"problem": "How many?", "ground_truth_answer": "4"},
-    "label": {
-        "steps": [
-            {"completions": [candidate("I count.", 0)], "human_completion": None, "chosen_completion": 0},
-            {
-                "completions": [candidate("There are 5.", -1), candidate("There are 3.", -1)],
-                "human_completion": {"text": "There are 4.", "rating": None, "source": "human", "flagged": False},
-                "chosen_completion": None,
-            },
-            {
-                "completions": [candidate("So 4.", None), candidate("So 5.", -1), candidate("So, 4.", 1)],
-                "human_completion": None,
-                "chosen_completion": None,
-            },
-        ],
-        "finish_reason": "found_error",
-    },
-}
+def step(*candidates, human=None, chosen=None):
+    answers = [candidate(*one) for one in candidates]
+    return {"completions": answers, "human_completion": human, "chosen_completion": chosen}
+
+
+STEPS = [
+    step(("I count.", 0), chosen=0),
+    step(("There are 5.", -1), ("There are 3.", -1), human=candidate("There are 4.", None) | {"source": "human"}),
+    step(("So 4.", None), ("So 5.", -1), ("So, 4.", 1)),
+]
+ASKED = {"labeler": "a", "question": {"problem": "How many?", "ground_truth_answer": "4"}}
+PRM800K = ASKED | {"label": {"steps": STEPS, "finish_reason": "found_error"}}
 
 
 def labels_of(row, **options):
@@ -74,12 +64,9 @@ def test_math_shepherd_reads_signs_only_at_the_tags_and_processbench_up_to_the_f
 def test_prm800k_gives_the_chosen_steps_and_every_alternative_once_with_a_setting_for_neutral_steps():
     chosen, *others = labels_of(PRM800K)
     assert chosen == (("I count.", "There are 4."), (1.0, 1.0))
-    assert [steps for steps, _ in others] == [
-        ("I count.", "There are 5."),
-        ("I count.", "There are 3."),
-        ("I count.", "There are 4.", "So 5."),
-        ("I count.", "There are 4.", "So, 4."),
-    ]  # the alternative without a rating is none
+    # the alternative without a rating is none
+    endings = [("There are 5.",), ("There are 3.",), ("There are 4.", "So 5."), ("There are 4.", "So, 4.")]
+    assert [steps for steps, _ in others] == [("I count.", *ending) for ending in endings]
     assert same(others[0][1], (NAN, 0.0)) and same(others[3][1], (NAN, NAN, 1.0))
     names = [solution.id for solution in parse_solutions(PRM800K | {"id": "x"})]
     assert names == ["x", "x/1", "x/2", "x/3", "x/4"]

@@ -1,5 +1,3 @@
-"""rm/data/text_diversity.py"""
-
 import math
 
 import pytest

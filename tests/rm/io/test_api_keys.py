@@ -1,5 +1,3 @@
-"""rm/io/api_keys.py: keys as an HTTP header can hold them."""
-
 import pytest
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io.api_keys import authorization, clean_token, environment_key

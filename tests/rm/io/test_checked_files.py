@@ -1,5 +1,3 @@
-"""JSON, TOML and YAML from outside: whatever is wrong with them is a ValueError with a sentence."""
-
 import pytest
 from rewardlab.rm.io.checked_files import LARGEST, from_json, from_toml, from_yaml
 

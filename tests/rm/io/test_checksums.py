@@ -1,5 +1,3 @@
-"""Hashes of folders."""
-
 import shutil
 
 import pytest
@@ -9,7 +7,6 @@ from rewardlab.rm.io.checksums import folder_hash
 
 @pytest.fixture
 def cache(tmp_path):
-    """A model folder whose subfolder and file are links, as in a cache."""
     (tmp_path / "blobs" / "heads").mkdir(parents=True)
     (tmp_path / "blobs" / "heads" / "a.safetensors").write_text("weights")
     (tmp_path / "blobs" / "config").write_text("{}")

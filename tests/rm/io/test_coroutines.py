@@ -1,5 +1,3 @@
-"""rm/io/coroutines.py"""
-
 import asyncio
 
 import pytest
@@ -29,10 +27,6 @@ def test_an_error_stands_in_place_of_its_result_or_is_raised():
 
     error, result = gathered([fails(), succeeds()])
     assert isinstance(error, TimeoutError) and result == 3
-
-    async def fails():
-        raise TimeoutError("no answer")
-
     with pytest.raises(TimeoutError, match="no answer"):
         awaited(fails())
 

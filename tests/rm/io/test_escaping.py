@@ -1,5 +1,3 @@
-"""Escaping of untrusted texts: nothing that a terminal, spreadsheet or page would obey, and no secrets."""
-
 import csv
 import io
 import json
@@ -68,11 +66,9 @@ def test_a_table_keeps_its_columns_and_runs_nothing():
 
 @pytest.fixture(scope="module")
 def evaluations():
-    """Two runs in which every name is a payload."""
-    cases = [
-        Case(f"{one}", user_turn(one), (one, f"{one} B"), (0,), PAYLOADS[place % 3])
-        for place, one in enumerate(PAYLOADS)
-    ]
+    areas = PAYLOADS[:3] * len(PAYLOADS)
+    named = zip(PAYLOADS, areas, strict=False)
+    cases = [Case(one, user_turn(one), (one, f"{one} B"), (0,), area) for one, area in named]
     first = {case.id: (1.0, 0.0) for case in cases}
     second = first | {PAYLOADS[0]: (0.0, 1.0), PAYLOADS[6]: PAYLOADS[1]}
     scorers = [StoredScores(PAYLOADS[6], first, contract=PAYLOADS[7]), StoredScores(PAYLOADS[16], second)]

@@ -1,5 +1,3 @@
-"""rm/io/server_rotation.py: who is asked next and who is left alone, on a clock that stands where it is told."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

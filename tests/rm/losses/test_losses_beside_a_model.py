@@ -1,5 +1,3 @@
-"""Pair losses that read another reward model's gaps: a weak margin mixed in, and a stage behind others."""
-
 import math
 from dataclasses import replace
 
@@ -47,17 +45,6 @@ def test_a_weak_margin_is_mixed_in_unless_all_the_share_is_the_models_own():
     torch.testing.assert_close(found, expected)
 
 
-def test_a_saturated_pair_has_gradient_again():
-    """σ(-20) = 2e-9 alone; beside a weak model that is at -20 it is at 0: a slope of λ/2."""
-    slopes = []
-    for loss, more in ((bradley_terry(), {}), (weak_margin(), {"other": tensor([-20.0], dtype=torch.float64)})):
-        gap = tensor([20.0], dtype=torch.float64, requires_grad=True)
-        loss(PairBatch(gap, 0 * gap, torch.ones_like(gap), **more)).sum().backward()
-        assert gap.grad is not None
-        slopes.append(gap.grad.item())
-    assert slopes[0] == pytest.approx(-math.exp(-20), rel=1e-6) and slopes[1] == pytest.approx(-0.25)
-
-
 def test_pairs_that_are_solved_weigh_least():
     """σ(±log 3) = 3/4 and 1/4: one minus them 1/4 and 3/4, of a mean of 1/2."""
     found = pair_weights(tensor([math.log(3), -math.log(3)]), torch.ones(2))
@@ -72,18 +59,6 @@ def test_a_stage_learns_the_rest_by_hand_and_behind_nothing_it_is_bradley_terry(
     found = values(boosted(share=0.5), [2.0, 2 * math.log(3)], [math.log(3), -math.log(3)])
     assert found == pytest.approx([0.5 * math.log(1 + math.exp(-1) / 3), 1.5 * LN2])
     assert values(boosted(share=1.0), [1.0, -1.0], [0.0, 0.0]) == pytest.approx([SOFT, HARD])
-
-
-def test_boosting_is_its_plain_loop():
-    draw = np.random.default_rng(0)
-    gaps, before, wins = draw.normal(size=6), draw.normal(size=6), draw.random(6)
-    off = [abs(p - 1 / (1 + math.exp(-one))) for p, one in zip(wins, before, strict=True)]
-    expected = []
-    for one, first, p, far in zip(gaps, before, wins, off, strict=True):
-        total = first + 0.7 * one
-        loss = p * math.log(1 + math.exp(-total)) + (1 - p) * math.log(1 + math.exp(total))
-        expected.append(far / (sum(off) / 6) * loss)
-    assert values(boosted(share=0.7), gaps, before, wins) == pytest.approx(expected)
 
 
 def test_gradients_are_those_of_finite_differences_and_extremes_finite():

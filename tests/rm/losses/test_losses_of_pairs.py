@@ -1,5 +1,3 @@
-"""Variants of the pair loss: numbers by hand, gradients, extremes, and what each is for."""
-
 import math
 from dataclasses import replace
 from functools import partial
@@ -7,15 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from rewardlab.benchmarks.garden import FILLER, gold_rewards, pairs
+from rewardlab.benchmarks.garden import FILLER, pairs
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss
 from rewardlab.rm.losses.attribute_regression import attribute_regression
-from rewardlab.rm.losses.bradley_terry import bradley_terry, preference_nll
+from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
@@ -23,8 +19,7 @@ from rewardlab.rm.losses.smoothed_bradley_terry import smoothed_bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
-from rewardlab.rm.types import OVERALL, PreferencePair, prompt_text
-from rewardlab.tests.stand_ins.small_training import Fit, fit
+from rewardlab.rm.types import OVERALL, PreferencePair
 from torch import tensor
 
 LN2 = math.log(2)
@@ -64,14 +59,6 @@ def test_the_corrected_loss_by_hand_and_without_noise():
             assert value(loss, gap, wins=0.7, margin=0.5) == value(bradley_terry(), gap, wins=0.7, margin=0.5)
 
 
-@settings(max_examples=20)
-@given(st.floats(-20, 20), st.floats(0, 0.45))
-def test_over_the_noise_the_corrected_loss_is_that_of_the_clean_label(gap, epsilon):
-    loss = robust_bradley_terry(epsilon=epsilon)
-    average = (1 - epsilon) * value(loss, gap, wins=1.0) + epsilon * value(loss, gap, wins=0.0)
-    assert average == pytest.approx(value(bradley_terry(), gap), abs=1e-9)
-
-
 def test_the_length_term_is_added_to_the_gap_but_not_to_the_centering():
     loss = length_controlled()
     term = loss.learned
@@ -96,13 +83,8 @@ def test_the_length_term_is_added_to_the_gap_but_not_to_the_centering():
     assert value(loss, 1.0, longer=1.0) == pytest.approx(math.log(1 + math.exp(-1 - phi)) + 0.5, abs=1e-6)
 
 
-LOSSES = {
-    "bradley_terry": bradley_terry,
-    "scaled": scaled_bradley_terry,
-    "smoothed": smoothed_bradley_terry,
-    "robust": robust_bradley_terry,
-    "length_controlled": length_controlled,
-}
+LOSSES = {"bradley_terry": bradley_terry, "scaled": scaled_bradley_terry, "smoothed": smoothed_bradley_terry}
+LOSSES |= {"robust": robust_bradley_terry, "length_controlled": length_controlled}
 
 
 def asked(name, chosen, rejected, wins, margin):
@@ -123,15 +105,6 @@ def test_gradients_are_those_of_finite_differences_and_extremes_finite():
     scores = tensor([[1.0, math.nan], [2.5, 0.0]], dtype=torch.float64)
     rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda r: attribute_regression()(r, scores).nansum(), (rewards,))
-    term = length_controlled().learned.double()
-    gap, longer = tensor([0.3, -1.0, 2.0], dtype=torch.float64), tensor([3.0, -2.0, 0.5], dtype=torch.float64)
-
-    def by_weight(weight):
-        return preference_nll(
-            gap + torch.func.functional_call(term, {"weight": weight}, (longer,)), torch.ones_like(gap)
-        )
-
-    assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
     for name in LOSSES:
         chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
         found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
@@ -195,7 +168,8 @@ def test_pairs_without_a_margin_are_refused_to_a_loss_that_weighs_by_it():
 
 def length_runs(tmp_path, name, steps, resume=None):
     model, task = small(), ScalarTask(length_controlled(learning_rate=0.05))
-    rows = encode_pairs(model.encoder, biased(24), OVERALL).rows
+    longer = [replace(pair, chosen=f"{pair.chosen} {' '.join(FILLER[:9])}") for pair in pairs(24, 0)]
+    rows = encode_pairs(model.encoder, longer, OVERALL).rows
     task.check(rows)
     arguments = RewardArguments(
         output_dir=str(tmp_path / name), max_steps=steps, per_device_train_batch_size=8, save_steps=2, use_cpu=True
@@ -206,33 +180,6 @@ def length_runs(tmp_path, name, steps, resume=None):
     return task.pair_loss.learned.weight.item()
 
 
-def padded(n: int, seed: int, split: str = "train") -> list[PreferencePair]:
-    """Pairs whose answers got up to 16 filler words each, which gold does not see."""
-    random = np.random.default_rng(seed)
-
-    def longer(answer: str) -> str:
-        return " ".join([answer, *random.choice(FILLER, int(random.integers(0, 17)))])
-
-    return [replace(pair, chosen=longer(pair.chosen), rejected=longer(pair.rejected)) for pair in pairs(n, seed, split)]
-
-
-def biased(n: int, seed: int = 0, slope: float = 0.3) -> list[PreferencePair]:
-    """Pairs whose labels follow the gold reward plus so much per word of length."""
-    random, made = np.random.default_rng(seed), []
-    for pair in padded(n, seed):
-        gold, length = gap_of(pair)
-        kept = random.random() < 1 / (1 + np.exp(-(gold / 0.3 + slope * length)))
-        answers = (pair.chosen, pair.rejected) if kept else (pair.rejected, pair.chosen)
-        made.append(PreferencePair(pair.id, pair.prompt, *answers))
-    return made
-
-
-def gap_of(pair: PreferencePair) -> tuple[float, int]:
-    """By how much gold puts the chosen answer higher, and by how many words it is longer."""
-    first, second = (gold_rewards(prompt_text(pair.prompt), one).overall for one in (pair.chosen, pair.rejected))
-    return first - second, len(pair.chosen.split()) - len(pair.rejected.split())
-
-
 def test_the_length_term_learns_and_is_resumed_where_it_was(tmp_path):
     whole = length_runs(tmp_path, "whole", 4)
     half = length_runs(tmp_path, "cut", 2)
@@ -240,27 +187,3 @@ def test_the_length_term_learns_and_is_resumed_where_it_was(tmp_path):
     resumed = length_runs(tmp_path, "cut", 4, resume=str(tmp_path / "cut" / "checkpoint-2"))
     # Adam's first steps have the size of the learning rate, towards longer answers
     assert half == pytest.approx(0.1, abs=0.02) and resumed == pytest.approx(whole, abs=1e-5) and whole > half
-
-
-def slope_and_right(model, held) -> tuple[float, np.ndarray]:
-    """Reward per word of length at equal gold reward, in standard deviations of rewards; which pairs go gold's way."""
-    rewards = model.rate([example for pair in held for example in pair.examples])[:, 0]
-    gaps, truth = rewards[::2] - rewards[1::2], np.array([gap_of(pair) for pair in held])
-    coefficients = np.linalg.lstsq(truth, gaps, rcond=None)[0]
-    return coefficients[1] / gaps.std(), ((gaps > 0) == (truth[:, 0] > 0)).astype(float)
-
-
-@pytest.mark.slow
-def test_length_control_lowers_the_length_slope_and_gold_accuracy_stays_within_its_noise():
-    taught, held = biased(3000), padded(600, 9, split="test")
-    found = {}
-    for name, loss in {"plain": bradley_terry(), "controlled": length_controlled(learning_rate=0.1)}.items():
-        model, task = small(hidden=32), ScalarTask(loss)
-        rows = encode_pairs(model.encoder, taught, OVERALL).rows
-        task.check(rows)
-        fit(model, task, rows, Fit(steps=300, learning_rate=3e-3, batch=32, seed=0))
-        found[name] = slope_and_right(model, held)
-    (plain_slope, plain), (slope, right) = found["plain"], found["controlled"]
-    assert plain_slope > 0.05 and abs(slope) < 0.6 * plain_slope, (slope, plain_slope)
-    gained = right - plain
-    assert gained.mean() >= -2 * gained.std() / len(held) ** 0.5, (right.mean(), plain.mean())

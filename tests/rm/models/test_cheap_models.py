@@ -20,11 +20,8 @@ def pair(name, chosen, rejected, **rest):
 
 def kind_pairs(number=40):
     random = np.random.default_rng(0)
-    filler = ["stone", "river", "cloud", "paper"]
-    return [
-        pair(str(i), f"kind {' '.join(random.choice(filler, 4))}", f"rude {' '.join(random.choice(filler, 4))}")
-        for i in range(number)
-    ]
+    texts = (" ".join(random.choice(["stone", "river", "cloud", "paper"], 4)) for _ in range(2 * number))
+    return [pair(str(i), f"kind {next(texts)}", f"rude {next(texts)}") for i in range(number)]
 
 
 def test_the_weights_minimise_the_stated_objective():
@@ -57,15 +54,8 @@ def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself(mon
         pairs, rated = np.array([[0, 1], [3, 4], [3, 2], [5, 4], [0, 2]]), np.array([5, 3, 2, 1])
         fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])
         expected = fitted.rate([Example(user_turn("q"), completions[index]) for index in rated])[:, 0]
-        assert set(fitted.vectorizer.vocabulary_) == {
-            "kind",
-            "river",
-            "kind river",
-            "rude",
-            "cloud",
-            "rude cloud",
-            "stone",
-        }
+        grams = {*["kind", "river", "rude", "cloud", "stone"], "kind river", "rude cloud"}
+        assert set(fitted.vectorizer.vocabulary_) == grams
         assert CountedCompletions(completions, pairs).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
     for completions in [["", "!"], ["stone", "river"]]:
         with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
@@ -98,7 +88,6 @@ def test_an_unfitted_and_a_broken_linear_model_say_so_and_no_completions_have_no
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> str:
-    """A small BERT with random weights, as a folder."""
     folder = tmp_path_factory.mktemp("encoder")
     words = BertWordPieceTokenizer()
     text = "kind rude stone river cloud paper user assistant q"

@@ -11,8 +11,6 @@ from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 
 class Fixed:
-    """Rewards that are given."""
-
     def __init__(self, rewards, objectives=("reward",)):
         self.contract = ScoringContract(kind="fixed", objectives=objectives)
         self.rewards = np.array(rewards, float)[:, None]
@@ -51,15 +49,21 @@ def test_every_objective_is_standardised_by_its_own_golden_scores(tmp_path):
     assert both.spread(EXAMPLES).tolist() == [[[-1.0, 1.0], [1.0, -1.0]]] * 2
 
 
-def test_an_ensemble_standardises_its_members_saves_and_loads(tmp_path):
+def fitted(folder, golden=True) -> str:
+    """Two linear members of different scales in `folder`, as `ensemble` takes them."""
     random = np.random.default_rng(0)
     for name, C in (("a", 0.3), ("b", 30.0)):
         texts = [" ".join(random.choice(["stone", "river", "cloud"], 4)) for _ in range(40)]
         pairs = [PreferencePair(str(i), user_turn("q"), f"kind {t}", f"rude {t}") for i, t in enumerate(texts)]
         model = linear().fit(pairs, C=C)
-        model.save(tmp_path / name)
-        write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[:8])], tmp_path / name)
-    both = ensemble(f"{tmp_path / 'a'},{tmp_path / 'b'}", pessimism=0.5)
+        model.save(folder / name)
+        if golden:
+            write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[:8])], folder / name)
+    return f"{folder / 'a'},{folder / 'b'}"
+
+
+def test_an_ensemble_standardises_its_members_saves_and_loads(tmp_path):
+    both = ensemble(fitted(tmp_path), pessimism=0.5)
     spread = both.spread(EXAMPLES)[..., 0]
     assert np.abs(spread[0] - spread[1]).max() < 0.5, "members of other scales speak alike once standardised"
     assert both.rate(EXAMPLES)[0] > both.rate(EXAMPLES)[1]

@@ -1,15 +1,11 @@
-"""Several objectives from one head: who is taught by what, and the overall reward that they make."""
-
-import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity
@@ -19,19 +15,15 @@ from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
-from rewardlab.rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
+from rewardlab.rm.models.multi_objective import checked_weights, learned_weights, with_overall
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.multi_objective_task import (
-    ObjectiveRow,
-    ObjectivesTask,
-    encode_objectives,
-    encode_scored,
-    label_counts,
-)
+from rewardlab.rm.training import multi_objective_task as objectives
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 from transformers import AutoModelForSequenceClassification, EvalPrediction
+
+from tests.rm.data.test_pairs import write
 
 NAMES = ("helpful", "harmless")
 NAN = math.nan
@@ -47,12 +39,7 @@ def small(objectives=NAMES, seed=0):
 
 
 def task_of(loss=bradley_terry, names=NAMES, **options):
-    return ObjectivesTask({name: loss() for name in names}, **options)
-
-
-def write(path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return objectives.ObjectivesTask({name: loss() for name in names}, **options)
 
 
 def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
@@ -62,20 +49,15 @@ def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
         {"prompt": "q", "completion": "c", "scores": {"verbosity": 4}},
     ]
     data, report = load_judged(write(tmp_path / "a.jsonl", rows), ["helpfulness", "verbosity"])
-    assert [one.scores for one in data.completions] == [
-        {"helpfulness": 3.0, "verbosity": 1.5},
-        {"helpfulness": 0.0},
-        {"verbosity": 4.0},
-    ]
+    scores = [{"helpfulness": 3.0, "verbosity": 1.5}, {"helpfulness": 0.0}, {"verbosity": 4.0}]
+    assert [one.scores for one in data.completions] == scores
     assert data.completions[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "wins": {"helpful": 1.0}}
     row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
     data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
     assert [pair.wins for pair in data.pairs] == [{"helpful": 1.0}, {OVERALL: 1.0}]
-    assert [(one.example.completion, one.scores) for one in data.completions] == [
-        ("a", {"harmless": 2.0}),
-        ("b", {"harmless": 1.0}),
-    ]
+    scored = [(one.example.completion, one.scores) for one in data.completions]
+    assert scored == [("a", {"harmless": 2.0}), ("b", {"harmless": 1.0})]
 
 
 def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_path):
@@ -99,39 +81,32 @@ def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_p
             checked_weights(weights, NAMES)
 
 
-def test_what_is_not_labelled_is_nan_and_counted():
+def test_what_is_not_labelled_is_nan_and_counted_and_answers_beyond_the_limit_are_cut_or_refused():
     model = small()
     made = [replace(TAUGHT[0], wins={"helpful": 1.0}), replace(TAUGHT[1], wins={"helpful": 0.0, "harmless": 0.5})]
     made.append(replace(TAUGHT[2], wins={OVERALL: 1.0}))
-    encoding = encode_objectives(model.encoder, made, NAMES)
+    encoding = objectives.encode_objectives(model.encoder, made, NAMES)
     answers = [ScoredCompletion("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
-    rows = encoding.rows + encode_scored(model.encoder, answers, NAMES).rows
+    rows = encoding.rows + objectives.encode_scored(model.encoder, answers, NAMES).rows
     assert encoding.unlabelled == 1 and [row.wins for row in rows[:1]] == [(1.0, pytest.approx(NAN, nan_ok=True))]
-    assert label_counts(rows, NAMES) == {
-        "helpful": {"pairs": 2, "scores": 0, "unlabelled": 1},
-        "harmless": {"pairs": 1, "scores": 1, "unlabelled": 1},
-    }
-
-
-def test_rated_answers_beyond_the_limit_are_counted_cut_or_refused():
-    model = small()
+    counts = {name: [*row.values()] for name, row in objectives.label_counts(rows, NAMES).items()}
+    assert counts == {"helpful": [2, 0, 1], "harmless": [1, 1, 1]}, "pairs, scores, unlabelled"
     long = ScoredCompletion("s", Example(user_turn("q"), "honey " * 99), {"helpful": 1.0})
-    cut = encode_scored(model.encoder, [long], NAMES)
+    cut = objectives.encode_scored(model.encoder, [long], NAMES)
     assert len(cut.rows[0].chosen) == 64 and cut.over_length == 1 and cut.longest > 99
-    assert encode_scored(model.encoder, [long], NAMES, "skip").rows == []
+    assert objectives.encode_scored(model.encoder, [long], NAMES, "skip").rows == []
     with pytest.raises(DataError, match="completion 's' has 10. tokens and the limit is 64"):
-        encode_scored(model.encoder, [long], NAMES, "refuse")
+        objectives.encode_scored(model.encoder, [long], NAMES, "refuse")
 
 
 ROWS = [
-    ObjectiveRow([7, 8, 9], [9, 8], (1.0, NAN), (2.0, NAN), (NAN, NAN)),
-    ObjectiveRow([9, 7], None, (NAN, NAN), (NAN, NAN), (0.5, NAN)),
-    ObjectiveRow([8, 8, 7, 9], [7, 9, 8], (0.25, 0.0), (-3.0, 1.0), (NAN, NAN)),
+    objectives.ObjectiveRow([7, 8, 9], [9, 8], (1.0, NAN), (2.0, NAN), (NAN, NAN)),
+    objectives.ObjectiveRow([9, 7], None, (NAN, NAN), (NAN, NAN), (0.5, NAN)),
+    objectives.ObjectiveRow([8, 8, 7, 9], [7, 9, 8], (0.25, 0.0), (-3.0, 1.0), (NAN, NAN)),
 ]
 
 
 def rewards_of(model, rows) -> np.ndarray:
-    """[B, 2, K], each sequence alone."""
 
     def alone(ids):
         return model.score(torch.tensor([ids]), torch.ones(1, len(ids)))[0].double().detach().numpy()
@@ -156,8 +131,6 @@ def test_a_batch_by_hand_in_which_every_label_weighs_the_same():
     labelled = [l(gaps[0, 0]), 0.25 * l(gaps[2, 0]) + 0.75 * l(-gaps[2, 0]), l(-gaps[2, 1])]
     expected = np.mean(labelled) + 0.5 * (r[1, 0, 0] - 0.5) ** 2
     assert loss.item() == pytest.approx(expected, abs=1e-6)
-    loss.backward()
-    assert all(one.grad is None or one.grad.isfinite().all() for one in model.model.parameters())
     assert outputs[1, 1].isnan().all() and outputs[0, :2].detach().numpy() == pytest.approx(r[0], abs=1e-6)
 
 
@@ -213,15 +186,12 @@ def test_the_evaluation_loss_does_not_depend_on_the_batch_size(tmp_path):
 
 
 class Oracle:
-    """Gold rewards of the garden's three objectives."""
-
     def __init__(self):
         self.contract = ScoringContract(kind="gold", objectives=garden.OBJECTIVES)
         self.rate = garden.gold(garden.OBJECTIVES).rate
 
 
 def preferring(weights, n=400) -> list[PreferencePair]:
-    """Pairs with soft overall labels σ(Σ w_k Δ_k)."""
     made = garden.pairs(n, 3)
     gold = Oracle().rate([example for pair in made for example in pair.examples])
     chances = 1 / (1 + np.exp(-(gold[::2] - gold[1::2]) @ np.array(weights)))
@@ -231,15 +201,10 @@ def preferring(weights, n=400) -> list[PreferencePair]:
 def test_learned_weights_are_those_that_made_the_labels():
     found = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, -0.3]), C=1e4)
     assert [*found.values()] == pytest.approx([1.0, 0.5, -0.3], abs=1e-3)
-    made = preferring([1.0, 0.5, -0.3])
-    found = learned_weights(Oracle(), garden.OBJECTIVES, made, positive=True, C=1e4)
+    found = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, -0.3]), positive=True, C=1e4)
     assert found["engaging"] == 0 and found["helpful"] > 0.8
     alone = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, 0.3]), positive=True, C=1e4)
     assert [*alone.values()] == pytest.approx([1.0, 0.5, 0.3], abs=1e-3), "no bound is reached"
-    # with the third at 0 the first two are those of a fit without it
-    two = type("Two", (), {"contract": None, "rate": staticmethod(lambda examples: Oracle().rate(examples)[:, :2])})()
-    expected = learned_weights(two, garden.OBJECTIVES[:2], made, C=1e4)
-    assert [found[name] for name in expected] == pytest.approx([*expected.values()], abs=1e-3)
     with pytest.raises(DataError, match="none of 1 pairs has an 'overall' label to learn weights from"):
         learned_weights(Oracle(), garden.OBJECTIVES, [replace(TAUGHT[0], wins={"helpful": 1.0})])
 
@@ -247,7 +212,7 @@ def test_learned_weights_are_those_that_made_the_labels():
 @pytest.fixture(scope="module")
 def model():
     learner = small((*NAMES, OVERALL))
-    rows = encode_objectives(learner.encoder, TAUGHT, NAMES).rows
+    rows = objectives.encode_objectives(learner.encoder, TAUGHT, NAMES).rows
     task = task_of()
     task.check(rows)
     fit(learner, task, rows, Fit(steps=80, learning_rate=5e-3, batch=16, seed=0))
@@ -289,18 +254,3 @@ def test_weights_are_part_of_the_contract_and_of_the_folder_and_cannot_be_edited
     edited.save(folder)
     with pytest.raises(DataError, match="the overall reward is not the sum of the objectives"):
         load_reward_model(str(folder))
-
-
-def test_an_adapted_backbone_keeps_its_overall_reward(tmp_path):
-    causal_lm(WORDS).save_pretrained(tmp_path / "base")
-    WORDS.save_pretrained(tmp_path / "base")
-    lora = LoraConfig(r=3, lora_alpha=6, target_modules="all-linear")
-    learner = untrained(str(tmp_path / "base"), (*NAMES, OVERALL), lora=lora, max_length=64)
-    rows = encode_objectives(learner.encoder, TAUGHT[:48], NAMES).rows
-    fit(learner, task_of(), rows, Fit(steps=3, learning_rate=5e-3, batch=8, seed=0))
-    made = with_overall(learner, {"helpful": 1.0, "harmless": -0.5})
-    rewards = made.rate(SAID[:8])
-    assert rewards[:, 2] == pytest.approx(rewards[:, 0] - 0.5 * rewards[:, 1], abs=1e-5)
-    made.save(tmp_path / "rm")
-    assert (tmp_path / "rm" / "adapter_model.safetensors").exists()
-    assert load_reward_model(str(tmp_path / "rm")).rate(SAID[:8]) == pytest.approx(rewards, abs=1e-5)

@@ -1,5 +1,3 @@
-"""A step has one score: by hand, alone or in a batch, on either padding side, whatever follows, after loading."""
-
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +13,22 @@ from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models.process import AGGREGATES, process
 from rewardlab.rm.training.process_task import ProcessTask, encode_solutions
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import Example, Message, Steps, prompt_text, user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from scipy.special import expit, softmax
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
-WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
+from tests.rm.spread_models import WORDS
+
 QUESTION = user_turn("tell me")
-
-
-def steps_of(random: np.random.Generator, number: int) -> tuple[str, ...]:
-    return tuple(" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(number))
 
 
 def solutions(number: int, seed: int = 0) -> list[Solution]:
     """A step is wrong if it holds `kano`, and so are the steps behind it."""
     random, made = np.random.default_rng(seed), []
     for index in range(number):
-        steps = steps_of(random, int(random.integers(1, 7)))
+        number = int(random.integers(1, 7))
+        steps = tuple(" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(number))
         wrong = np.cumsum(["kano" in step for step in steps]) > 0
         made.append(Solution(str(index), QUESTION, steps, tuple(np.where(wrong, 0.0, 1.0).tolist())))
     return made
@@ -60,14 +56,11 @@ def base(tokenizer, tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module", params=["lora", "step token"])
-def model(request, base, tmp_path_factory):
+def model(request, base):
     lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
     token = "<step>" if request.param == "step token" else None
     made = process(base, fresh=True, lora=lora, step_token=token, seed=0)
-    folder = str(tmp_path_factory.mktemp("train"))
-    settings = {"max_steps": 16, "learning_rate": 3e-3, "save_strategy": "no", "disable_tqdm": True, "seed": 0}
-    rows = encode_solutions(made.encoder, solutions(128)).rows
-    RewardTrainer(made, RewardArguments(output_dir=folder, **settings), ProcessTask(), rows).train()
+    fit(made, ProcessTask(), encode_solutions(made.encoder, solutions(128)).rows, Fit(16, 3e-3, 8, 0))
     return made
 
 
@@ -88,10 +81,8 @@ def close(found, expected) -> bool:
 
 def test_conversations_that_read_alike_have_scores_of_their_own(model):
     """One user turn that looks like a written conversation, and that conversation: the same text, other templates."""
-    texts = ("ro", "ka", "mi")
-    chat = tuple(
-        Message(role=role, content=text) for role, text in zip(("user", "assistant", "user"), texts, strict=True)
-    )
+    turns = zip(("user", "assistant", "user"), ("ro", "ka", "mi"), strict=True)
+    chat = tuple(Message(role=role, content=text) for role, text in turns)
     examples = [Example(prompt, "roba") for prompt in (user_turn("ro\n\nassistant: ka\n\nuser: mi"), chat)]
     assert prompt_text(examples[0].prompt) == prompt_text(examples[1].prompt)
     together, alone = model.encoder.encode_steps(examples), [model.encoder.encode_steps([one])[0] for one in examples]
@@ -116,12 +107,8 @@ def test_the_tokens_by_hand_and_steps_that_are_given(base):
 
 def test_aggregates_by_hand(model, alone):
     scores = np.array([[0.9], [0.5], [0.8]])
-    assert {name: made(scores)[0] for name, made in AGGREGATES.items()} == {
-        "min": 0.5,
-        "product": pytest.approx(0.36),
-        "last": 0.8,
-        "mean": pytest.approx(2.2 / 3),
-    }
+    expected = {"min": 0.5, "product": pytest.approx(0.36), "last": 0.8, "mean": pytest.approx(2.2 / 3)}
+    assert {name: made(scores)[0] for name, made in AGGREGATES.items()} == expected
     assert model.contract.aggregate == "min" and close(model.rate(EXAMPLES), [some.min(0) for some in alone])
     other = model.with_aggregate("product")
     assert close(other.rate(EXAMPLES), [some.prod(0) for some in alone])
@@ -133,8 +120,6 @@ def test_aggregates_by_hand(model, alone):
 def test_any_batch_and_order_gives_the_scores_that_a_solution_has_alone(model, alone):
     assert {len(some) for some in alone} == {1, 2, 3, 4, 5, 6} and np.concatenate(alone).std() > 0.05
     assert close(model.step_scores(EXAMPLES), alone)
-    order = np.random.default_rng(3).permutation(len(EXAMPLES))
-    assert close(model.step_scores([EXAMPLES[index] for index in order]), [alone[index] for index in order])
     ids = [encoded.ids for encoded in model.encoder.encode_steps(EXAMPLES)]
     small = model.token_logits(ids, batch_tokens=64)
     assert close([expit(row[-1]) for row in small], [some[-1] for some in alone])

@@ -1,5 +1,3 @@
-"""R2M's head: the scalar model's rewards where nothing is read, the literal attention's where something is."""
-
 import numpy as np
 import pytest
 import torch

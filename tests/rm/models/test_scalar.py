@@ -1,13 +1,11 @@
-"""One reward model gives one number: alone, in a batch, on either padding side, before saving and after loading."""
-
 import copy
-import logging
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from peft import AutoPeftModelForSequenceClassification, LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
@@ -18,20 +16,13 @@ from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
 from rewardlab.rm.training.encoding import encode_pairs
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
+from rewardlab.tests.stand_ins.small_training import Fit, fit
 from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-)
 
-WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
+from tests.rm.spread_models import WORDS
 
 
 def random_words(random: np.random.Generator, number: int) -> str:
@@ -49,7 +40,6 @@ def conversations(number: int, longest: int) -> list[Example]:
 
 
 def pairs_by_a_word(number: int) -> list[PreferencePair]:
-    """The answer with more `kano` is better: something to learn."""
     random, pairs = np.random.default_rng(0), []
     for place in range(number):
         base = random_words(random, int(random.integers(1, 8)))
@@ -57,12 +47,9 @@ def pairs_by_a_word(number: int) -> list[PreferencePair]:
     return pairs
 
 
-def trained(model: ScalarRewardModel, folder: Path) -> ScalarRewardModel:
+def trained(model: ScalarRewardModel) -> ScalarRewardModel:
     rows = encode_pairs(model.encoder, pairs_by_a_word(64), "overall").rows
-    arguments = RewardArguments(
-        output_dir=str(folder), num_train_epochs=2, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
-    )
-    RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
+    fit(model, ScalarTask(bradley_terry()), rows, Fit(steps=16, learning_rate=3e-3, batch=8, seed=0))
     return model
 
 
@@ -74,18 +61,17 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def base(tokenizer, tmp_path_factory) -> str:
-    """A folder with a causal LM, as a user would have one from the Hub."""
     folder = tmp_path_factory.mktemp("base")
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(small_config(tokenizer, "llama")).save_pretrained(folder)
+    hf.AutoModelForCausalLM.from_config(small_config(tokenizer, "llama")).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 
 
 @pytest.fixture(scope="module", params=["full", "lora"])
-def model(request, base, tmp_path_factory) -> ScalarRewardModel:
+def model(request, base) -> ScalarRewardModel:
     lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
-    return trained(scalar(base, fresh=True, lora=lora, seed=0), tmp_path_factory.mktemp("train"))
+    return trained(scalar(base, fresh=True, lora=lora, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +115,11 @@ def test_any_batch_order_and_padding_gives_the_score_that_a_row_has_alone(model,
 
 def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved, model, golden, alone):
     """Without a line of ours: the folder's own tokenizer, template and weights, in padded batches."""
-    tokenizer = AutoTokenizer.from_pretrained(saved)
+    tokenizer = hf.AutoTokenizer.from_pretrained(saved)
     if (saved / "adapter_config.json").exists():
         plain = AutoPeftModelForSequenceClassification.from_pretrained(saved, num_labels=1)
     else:
-        plain = AutoModelForSequenceClassification.from_pretrained(saved)
+        plain = hf.AutoModelForSequenceClassification.from_pretrained(saved)
     plain.eval()
     texts = [tokenizer.apply_chat_template([*example.turns], tokenize=False) for example in golden]
     found = []
@@ -146,17 +132,16 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved,
     assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
     assert load_contract(saved) == model.contract
     if "config.json" in names:
-        config = AutoConfig.from_pretrained(saved)
+        config = hf.AutoConfig.from_pretrained(saved)
         assert (config.num_labels, config.id2label, config.problem_type) == (1, {0: "reward"}, "regression")
 
 
 @pytest.fixture(scope="module")
 def eos_only():
-    """A tokenizer whose only special token is EOS, as GPT-2's."""
     bpe = ByteLevelBPETokenizer()
     bpe.train_from_iterator([" ".join(WORDS)] * 9, vocab_size=290, special_tokens=["<|eos|>"], show_progress=False)
     template = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
-    return PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, eos_token="<|eos|>", chat_template=template)
+    return hf.PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, eos_token="<|eos|>", chat_template=template)
 
 
 def test_a_tokenizer_whose_only_special_token_is_eos_pads_with_it_unless_there_is_a_spare_row(eos_only, tmp_path):
@@ -167,7 +152,7 @@ def test_a_tokenizer_whose_only_special_token_is_eos_pads_with_it_unless_there_i
     examples = [Example(user_turn("roba"), "kano" * n) for n in range(1, 9)]
     together = model.rate(examples)
     model.save(tmp_path / "rm")
-    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm").eval()
+    plain = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm").eval()
     for example, reward in zip(examples, together[:, 0], strict=True):
         ids = torch.tensor([model.encoder.encode(example).ids])
         with torch.inference_mode():
@@ -187,7 +172,7 @@ def test_a_tokenizer_whose_only_special_token_is_eos_pads_with_it_unless_there_i
 
 def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tokenizer, tmp_path):
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    model = scalar_from_config(AutoConfig.for_model("bert", vocab_size=len(tokenizer), **size), tokenizer, seed=0)
+    model = scalar_from_config(hf.AutoConfig.for_model("bert", vocab_size=len(tokenizer), **size), tokenizer, seed=0)
     assert model.contract.pooling == "model"
     example, longer = Example(user_turn("roba"), "kano"), Example(user_turn("roba"), "kano " * 9)
     ids = model.encoder.encode(example).ids
@@ -199,26 +184,13 @@ def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tok
     assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate([longer]), model.rate([longer]), atol=1e-6)
 
 
-def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
-    objectives = ("helpful", "harmless", "honest")
-    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer, objectives=objectives, seed=3)
-    model.save(tmp_path / "rm")
-    (tmp_path / "rm" / FILE).unlink()  # as somebody else would have published it
-    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
-    found = load_reward_model(str(tmp_path / "rm"))
-    assert found.contract.objectives == objectives and found.rate(examples).shape == (2, 3)
-    assert found.rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-
-
 @pytest.fixture
 def rm(base, tmp_path) -> Path:
-    """A saved reward model for a test to spoil."""
     scalar(base, fresh=True).save(tmp_path / "rm")
     return tmp_path / "rm"
 
 
 def without(file: Path, part: str) -> None:
-    """Take the tensors whose names hold `part` out of a file."""
     save_file({name: one for name, one in load_file(file).items() if part not in name}, file, {"format": "pt"})
 
 
@@ -243,7 +215,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(base, rm, tmp_path):
     with pytest.raises(DataError, match="the tokenizer of .* is not the one that the model was trained with"):
         load_reward_model(str(rm))
     shutil.copytree(base, tmp_path / "lm")
-    large = AutoTokenizer.from_pretrained(base)
+    large = hf.AutoTokenizer.from_pretrained(base)
     large.add_tokens([f"<{n}>" for n in range(50)])
     large.save_pretrained(tmp_path / "lm")
     with pytest.raises(DataError, match="tokens and the model's embedding"):
@@ -251,9 +223,9 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(base, rm, tmp_path):
 
 
 def test_a_tokenizer_without_a_template_asks_for_one(base, tmp_path):
-    bare = AutoTokenizer.from_pretrained(base)
+    bare = hf.AutoTokenizer.from_pretrained(base)
     bare.chat_template = None
-    AutoModelForCausalLM.from_pretrained(base).save_pretrained(tmp_path / "lm")
+    hf.AutoModelForCausalLM.from_pretrained(base).save_pretrained(tmp_path / "lm")
     bare.save_pretrained(tmp_path / "lm")
     with pytest.raises(DataError, match="no chat template.*--chat_template plain"):
         scalar(str(tmp_path / "lm"), fresh=True)
@@ -263,7 +235,6 @@ def test_a_tokenizer_without_a_template_asks_for_one(base, tmp_path):
 
 
 def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, rm):
-    """Rewards that are not numbers are changed too, and are never written as golden."""
     model, examples = scalar(base, fresh=True), [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
     write_golden(model, examples, rm)
     assert check_golden(load_reward_model(str(rm)), rm) < 1e-6
@@ -276,15 +247,7 @@ def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, rm):
         write_golden(model, examples, rm)
 
 
-def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
-    (tmp_path / "rm").mkdir()
-    ScoringContract(kind="runpy:run_path").save(tmp_path / "rm")
-    (tmp_path / "rm" / "__main__.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
-        load_reward_model(str(tmp_path / "rm"))
-
-
-def test_damaged_files_and_an_edited_contract_are_one_sentence(rm):
+def test_damaged_files_and_an_edited_contract_are_one_sentence_and_a_kind_runs_no_code(rm):
     for name in ("model.safetensors", "tokenizer.json"):
         content = (rm / name).read_bytes()
         (rm / name).write_bytes(content[:100])
@@ -296,6 +259,10 @@ def test_damaged_files_and_an_edited_contract_are_one_sentence(rm):
         load_reward_model(str(rm))
     (rm / FILE).write_text("{}")
     with pytest.raises(DataError, match="not a scoring contract"):
+        load_reward_model(str(rm))
+    ScoringContract(kind="runpy:run_path").save(rm)
+    (rm / "__main__.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
         load_reward_model(str(rm))
 
 
@@ -309,20 +276,13 @@ def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
         scalar(str(tmp_path / "lora"), fresh=True, lora=lora)
 
 
-def test_an_adapter_finds_its_base_from_another_folder_and_training_a_head_needs_no_notice(base, tmp_path, monkeypatch):
+def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypatch):
     monkeypatch.chdir(Path(base).parent)
     model = scalar(Path(base).name, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"))
     model.save(tmp_path / "lora")
     monkeypatch.chdir(tmp_path)
     examples = [Example(user_turn("roba"), "kano")]
     assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
-    records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
-    logging.getLogger("transformers").addHandler(handler)
-    scalar(base, fresh=True)
-    logging.getLogger("transformers").removeHandler(handler)
-    assert not [record for record in records if "LOAD REPORT" in record.getMessage()]
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "deberta-v2"])
@@ -330,7 +290,7 @@ def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64} if kind == "distilbert" else sizes
     torch.manual_seed(0)
-    trunk = AutoModelForMaskedLM.from_config(AutoConfig.for_model(kind, vocab_size=len(tokenizer), **sizes))
+    trunk = hf.AutoModelForMaskedLM.from_config(hf.AutoConfig.for_model(kind, vocab_size=len(tokenizer), **sizes))
     trunk.save_pretrained(tmp_path / "lm")
     tokenizer.save_pretrained(tmp_path / "lm")
     model = scalar(str(tmp_path / "lm"), fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"), seed=1)
@@ -340,7 +300,7 @@ def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
 
 
 def test_a_template_with_a_date_gives_the_same_score_tomorrow_and_one_that_refuses_says_so(base):
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = hf.AutoTokenizer.from_pretrained(base)
     config = small_config(tokenizer, "llama")
     turns = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
     dated = "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}{{ date_string }}"
@@ -353,11 +313,9 @@ def test_a_template_with_a_date_gives_the_same_score_tomorrow_and_one_that_refus
     tokenizer.chat_template = "{% for"
     with pytest.raises(DataError, match="does not render a reply"):
         scalar_from_config(config, tokenizer)
-    tokenizer.chat_template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
-        "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
-    )
-    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer)
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+    tokenizer.chat_template = refusing + turns
+    model = scalar_from_config(config, tokenizer)
     with pytest.raises(DataError, match=r"refuses roles \['system', 'user', 'assistant'\]: no system turn"):
         model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
 
@@ -371,29 +329,11 @@ def test_truncation_keeps_the_end_of_the_answer_and_pairs_over_the_limit_are_cou
     encoding = encode_pairs(model.encoder, [PreferencePair("a", long.prompt, "kano", "roba " * 50)], "overall")
     assert (encoding.over_length, encoding.identical, encoding.limit) == (1, 0, 10)
     model = scalar(base, fresh=True, max_length=12)
-    tail = " kano" * 40
-    pairs = [
-        PreferencePair("same", user_turn("a"), "roba" + tail, "miba" + tail),
-        PreferencePair("good", user_turn("a"), "roba", "miba"),
-    ]
+    ends = {"same": " kano" * 40, "good": ""}
+    pairs = [PreferencePair(name, user_turn("a"), "roba" + end, "miba" + end) for name, end in ends.items()]
     assert encode_pairs(model.encoder, pairs, "overall").identical == 1
     assert len(encode_pairs(model.encoder, pairs, "overall", "skip").rows) == 1
     with pytest.raises(DataError, match=r"pair 'same' has \d+ tokens and the limit is 12"):
         encode_pairs(model.encoder, pairs, "overall", "refuse")
     with pytest.raises(DataError, match="none of 2 pairs is left"):
         encode_pairs(model.encoder, pairs, "harmless")
-
-
-def test_bos_is_never_doubled_and_never_lost(base):
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer.add_special_tokens({"bos_token": "<s>"})
-    bos = tokenizer.bos_token_id
-    tokenizer._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
-    for prefix in ("", "{{ bos_token }}"):
-        tokenizer.chat_template = prefix + "{% for m in messages %}{{ m.content }} {% endfor %}"
-        config = small_config(tokenizer, "llama")
-        model = scalar_from_config(config, tokenizer, max_length=8)
-        ids = model.encoder.encode(Example(user_turn("roba " * 20), "kano")).ids
-        assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8, prefix

@@ -1,5 +1,3 @@
-"""Training under a preference: what a batch holds, what is drawn, what the loss sees."""
-
 import math
 from dataclasses import replace
 
@@ -7,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.garden import pairs
-from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.data.preference_vectors import at_vertices, dirichlet
-from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
@@ -52,7 +50,6 @@ def untrained(base):
 
 @pytest.fixture(scope="module")
 def guide(base):
-    """Return a guide that differs from its base model."""
     return moved(arm(base))
 
 
@@ -88,10 +85,8 @@ def test_a_relative_gap_is_zero_at_the_start_and_still_has_its_gradient(untraine
     inputs = task_of(untrained).collate(rows_of(untrained)[:4])
     alpha = torch.full((4, 2), 0.5)
     with torch.no_grad():
-        plain, relative, normal = (
-            task_of(untrained, **options).gap(untrained.model, inputs, alpha)
-            for options in ({}, {"reference": True}, {"normalised": True})
-        )
+        tasks = [task_of(untrained, **options) for options in ({}, {"reference": True}, {"normalised": True})]
+        plain, relative, normal = (task.gap(untrained.model, inputs, alpha) for task in tasks)
     assert plain.abs().max() > 1 and relative.abs().max() < 1e-5 and normal.abs().max() < plain.abs().max()
     task = task_of(untrained, reference=True)
     loss, _ = task.loss(untrained.model, task.collate(rows_of(untrained)[:4]), 0)
@@ -160,22 +155,6 @@ def test_a_resumed_run_ends_with_the_same_adapter_and_mean_of_weights(base, tmp_
         torch.testing.assert_close(value, end[key], atol=1e-6, rtol=1e-5)
 
 
-def test_training_puts_the_better_answer_first_at_each_vertex(base):
-    model = arm(base, targets=("all-linear",))
-    task = PreferenceTask(model.adapter, NAMES, sequence_logistic(0.1), dirichlet(2), reference=True)
-    rows = rows_of(model)[:16]
-    optimizer = torch.optim.AdamW([p for p in model.model.parameters() if p.requires_grad], 5e-3)
-    for step in range(20):
-        loss, _ = task.loss(model.model, task.collate(rows), step)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    with torch.no_grad():
-        _, gaps = task.evaluate(model.model, task.collate(rows))
-    wins = torch.tensor([row.wins for row in rows])
-    assert ((gaps > 0) == (wins > 0.5))[wins != 0.5].float().mean() > 0.9
-
-
 def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(guide, tmp_path):
     examples = [example for pair in GARDEN[:5] for example in pair.examples]
     guide.save(tmp_path / "arm")
@@ -191,18 +170,6 @@ def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(guid
         again.at({"honest": 1.0})
     with pytest.raises(UsageError, match="is an adapter already"):
         autoregressive(str(tmp_path / "arm"), adapter=guide.adapter.settings)
-
-
-def test_a_base_that_changed_and_centred_rewards_without_an_adapter_are_refused(base, tmp_path):
-    words, other = tokenizer(), tmp_path / "base"
-    causal_lm(words, seed=1).save_pretrained(other)
-    words.save_pretrained(other)
-    moved(arm(str(other))).save(tmp_path / "arm")
-    causal_lm(words, seed=2).save_pretrained(other)
-    with pytest.raises((DataError, CheckFailed), match="was trained on"):
-        load_reward_model(str(tmp_path / "arm"))
-    with pytest.raises(UsageError, match="compare a guide with its base model"):
-        autoregressive(base, centred=True)
 
 
 def test_the_token_offset_is_added_for_every_token_and_saved(base, tmp_path):
@@ -243,7 +210,6 @@ def test_the_mean_surprise_makes_the_base_models_rewards_independent_of_length_i
 
 
 def test_centred_rewards_are_those_that_were_trained_on(base, tmp_path):
-    """Δ(α) of the task is the difference of the model's rewards; reloaded they are the same; the contract says so."""
     settings = AdapterSettings("moslora", NAMES, embedding="one_hot")
     model = moved(autoregressive(base, beta=0.1, centred=True, adapter=settings))
     task, rows = task_of(model, centred=True), rows_of(model)[:3]
@@ -258,17 +224,6 @@ def test_centred_rewards_are_those_that_were_trained_on(base, tmp_path):
     write_golden(model, list(GARDEN[0].examples), tmp_path)
     again = load_reward_model(str(tmp_path))
     assert again.centred and again.contract == model.contract
+    with pytest.raises(UsageError, match="compare a guide with its base model"):
+        autoregressive(base, centred=True)
     np.testing.assert_allclose(again.rate(GARDEN[1].examples), model.rate(GARDEN[1].examples), atol=1e-5)
-
-
-def test_a_new_guides_centred_gap_is_not_decided_by_length(base):
-    """Before training the guide is the base model: every term is -log π's surprise beyond its entropy."""
-    model = arm(base)
-    task, rows = task_of(model, centred=True), rows_of(model)
-    inputs = task.collate(rows)
-    lengths = torch.tensor([len(row.chosen) - row.starts[0] - len(row.rejected) + row.starts[1] for row in rows])
-    alpha = torch.tensor([[1.0, 0.0]] * len(rows))
-    plain = task_of(model).gap(model.model, inputs, alpha)
-    centred = task.gap(model.model, inputs, alpha)
-    correlation = [np.corrcoef(gap.detach(), lengths)[0, 1] for gap in (plain, centred)]
-    assert correlation[0] < -0.95 and abs(correlation[1]) < 0.5

@@ -1,5 +1,3 @@
-"""Checkpoints are whole, or named and set aside; sums tell the bytes that changed."""
-
 import hashlib
 import json
 from pathlib import Path
@@ -11,7 +9,6 @@ from rewardlab.rm.training.checkpointing import COMPLETE, fault_of_checkpoint, l
 
 
 def checkpoint(folder: Path, step: int, *, marked: bool = True) -> Path:
-    """A model of `step` bytes."""
     one = folder / f"checkpoint-{step}"
     one.mkdir()
     (one / "model.safetensors").write_bytes(b"x" * step)

@@ -1,5 +1,3 @@
-"""Gradients of modules that DDP does not synchronise."""
-
 import torch
 from rewardlab.rm.training import distributed
 from torch import nn

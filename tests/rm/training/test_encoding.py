@@ -1,5 +1,3 @@
-"""Pairs of which none can be learnt from are refused with what was left out, and the remedy."""
-
 import pytest
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
@@ -13,12 +11,7 @@ PAIRS = [PreferencePair(str(n), user_turn("roba"), f"{'kano ' * 9}misu{n}", f"su
 
 def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy():
     for objective, limit, on_long, sentence in [
-        (
-            "helpful",
-            6,
-            "truncate",
-            r": 0 over 6 .* 3 without a label .*; their labels are overall: .*--data helpful=FILE",
-        ),
+        ("helpful", 6, "truncate", r": 0 over 6 .* 3 without a label .*; their .* overall: .*--data helpful=FILE"),
         ("overall", 6, "skip", r": 3 over 6 tokens, .* 0 without .*; raise --max_length, or set --on_long truncate$"),
         ("overall", 1, "truncate", r": 0 over 1 tokens, 3 identical after truncation, .*; raise --max_length$"),
     ]:

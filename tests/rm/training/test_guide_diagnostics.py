@@ -1,5 +1,3 @@
-"""Diagnostics of guides: numbers by hand, and a planted collapse that is found and started again."""
-
 import math
 
 import numpy as np
@@ -10,16 +8,8 @@ from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
 from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.training import guide_diagnostics as diagnostics
 from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences, part_of
-from rewardlab.rm.training.guide_diagnostics import (
-    CollapseMonitor,
-    ContextSpread,
-    GuideDiagnostics,
-    base_context_sensitivity,
-    collapsed_objectives,
-    guide_diagnostics,
-    pair_diagnostics,
-)
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 
 NAMES = ("helpful", "harmless")
@@ -27,15 +17,15 @@ NAMES = ("helpful", "harmless")
 
 def test_context_sensitivity_by_hand_does_not_depend_on_the_batches():
     """Two contexts that are sure of one token each: means 1/2, SD 1/2, so the sum is 1; and a blind model has 0."""
-    sure = ContextSpread()
+    sure = diagnostics.ContextSpread()
     sure.add(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
     assert sure.values() == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
-    blind = ContextSpread()
+    blind = diagnostics.ContextSpread()
     for _ in range(3):
         blind.add(torch.zeros(1, 4))
     assert blind.values() == (pytest.approx(0.0, abs=1e-7), pytest.approx(math.log(4)))
     logits = torch.randn(12, 7, generator=torch.Generator().manual_seed(0))
-    whole, parts = ContextSpread(), ContextSpread()
+    whole, parts = diagnostics.ContextSpread(), diagnostics.ContextSpread()
     whole.add(logits)
     for part in logits.split(5):
         parts.add(part)
@@ -46,37 +36,33 @@ def test_accuracy_without_length_ties_or_missing_labels():
     """Δ = -2 (|y0| - |y1|) + s with s = ±1 as labelled: length decides the sign of Δ, and s what is left."""
     lengths = np.array([3.0, -3.0, 3.0, -3.0])
     wins = np.array([1.0, 1.0, 0.0, 0.0])
-    correlation, accuracy, without, pairs = pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
+    correlation, accuracy, without, pairs = diagnostics.pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
     assert accuracy == 0.5 and without == 1.0 and correlation < -0.97 and pairs == 4
     gaps, lengths = np.array([1.0, -1.0, 2.0]), np.array([1.0, 2.0, -1.0])
-    assert pair_diagnostics(gaps, lengths, np.array([1.0, 0.5, np.nan]))[1] == 1.0
-    assert math.isnan(pair_diagnostics(gaps, lengths, np.full(3, np.nan))[1])
-    assert math.isnan(pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
-    zeros = pair_diagnostics(np.array([0.0, 0.0, 1.0]), np.ones(3), np.array([1.0, 0.0, 1.0]))
+    assert diagnostics.pair_diagnostics(gaps, lengths, np.array([1.0, 0.5, np.nan]))[1] == 1.0
+    assert math.isnan(diagnostics.pair_diagnostics(gaps, lengths, np.full(3, np.nan))[1])
+    assert math.isnan(diagnostics.pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
+    zeros = diagnostics.pair_diagnostics(np.array([0.0, 0.0, 1.0]), np.ones(3), np.array([1.0, 0.0, 1.0]))
     assert zeros[1] == pytest.approx(1 / 3)
 
 
 def test_a_collapse_is_a_guide_without_context_that_tells_nothing_beyond_length():
     """Of 64 pairs an accuracy above 0.5 + 1/8 is more than chance."""
     measured = {
-        "reads": GuideDiagnostics(0.6, 1, 0, 1, 0.5, 64),
-        "a bag of words": GuideDiagnostics(0.3, 1, 0, 1, 0.7, 64),
-        "collapsed": GuideDiagnostics(0.3, 1, 0, 1, 0.6, 64),
-        "without labels": GuideDiagnostics(0.3, 1, 0, math.nan, math.nan, 0),
+        "reads": diagnostics.GuideDiagnostics(0.6, 1, 0, 1, 0.5, 64),
+        "a bag of words": diagnostics.GuideDiagnostics(0.3, 1, 0, 1, 0.7, 64),
+        "collapsed": diagnostics.GuideDiagnostics(0.3, 1, 0, 1, 0.6, 64),
+        "without labels": diagnostics.GuideDiagnostics(0.3, 1, 0, math.nan, math.nan, 0),
     }
-    assert collapsed_objectives(measured, base=1.0, limit=0.5) == ["collapsed"]
+    assert diagnostics.collapsed_objectives(measured, base=1.0, limit=0.5) == ["collapsed"]
     assert part_of("base_model.model.layers.0.q_proj.lora_B.default.weight") == "B"
     assert part_of("base_model.preference_heads.3.scale.weight") == "modulation"
     assert part_of("model.embed_tokens.weight") is None
 
 
-def guide(base: str):
-    settings = AdapterSettings("moslora", NAMES, embedding="one_hot", targets=("all-linear",))
-    return autoregressive(base, beta=0.02, adapter=settings)
-
-
 def prepared(base: str, **options):
-    model = guide(base)
+    settings = AdapterSettings("moslora", NAMES, embedding="one_hot", targets=("all-linear",))
+    model = autoregressive(base, beta=0.02, adapter=settings)
     task = PreferenceTask(model.adapter, NAMES, sequence_logistic(0.02), dirichlet(2), **options)
     return model, task, encode_preferences(model.encoder, pairs(64, 0), NAMES).rows
 
@@ -92,14 +78,14 @@ def trained(tmp_path, model, task, rows, *callbacks, **settings):
 
 def test_a_new_adapter_reads_its_context_as_the_base_model_does(base):
     model, task, rows = prepared(base)
-    measured = guide_diagnostics(task, model.model, rows[:20])
-    expected = base_context_sensitivity(task, model.model, rows[:20])
+    measured = diagnostics.guide_diagnostics(task, model.model, rows[:20])
+    expected = diagnostics.base_context_sensitivity(task, model.model, rows[:20])
     assert [at.context_sensitivity for at in measured.values()] == pytest.approx([expected] * 2)
-    whole = guide_diagnostics(task, model.model, rows[:20], batch=20)
+    whole = diagnostics.guide_diagnostics(task, model.model, rows[:20], batch=20)
     assert measured["helpful"] == pytest.approx(whole["helpful"])
 
 
-def test_learning_rates_of_the_adapters_parts(base, tmp_path):
+def test_learning_rates_of_the_adapters_parts_and_restarts_are_kept_in_a_checkpoint(base, tmp_path):
     model, task, rows = prepared(base, rates={"A": 0.2, "modulation": 3.0})
     task.restarts = 1
     trainer = trained(tmp_path, model, task, rows, max_steps=1, learning_rate=1e-2, lr_scheduler_type="constant")
@@ -113,7 +99,7 @@ def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(ba
     model, task, rows = prepared(base)
     random = [row._replace(wins=(float(index % 2),) * 2) for index, row in enumerate(rows[:16])]
     told: list[str] = []
-    monitor = CollapseMonitor(task, random, every=1, limit=100.0, restarts=1, report=told.append)
+    monitor = diagnostics.CollapseMonitor(task, random, every=1, limit=100.0, restarts=1, report=told.append)
     first = trained(tmp_path, model, task, rows, monitor, max_steps=3, learning_rate=1e-2)
     assert first.state.global_step == 1 and monitor.collapsed_at == 1
     assert "step 1: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]
@@ -127,29 +113,8 @@ def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(ba
     summary = monitor.summary(model.model)
     assert summary["collapsed"] == [*NAMES] and summary["restarts"] == 1 and summary["pairs"] == 16
 
-
-def test_a_healthy_guide_is_not_reported(base, tmp_path):
-    model, task, rows = prepared(base)
-    told: list[str] = []
-    monitor = CollapseMonitor(task, rows[:16], every=2, restarts=1, report=told.append)
-    trained(tmp_path, model, task, rows, monitor, max_steps=2, learning_rate=1e-4)
-    assert not told and not monitor.restart() and monitor.summary(model.model)["collapsed"] == []
-
-
-def test_restarts_are_kept_in_a_checkpoint(base, tmp_path):
-    _, task, _ = prepared(base)
     task.restarts = 2
     task.save(tmp_path)
     _, other, _ = prepared(base)
     other.load(tmp_path)
     assert other.restarts == 2 and other.rate_factor("x.lora_A.default.weight") == 0.25
-
-
-def test_a_trained_model_has_the_averaged_weights(base, tmp_path):
-    settings = {"max_steps": 2, "learning_rate": 1e-2}
-    average = {"weight_average": 0.5, "weight_average_start": 0.0}
-    (model, task, rows), (plain, other_task, _) = prepared(base), prepared(base)
-    assert trained(tmp_path, model, task, rows, **settings, **average).average.means == {}
-    trained(tmp_path, plain, other_task, rows, **settings)
-    moved = {name: (value - plain.adapter.state()[name]).abs().max() for name, value in model.adapter.state().items()}
-    assert max(moved.values()) > 1e-3

@@ -1,5 +1,3 @@
-"""The loss of both stages by hand, what is aligned with what, the draws of the number of steps, and resuming."""
-
 import math
 from dataclasses import replace
 
@@ -18,6 +16,8 @@ from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import PreferencePair, user_turn
 from transformers import EvalPrediction
 
+from tests.rm.spread_models import spread
+
 ROWS = [
     LatentRow([7, 8, 9, 10], [7, 9], 1.0, ([11, 12, 13], [14]), 0),
     LatentRow([9, 7, 8], [9, 10, 11, 12, 13], 0.25, ([], [8, 9]), 1),
@@ -29,30 +29,21 @@ def small(steps: int = 2, depth: str = "fixed", seed: int = 0) -> LatentRewardMo
     tokenizer = small_tokenizer(["roba kano mino suba " * 20], 280)
     config = small_config(tokenizer, hidden=32, layers=1, heads=2)
     made = latent_from_config(config, tokenizer, latent_steps=steps, latent_depth=depth, seed=seed)
-    draw = torch.Generator().manual_seed(seed)
-    for weight in made.model.parameters():
-        torch.nn.init.normal_(weight, std=0.3, generator=draw) if weight.dim() > 1 else None
-    made.model.eval()
+    spread(made.model.eval(), seed)
     return made
 
 
 def test_formulas_of_steps_divergence_and_returns_by_hand():
-    assert aligned_tokens(torch.tensor([4, 6, 1, 0]), 4).tolist() == [
-        [1, 2, 3, 4],
-        [2, 3, 5, 6],
-        [1, 1, 1, 1],
-        [0, 0, 0, 0],
-    ]
+    expected = [[1, 2, 3, 4], [2, 3, 5, 6], [1, 1, 1, 1], [0, 0, 0, 0]]
+    assert aligned_tokens(torch.tensor([4, 6, 1, 0]), 4).tolist() == expected
     p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.2, 0.2, 0.6])
     expected = 0.5 * ((p * (p / q).log()).sum() + (q * (q / p).log()).sum())
     torch.testing.assert_close(bidirectional_kl(p.log() + 3.0, q.log()), expected)
     assert bidirectional_kl(p.log(), p.log()).item() == 0.0
     chosen, rejected = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 2.0]])
     returns = pair_returns(chosen, rejected, torch.tensor([0.75]), price=0.1)
-    assert returns[0].tolist() == [
-        pytest.approx([0.25, 0.25 - 0.05]),
-        pytest.approx([0.75 - 0.05, 0.0 - 0.1]),  # equal scores are no order
-    ]
+    expected = [0.25, 0.25 - 0.05, 0.75 - 0.05, 0.0 - 0.1]  # equal scores are no order
+    assert returns[0].flatten().tolist() == pytest.approx(expected)
 
 
 def test_reinforce_follows_the_exact_gradient_on_average():
@@ -81,18 +72,13 @@ def by_hand(model: LatentRewardModel, ids: list[int], rationale: list[int], step
     inner = model.model
     states = states_without_cache(inner, ids, steps)
     scores = inner.latent_score(states)[:, 0]
-    read = states_without_cache(inner, ids, 0)
-    predictions = [
-        log_probs(model, states_without_cache(inner, [*ids, *rationale[:index]], 0)[0])
-        for index in range(len(rationale))
-    ]
-    assert len(read) == 1
+    texts = [[*ids, *rationale[:index]] for index in range(len(rationale))]
+    predictions = [log_probs(model, states_without_cache(inner, text, 0)[0]) for text in texts]
     divergences = [0.0]
     for t in range(1, steps + 1):
         token = len(rationale) if terminal else math.ceil(t * len(rationale) / steps)
-        divergences.append(
-            bidirectional_kl(log_probs(model, states[t]), predictions[token - 1]).item() if rationale else 0.0
-        )
+        kl = bidirectional_kl(log_probs(model, states[t]), predictions[token - 1]).item() if rationale else 0.0
+        divergences.append(kl)
     nll = -np.mean([predictions[index][token].item() for index, token in enumerate(rationale)]) if rationale else 0.0
     return scores.tolist(), divergences, nll
 
@@ -131,14 +117,11 @@ def test_the_loss_of_drawn_steps_by_hand():
     expected = 0.0
     for row, (first, second, *drawn) in zip(ROWS, outputs.tolist(), strict=True):
         steps = [int(number) for number in drawn]
-        sides = [
-            by_hand(model, ids, rationale, 3, terminal=True)
-            for ids, rationale in zip(row[:2], row.rationales, strict=True)
-        ]
+        texts = zip(row[:2], row.rationales, strict=True)
+        sides = [by_hand(model, ids, rationale, 3, terminal=True) for ids, rationale in texts]
         scores = [torch.tensor([scores]) for scores, *_ in sides]
-        assert [first, second] == pytest.approx(
-            [side[0][number] for side, number in zip(sides, steps, strict=True)], abs=1e-4
-        )
+        chosen = [side[0][number] for side, number in zip(sides, steps, strict=True)]
+        assert [first, second] == pytest.approx(chosen, abs=1e-4)
         heads = [model.model.latent_depth(states_without_cache(model.model, ids, 0)) for ids in row[:2]]
         returns = pair_returns(*scores, torch.tensor([row.wins]), 0.05)
         expected += nll_of(first - second, row.wins)
@@ -184,11 +167,9 @@ def test_the_depth_head_learns_and_passes_no_gradient_to_the_backbone():
     torch.nn.init.normal_(model.model.latent_depth.weight, generator=torch.Generator().manual_seed(3))
     task = LatentTask(model, alignment=0.0, rationale_weight=0.0)
     outputs = task.outputs(model.model, task.collate(ROWS), 2)
-    reinforce(
-        pair_returns(*outputs.scores.detach().chunk(2), torch.ones(3), 0.1),
-        *outputs.depths.chunk(2),
-        (torch.tensor([0, 1, 2]), torch.tensor([2, 0, 1])),
-    ).sum().backward()
+    returns = pair_returns(*outputs.scores.detach().chunk(2), torch.ones(3), 0.1)
+    steps = torch.tensor([0, 1, 2]), torch.tensor([2, 0, 1])
+    reinforce(returns, *outputs.depths.chunk(2), steps).sum().backward()
     moved = {name for name, weight in model.model.named_parameters() if weight.grad is not None and weight.grad.any()}
     assert moved == {f"{DEPTH_HEAD}.weight", f"{DEPTH_HEAD}.bias"}
 
@@ -241,17 +222,3 @@ def test_a_resumed_training_ends_with_the_same_weights(tmp_path):
     for name, weight in whole.model.state_dict().items():
         torch.testing.assert_close(resumed.model.state_dict()[name], weight, msg=name)
     assert whole.language_model.latent_depth.weight.abs().sum() > 0
-
-
-def test_training_learns_the_pairs_and_the_depth_head_saves_steps_that_cost_something(tmp_path):
-    model = small(steps=2, depth="head")
-    rows = encode_latent(model.encoder, pairs(64), "overall")[0].rows
-    task = LatentTask(model, price=1.0)
-    trainer = RewardTrainer(
-        model, arguments(tmp_path, 40, save_strategy="no", learning_rate=1e-2), task, rows, eval_rows=rows
-    )
-    before = trainer.evaluate()
-    trainer.train()
-    after = trainer.evaluate()
-    assert after["eval_accuracy"] > max(0.95, before["eval_accuracy"])
-    assert after["eval_latent_steps"] == 0.0

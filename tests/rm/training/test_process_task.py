@@ -1,5 +1,3 @@
-"""The loss of labelled steps by hand, and what is masked, cut off and counted."""
-
 import math
 
 import numpy as np
@@ -12,7 +10,6 @@ from rewardlab.rm.models.process import ProcessRewardModel, process_from_config
 from rewardlab.rm.training.process_task import ProcessTask, SolutionRow, encode_solutions
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import user_turn
-from rewardlab.tests.stand_ins.small_training import Fit, fit
 from transformers import EvalPrediction
 
 NAN = math.nan
@@ -69,11 +66,9 @@ def test_metrics_by_hand():
     labels = np.array([[1, 0, NAN, -100], [1, 1, 1, -100], [0, NAN, NAN, 0.5], [1, 0, NAN, NAN]])
     logits = np.array([[2, -1, -9, -100], [1, 1, -1, -100], [-3, -5, 5, -5], [-1, -1, 1, 1]])
     # steps: 2 of 2, 2 of 3, 1 of 1 (a label of 1/2 decides nothing), 1 of 2; first errors: 1, none, 0, 1
-    assert ProcessTask().metrics(EvalPrediction(logits, labels)) == {
-        "loss": pytest.approx(np.mean([nll(z, y) for z, y in STEPS])),
-        "accuracy": pytest.approx(6 / 8),
-        "first_error_accuracy": pytest.approx(2 / 4),
-    }
+    loss = np.mean([nll(z, y) for z, y in STEPS])
+    expected = {"loss": loss, "accuracy": 6 / 8, "first_error_accuracy": 2 / 4}
+    assert ProcessTask().metrics(EvalPrediction(logits, labels)) == pytest.approx(expected)
 
 
 LONG = Solution("long", QUESTION, ("roba", "kano " * 30, "mino"), (1.0, NAN, 0.0))
@@ -92,19 +87,3 @@ def test_steps_beyond_the_limit_are_cut_off_and_counted():
         encode_solutions(model.encoder, [LONG], "refuse")
     with pytest.raises(DataError, match="none of 1 solutions is left to train on: 1 over 24 tokens"):
         encode_solutions(model.encoder, [late])
-
-
-def test_a_model_learns_which_word_is_wrong():
-    random = np.random.default_rng(0)
-    made = []
-    for index in range(300):
-        words = [str(word) for word in random.choice(["roba", "mino", "suba", "kano"], 4, p=[0.3, 0.3, 0.25, 0.15])]
-        wrong = np.cumsum([word == "kano" for word in words]) > 0
-        made.append(Solution(str(index), QUESTION, tuple(words), tuple(np.where(wrong, 0.0, 1.0).tolist())))
-    model = small()
-    fit(model, ProcessTask(), encode_solutions(model.encoder, made[:200]).rows, Fit(50, 1e-2, 32, 0))
-    scores = model.step_scores([solution.example("\n\n") for solution in made[200:]])
-    right = [
-        (p[:, 0] > 0.5) == (np.array(solution.labels) > 0.5) for p, solution in zip(scores, made[200:], strict=True)
-    ]
-    assert np.concatenate(right).mean() > 0.97

@@ -1,5 +1,3 @@
-"""Training of scalar reward models equals TRL's `RewardTrainer`: the same weights, to the bit."""
-
 import copy
 
 import pytest
@@ -21,7 +19,6 @@ SETTINGS = {
 
 
 def random_rows(number: int, vocabulary: int) -> list[PairRow]:
-    """Pairs of ragged token sequences without the pad token, 0."""
     torch.manual_seed(0)
     lengths = torch.randint(2, 20, (number, 2)).tolist()
     chosen, rejected = ([torch.randint(6, vocabulary, (length[i],)).tolist() for length in lengths] for i in range(2))
@@ -36,16 +33,10 @@ def untrained() -> ScalarRewardModel:
 
 @pytest.mark.parametrize(("batch", "accumulation", "center"), [(4, 1, 0.0), (2, 3, 0.01)])
 def test_weights_after_four_steps_are_trls_to_the_bit(untrained, tmp_path, batch, accumulation, center):
-    """Without and with accumulation and centring; every optimizer step has full micro-batches.
-
-    A step whose last micro-batch is smaller differs: TRL averages the means of micro-batches, and we the pairs.
-    """
+    """A step whose last micro-batch is smaller differs: TRL averages the means of micro-batches, and we the pairs."""
     rows = random_rows(batch * accumulation * STEPS, len(untrained.encoder.tokenizer))
-    settings = SETTINGS | {
-        "per_device_train_batch_size": batch,
-        "gradient_accumulation_steps": accumulation,
-        "center_rewards_coefficient": center,
-    }
+    settings = SETTINGS | {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    settings |= {"center_rewards_coefficient": center}
     ours, theirs = copy.deepcopy(untrained), copy.deepcopy(untrained)
     arguments = RewardArguments(output_dir=str(tmp_path / "ours"), **settings)
     RewardTrainer(ours, arguments, ScalarTask(bradley_terry(center=center)), rows).train()

@@ -1,5 +1,3 @@
-"""The moving average of weights: by hand, across a checkpoint, and as what a training leaves behind."""
-
 import pytest
 import torch
 from rewardlab.rm.errors import UsageError
@@ -18,10 +16,7 @@ def one_weight() -> nn.Linear:
 
 
 def test_the_average_by_hand():
-    """Of 8 steps the first quarter does not count: it starts at the weight of step 2, 3.
-
-    3; .5 * 3 + .5 * 5 = 4; .5 * 4 + .5 * 1 = 2.5
-    """
+    """The first 2 of 8 steps do not count: 3 of step 2; .5 * 3 + .5 * 5 = 4; .5 * 4 + .5 * 1 = 2.5."""
     model = one_weight()
     average = WeightAverage(model, decay=0.5, start=0.25)
     stepped(average, model, [100.0, 3.0, 5.0, 1.0])
@@ -64,16 +59,3 @@ def test_before_its_start_and_of_frozen_weights_there_is_no_average():
         with pytest.raises(UsageError, match="decay in"):
             WeightAverage(nn.Linear(1, 1), decay, start)
         assert torch.is_grad_enabled(), start
-
-
-def test_a_checkpoint_keeps_the_average(tmp_path):
-    model = one_weight()
-    first = WeightAverage(model, decay=0.5, start=0.0)
-    stepped(first, model, [4.0, 2.0])
-    first.save(tmp_path)
-    second = WeightAverage(model, decay=0.5, start=0.0)
-    second.load(tmp_path)
-    nn.init.constant_(model.weight, 1.0)
-    second.update(3, 8)
-    second.apply()
-    assert model.weight.item() == 0.5 * 3.0 + 0.5 * 1.0
