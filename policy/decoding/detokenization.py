@@ -14,20 +14,37 @@ class TextStream:
         self.tokens: list[int] = []
         self.text = ""
         """Text of complete characters."""
-        self._from = self._read = 0  # bounds of the last decoded chunk
+        self._context: list[int] = []  # the last tokens with text: the first space of a decoded sequence may be lost
+        self._pending: list[int] = []
+        self._length = 0  # number of characters of the context that the text contains
 
     def add(self, tokens: Sequence[int]) -> None:
         """Append tokens; an incomplete character is held back for up to `CHARACTER` tokens, invalid bytes are not."""
         self.tokens += tokens
-        ends = range(len(self.tokens), max(self._read, len(self.tokens) - CHARACTER), -1)
-        windows = {end: self.decode(self.tokens[self._from : end]) for end in ends}
+        self._pending += tokens
+        size = len(self._pending)
+        ends = range(size, max(0, size - CHARACTER), -1)
+        windows = {end: self.decode(self._context + self._pending[:end]) for end in ends}
         complete = [end for end, window in windows.items() if not window.endswith("�")]
-        if not complete and len(self.tokens) - self._read < CHARACTER:
-            return
-        end = complete[0] if complete else len(self.tokens)
-        self.text += windows[end][len(self.decode(self.tokens[self._from : self._read])) :]
-        self._from, self._read = self._read, end
+        if complete:
+            self._release(windows[complete[0]], complete[0], held=0)
+        elif size >= CHARACTER:
+            self._release(windows[size], size, held=CHARACTER - 1)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode tokens without special tokens."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def _release(self, window: str, end: int, held: int) -> None:
+        """Append the window's new text except its last `held` characters; the `end` pending tokens become the context.
+
+        Tokens without text (special ones) leave the context as it is.
+        """
+        news = window[self._length : max(0, len(window) - held)]
+        if not news and held:
+            return
+        self.text += news
+        if news or not self.text:
+            self._context = self._pending[:end]
+            self._length = len(self.decode(self._context)) - held
+        self._pending = self._pending[end:]

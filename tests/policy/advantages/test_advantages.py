@@ -65,9 +65,6 @@ def by_loop(formula, rewards=REWARDS, group=GROUP) -> list[float]:
     ]
 
 
-# ---- each against plain loops ----
-
-
 GROUP_FORMULAS = {
     "grpo": lambda r, mine, _: (r - mean(mine)) / (stdev(mine) + 1e-4),
     "dr_grpo": lambda r, mine, _: r - mean(mine),
@@ -148,11 +145,6 @@ def test_gae_reads_past_what_a_tool_wrote():
     assert apart[:, [0, 4, 5]].tolist() == plain.tolist() and not apart[:, 1:4].any()
 
 
-def test_gae_without_a_critic_says_so():
-    with pytest.raises(ValueError, match="no critic's values; give the run a critic"):
-        estimate("gae", values=None)
-
-
 def test_reinforce_pp_is_the_return_in_units_of_all_tokens():
     gamma, batch = 0.5, rollout()
     found = load("policy.advantages", "reinforce_pp")(gamma=gamma)(torch.tensor(REWARDS, dtype=torch.float64), batch)
@@ -175,9 +167,6 @@ def test_rewards_of_tokens_are_taken_as_they_are():
     for name in ("gae", "reinforce_pp"):
         estimator = load("policy.advantages", name)()
         torch.testing.assert_close(estimator(rewards, batch), estimator(last, batch))
-
-
-# ---- what all of them promise ----
 
 
 def taken(batch: Rollout, rows) -> Rollout:

@@ -56,11 +56,3 @@ def test_rewards_of_tokens_are_returns_from_there_on():
         pytest.approx([2 * root, 0], abs=1e-12),
         pytest.approx([-2 * root, 0], abs=1e-12),
     ]
-
-
-def test_a_missing_reward_is_in_nobodys_state():
-    texts = ["ab", "ac", "ad"]
-    found = gigpo()(torch.tensor([1.0, 0.0, NAN], dtype=torch.float64), rollout(texts, [0] * 3))
-    two = gigpo()(torch.tensor([1.0, 0.0], dtype=torch.float64), rollout(texts[:2], [0] * 2))
-    assert not found[2].any()
-    torch.testing.assert_close(found[:2], two)

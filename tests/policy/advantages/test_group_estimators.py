@@ -56,9 +56,6 @@ def test_what_canon_refuses():
         canon(metric="entropy")(torch.rand(2), rollout([1, 2], [0, 0]))
 
 
-# ---- the bias of a group's mean as a baseline, and its inversion ----
-
-
 def of_groups(group: torch.Tensor) -> Rollout:
     rows = len(group)
     return Rollout(group, torch.ones(rows, 1, dtype=torch.bool), torch.ones(rows, dtype=torch.bool))
@@ -101,9 +98,6 @@ def test_debiased_groups_of_two_are_dr_grpos_and_equal_rewards_are_worth_nothing
     rewards = column(1, 0, 1, 1, 0, 0, 0)
     torch.testing.assert_close(debiased()(rewards, of_groups(group)), dr_grpo()(rewards, of_groups(group)))
     assert not debiased()(rewards, of_groups(group))[2:].any()
-
-
-# ---- ARE: a robust centre of a step's rewards ----
 
 
 def in_fours(rows: int) -> Rollout:

@@ -47,8 +47,6 @@ def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
     assert scored.weights.tolist() == [[0.25, 0.25, 0], [0.25, 0, 0], [0, 0, 0], [0.25, 0, 0]]
 
 
-# ---- several rewards, some of them missing ----
-
 ROUTED = rewards([1, 3, NAN, NAN], [NAN, NAN, 5, 2])  # each for the prompts of one group
 PARTLY = rewards([1, 3, 4, NAN], [10, NAN, NAN, NAN])  # the second row lacks what the first has; the last lacks both
 
@@ -137,13 +135,6 @@ def test_masked_truncated_completions_are_read_by_rewards_and_left_out_of_the_lo
     lengths = load("policy.transforms", "length")(correct="right")
     found = made(reward_transforms={"length": lengths})(rewards([1, 1, 0, 0]), cut, mask_truncated=True)
     assert found.rewards["length"].values[:2, -1].tolist() == [-0.5, 0.5], "the truncated one is the longer one"
-
-
-def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
-    scored = made("fixed_baseline", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 3, 0, 4]), rollout())
-    # Σ log pi - log base: 0.5, 0, 2, -1; every token of a completion has the completion's advantage
-    assert scored.advantage[:, 0].tolist() == pytest.approx([0.95, 3, -0.2, 4.1])
-    assert scored.advantage[0].tolist() == pytest.approx([0.95] * 3)
 
 
 def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions():

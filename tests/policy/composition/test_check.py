@@ -52,9 +52,6 @@ def refusal(made: Algorithm, inputs: RunInputs) -> str:
     return ""
 
 
-# ---- all of them ----
-
-
 SHAPES = [("ppo", *one) for one in itertools.product(KL_PLACES, (False, True), (1, 4))]
 SHAPES += [(loss, "loss", False, 2) for loss in LOSSES if loss != "ppo"]
 """Losses with places of the KL, with and without process rewards, and completions in a group."""
@@ -102,9 +99,6 @@ def test_every_scheduler_runs_or_names_what_is_missing():
         assert not refusal(scheduled, run_inputs())
     said = refusal(algorithm(scheduler=load("policy.schedulers", "wmss")()), run_inputs(fields=()))
     assert "leave --measure_kl on" in said
-
-
-# ---- what is wrong is one sentence ----
 
 
 def of_advantages(change) -> dict[str, Transform]:
@@ -182,9 +176,6 @@ def test_pairs_of_an_evaluation_with_a_single_answer_are_refused_before_training
     solver = algorithm(reward_transforms={"solver": made("ccpo_solver", reward="right")})
     assert not refusal(solver, run_inputs(sizes=[4]))
     assert "a group has 1; give an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
-
-
-# ---- nothing else changes ----
 
 
 def test_neither_state_nor_random_numbers_change():

@@ -1,5 +1,7 @@
 """Text from tokens: nothing lost, nothing taken back, and ends where it should."""
 
+import random
+
 import pytest
 from rewardlab.policy.decoding.detokenization import TextStream
 from rewardlab.policy.decoding.requests import Request
@@ -60,10 +62,29 @@ def test_what_only_looked_like_a_stop_string_is_given_after_all_and_a_special_to
     assert one.finished == "stop" and one.text() == "tea" and one.tokens[-1] == user
 
 
+@pytest.mark.parametrize("size", [1, 3, 16])
+def test_pieces_of_any_tokens_add_up_to_the_text(tokenizer, size):
+    user, broken = tokenizer.convert_tokens_to_ids("<|user|>"), tokenizer("🌱").input_ids
+    bees, honey = tokenizer("bees and").input_ids, tokenizer(" honey").input_ids
+    generator = random.Random(0)
+    rows = {
+        "a special token": [*bees, user, *honey],
+        "special tokens": [user, *bees, *[user] * 9, *broken[:2], user, *broken[2:], *honey],
+        "broken bytes": [*broken[:3], *broken, *broken[:3], *bees],
+        "any ids": generator.choices(range(len(tokenizer)), k=200),
+    }
+    for name, tokens in rows.items():
+        stream, one = TextStream(tokenizer), reader(tokenizer, ignore_eos=True, max_new_tokens=len(tokens))
+        pieces = [one.read(chunk) for chunk in chunks(tokens, size)]
+        assert "".join(pieces) == one.text(), name
+        stream.add(tokens)
+        assert one.text().startswith(stream.text) and len(one.text()) - len(stream.text) < 4, name
+    assert one.finished == "length"
+
+
 def test_broken_bytes_do_not_wait_for_ever(tokenizer):
-    broken = tokenizer("🌱").input_ids[:1] * 9
     one = TextStream(tokenizer)
-    for token in broken:
+    for token in tokenizer("🌱").input_ids[:1] * 9:
         one.add([token])
     assert len(one.text) >= 4
 

@@ -26,9 +26,6 @@ def requests(preference, number=3, **settings):
     return [Request(prompt, preference, seed=seed, **settings) for seed, prompt in enumerate(garden.prompts(number, 0))]
 
 
-# ---- forwards ----
-
-
 @pytest.mark.parametrize("k", [1, 5])
 def test_a_token_costs_one_forward_of_base_and_guide_for_any_number_of_objectives(make_guide, k):
     engine = SharedBackbone(make_guide(objectives=NAMES[:k]))
@@ -50,9 +47,6 @@ def test_modulations_are_computed_once_per_batch(make_guide, monkeypatch):
     monkeypatch.setattr(guide.adapter, "modulations", lambda alpha: calls.append(len(alpha)) or compute(alpha))
     decode(SharedBackbone(guide), requests(EVEN))
     assert calls == [3]
-
-
-# ---- a guide per objective ----
 
 
 def test_guides_by_objective_count_by_weight_and_share_and_run_only_where_they_count(base, words, make_guide):
@@ -81,20 +75,6 @@ def test_guides_by_objective_count_by_weight_and_share_and_run_only_where_they_c
         assert np.isnan(answer.guides["harmless"]).all() and not np.isnan(answer.guides["helpful"]).any()
 
 
-def test_a_smaller_guide_may_follow_a_preference(base, words, make_guide):
-    small = models.causal_lm(words, "llama", seed=9)
-    engine = SeparateModels(decoding_model(base, words), make_guide(on=small, size=0.5))
-    asked = [*requests({"helpful": 1.0, "harmless": 0.0}, 2), *requests({"helpful": 0.0, "harmless": 1.0}, 2)]
-    answers = decode(engine, asked)
-    alone = [decode(engine, [one])[0] for one in asked]
-    assert [one.tokens for one in answers] == [one.tokens for one in alone]
-    assert engine.counters.base == engine.counters.guide
-    assert (answers[0].guides["guide"][0], answers[1].guides["guide"][0]) != (
-        answers[2].guides["guide"][0],
-        answers[3].guides["guide"][0],
-    )
-
-
 def test_any_language_model_may_be_a_guide_and_a_negative_weight_avoids_it(base, words):
     other = decoding_model(models.causal_lm(words, "llama", seed=9).eval(), words)
     engine = SeparateModels(decoding_model(base, words), other)
@@ -109,9 +89,6 @@ def test_a_guides_own_fixed_preference_serves_where_a_request_has_none(words, ma
     engine = SharedBackbone(fixed)
     first, second = decode(engine, requests(None)), decode(engine, requests(EVEN))
     assert [one.tokens for one in first] == [one.tokens for one in second]
-
-
-# ---- vocabulary ----
 
 
 def swapped(words, first, second):
@@ -144,9 +121,6 @@ def test_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     assert [a.tokens for a in decode(SeparateModels(one), requests(None, temperature=0.0))] == [a.tokens for a in plain]
     guided = decode(SeparateModels(one, make_guide()), requests(EVEN))
     assert max(token for answer in guided for token in answer.tokens) < len(words)
-
-
-# ---- what is refused ----
 
 
 def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, words, make_guide):

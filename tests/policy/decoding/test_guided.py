@@ -58,9 +58,6 @@ def assert_same_completions(first, second, tolerance=2e-4):
             np.testing.assert_allclose(values, other.guides[name], atol=tolerance)
 
 
-# ---- against the definition ----
-
-
 @pytest.mark.parametrize("kind", ["moslora", "pblora", "lora"])
 def test_tokens_and_logprobs_are_those_of_whole_prefixes_without_a_cache(base, words, make_guide, kind):
     objectives = ("helpful",) if kind == "lora" else ("helpful", "harmless")
@@ -115,9 +112,6 @@ def test_base_and_guide_may_have_different_templates(base, words, make_guide):
             assert token == mixture(base, guide, words, request, answer.tokens[:step], other)[0].argmax()
 
 
-# ---- one backbone is two models ----
-
-
 def distance(base, guide, words, request, written):
     """How far from a draw the decision was, in float64: the gap of the two best, or from u to the nearest border."""
     double = copy.deepcopy(base).double()
@@ -169,19 +163,6 @@ def test_late_branching_keeps_the_trunks_cache_once(make_guide):
     assert (logits.base - logits.guides[:, 0]).abs().max() > 0.01
 
 
-# ---- a request and its batch ----
-
-
-def test_every_row_of_a_batch_has_its_preference_and_its_seed(make_guide):
-    engine = SharedBackbone(make_guide())
-    asked = requests(8)
-    swept = [Request(asked[0].prompt, one.preference, temperature=0.0) for one in asked]
-    assert len({answer.tokens for answer in decode(engine, swept)}) > 1
-    engine = SharedBackbone(make_guide())
-    first, again, other = decode(engine, [Request(user_turn("describe bees"), LEAN, seed=seed) for seed in (5, 5, 6)])
-    assert first.tokens == again.tokens != other.tokens
-
-
 def test_an_answer_depends_neither_on_its_batch_nor_on_its_place_there(make_guide):
     engine = SharedBackbone(make_guide())
     long = Request(user_turn("bees and roses " * 40 + "tell me about ponds"), LEAN, seed=4, max_new_tokens=24)
@@ -211,9 +192,6 @@ def test_how_often_the_device_is_asked_changes_no_answer(make_guide, monkeypatch
     often = decode(engine, asked)
     monkeypatch.setitem(guided.POLL, "cpu", 16)
     assert_same_completions(often, decode(engine, asked), tolerance=0)
-
-
-# ---- how an answer ends ----
 
 
 def test_a_full_context_ends_the_answer_and_says_so(make_guide):

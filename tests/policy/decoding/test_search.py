@@ -14,7 +14,6 @@ from rewardlab.policy.decoding.requests import DecodedCompletion, Request
 from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_model, derived, mean_logprob, step_beam
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoModelForCausalLM
 
@@ -44,9 +43,6 @@ def requests(number, preference=None, **settings):
 def made_up(tokens, mixed=(), text=""):
     values = np.array(mixed, float)
     return DecodedCompletion(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
-
-
-# ---- scores ----
 
 
 def test_the_mean_logprob_is_per_token():
@@ -81,17 +77,6 @@ def test_a_reward_model_scores_by_objective_or_by_preference_and_needs_no_other_
             return np.array([[1.0, np.nan]] * len(examples))
 
     assert by_reward_model(Half(), objective="helpful")([Candidate(BEES, made_up([1]))]).tolist() == [1.0]
-
-
-def test_an_autoregressive_reward_model_scores_at_its_preference(make_guide):
-    guide = make_guide()
-    at = type(guide)(guide.model, guide.encoder, adapter=guide.adapter, preference={"helpful": 0.9, "harmless": 0.1})
-    (ranked,) = best_of_n(SharedBackbone(guide), requests(1, EVEN), 4, by_reward_model(at))
-    examples = [Example(requests(1)[0].prompt, answer.text) for answer in ranked.completions]
-    np.testing.assert_allclose(ranked.scores, at.rate(examples)[:, 0], atol=1e-4)
-
-
-# ---- best of n ----
 
 
 def test_best_of_1_is_decode_and_more_samples_contain_fewer(engine):
@@ -142,9 +127,6 @@ def test_what_makes_no_sense_is_refused(engine):
             decode(engine, requests(1, EVEN, prefix=prefix))
 
 
-# ---- going on from a prefix ----
-
-
 def test_a_prefix_goes_on_where_an_answer_was(engine, plain):
     for one, preference in ((engine, EVEN), (plain, None)):
         asked = [*requests(3, preference, temperature=0.0), *requests(3, preference)]
@@ -154,9 +136,6 @@ def test_a_prefix_goes_on_where_an_answer_was(engine, plain):
             assert rest.tokens == whole.tokens[size:] and rest.prompt_tokens == whole.prompt_tokens + size
             for name in FACTS:
                 np.testing.assert_allclose(getattr(rest, name), getattr(whole, name)[size:], atol=1e-4)
-
-
-# ---- the beam ----
 
 
 def chains(scored):
@@ -273,21 +252,3 @@ def test_a_stop_string_finishes_a_chain_even_across_two_steps():
     (answer,) = found.completions
     assert answer.finished == "stop" and "\n\ne" not in answer.text
     assert tokenizer.decode(answer.tokens) == answer.text + "\n\ne"
-
-
-# ---- process reward models ----
-
-
-def test_a_process_reward_model_ranks_whole_completions_and_the_steps_of_a_beam(plain, words):
-    """A step ends at "the"; every prefix is scored by the lowest of its steps."""
-    model = process_from_config(small_config(words, hidden=32), words, step_separator=" the ", max_length=256)
-    score = by_reward_model(model)
-    (ranked,) = best_of_n(plain, requests(1), 4, score)
-    texts = [completion.text for completion in ranked.completions]
-    prompt = requests(1)[0].prompt
-    lowest = [steps.min() for steps in model.step_scores([Example(prompt, text) for text in texts])]
-    assert ranked.scores.tolist() == pytest.approx(lowest) and lowest == sorted(lowest, reverse=True)
-    beam = step_beam(plain, requests(1)[0], score, step_end=" the ", branches=3)
-    assert beam.completions and beam.scores.tolist() == pytest.approx(
-        model.rate([Example(prompt, completion.text) for completion in beam.completions])[:, 0].tolist()
-    )

@@ -46,9 +46,6 @@ def guide(small, make_guide):
     return make_guide(on=small)
 
 
-# ---- the rule, by hand ----
-
-
 def rows(*values):
     return torch.tensor(values, dtype=torch.float64)
 
@@ -82,9 +79,6 @@ def test_probabilities_are_a_softmax_a_truncated_one_or_a_point():
         ({"temperature": 0.0}, [0, 0, 1]),
     ]:
         torch.testing.assert_close(probabilities(u, Request(BEES, **settings)), rows(expected), atol=1e-6, rtol=0)
-
-
-# ---- exactness, by counting ----
 
 
 class Table:
@@ -171,17 +165,6 @@ def test_sequences_come_as_often_as_they_should(words, case):
 
 
 @pytest.mark.slow
-def test_the_count_would_notice_a_wrong_rule(words, monkeypatch):
-    big, small, arm = tables(4, disagree=False)
-    monkeypatch.setattr("rewardlab.policy.decoding.speculative.residual", lambda p, q: p)
-    found, _ = count(words, big, small, arm, number=500, draft=4)
-    assert p_value(found, expected(big, arm)) < 1e-6
-
-
-# ---- with models ----
-
-
-@pytest.mark.slow
 def test_greedy_answers_are_those_of_plain_guided_decoding(big, guide):
     asked = requests(50, temperature=0.0)
     plain = decode(SeparateModels(big, guide), asked)
@@ -252,15 +235,6 @@ def test_answers_end_where_they_should(big, guide):
     long = Request(user_turn("bees " * 230), requests(1)[0].preference, max_new_tokens=2000, ignore_eos=True)
     (one,) = speculate(big, guide, [long])
     assert one.completion.finished == "context" and one.completion.prompt_tokens + len(one.completion.tokens) == 256
-
-
-def test_big_and_small_may_have_different_templates(base, words, guide):
-    other = copy.deepcopy(words)
-    other.chat_template = "<|system|> please </s> " + words.chat_template
-    asked = requests(4, temperature=0.0)
-    big = decoding_model(base, other)
-    plain = decode(SeparateModels(big, guide), asked)
-    assert [one.completion.tokens for one in speculate(big, guide, asked)] == [one.tokens for one in plain]
 
 
 def test_a_sliding_window_is_taken_back_too(words, make_guide):

@@ -51,9 +51,6 @@ def config(*, chunked=False, longest=0, speculative=None, device="cuda", loras=1
     )
 
 
-# ---- the maths ----
-
-
 def test_a_pair_gets_base_plus_weighted_guide_and_masked_tokens_stay_masked():
     logits = torch.tensor([[0.0, 1.0, 1.0], [5.0, 5.0, 5.0], [1.0, 2.0, 0.0]])
     mixed = combine(logits, torch.tensor([[2, 0]]), torch.tensor([2.0]))
@@ -63,21 +60,6 @@ def test_a_pair_gets_base_plus_weighted_guide_and_masked_tokens_stay_masked():
     for weight, expected in ((2.0, [-inf, -inf, 3.0]), (-2.0, [-inf, -inf, -1.0]), (0.0, [0.0, -inf, 1.0])):
         mixed = combine(logits, torch.tensor([[0, 1]]), torch.tensor([weight]))
         assert mixed.tolist() == [expected, expected]
-
-
-def test_it_is_the_sum_of_log_probabilities_up_to_a_constant():
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(6, 17, generator=generator)
-    rows, weights = torch.tensor([[3, 0], [1, 5]]), torch.tensor([0.5, -1.5])
-    mixed = combine(logits, rows, weights).log_softmax(1)
-    logp = logits.log_softmax(1)
-    for (base, guide), weight in zip(rows.tolist(), weights.tolist(), strict=True):
-        expected = (logp[base] + weight * logp[guide]).log_softmax(0)
-        torch.testing.assert_close(mixed[base], expected)
-        assert torch.equal(mixed[base], mixed[guide])
-
-
-# ---- parameters ----
 
 
 def test_the_words_of_a_request_make_it_a_member():
@@ -113,9 +95,6 @@ def test_an_engine_that_could_part_pairs_is_refused():
             V1Pairs(engine, "cpu", False)
         with pytest.raises(UsageError, match=message):
             V2Pairs(engine, None)
-
-
-# ---- rows under runner V1 ----
 
 
 def update(removed=(), added=(), moved=()):
@@ -161,9 +140,6 @@ def test_a_base_row_out_of_step_with_its_guide_stops_the_engine_and_a_guide_alon
     assert torch.equal(begun((1, params("a", "guide"), [7], [])).apply(torch.eye(2)), torch.eye(2))
 
 
-# ---- slots under runner V2 ----
-
-
 def context(slots, lengths, last):
     return SimpleNamespace(
         idx_mapping_np=np.array(slots), seq_lens_upper_bound_np=np.array(lengths), input_ids=torch.tensor(last)
@@ -187,9 +163,6 @@ def test_a_slot_out_of_step_stops_the_engine():
     for slots, lengths, last in (([5], [4], [7]), ([5, 3], [4, 5], [7, 7]), ([5, 3], [4, 4], [7, 8])):
         with pytest.raises(RuntimeError, match="pair 'a' is out of step"):
             processor.apply(torch.eye(len(slots)), context(slots, lengths, last))
-
-
-# ---- waves and files ----
 
 
 def test_a_wave_is_full_when_rows_tokens_or_cache_are():
@@ -239,9 +212,6 @@ def test_without_vllm_the_way_out_is_told(name, monkeypatch, tmp_path):
         guided_llm(tmp_path)
     with pytest.raises(AttributeError, match="no attribute 'V3Processor'"):
         pairs.V3Processor  # noqa: B018
-
-
-# ---- inside vLLM ----
 
 
 @pytest.fixture(scope="module")
@@ -377,13 +347,6 @@ def test_texts_and_stop_strings_end_both_rows_at_once(world, words):
     answers = vllm_guided(world.llm, [text] * 3, world.guide, W, max_new_tokens=12, ignore_eos=True, stop=[stop])
     assert {answer.finish_reason for answer in answers} == {"stop"}
     assert all(whole.text.startswith(answer.text) and stop not in answer.text for answer in answers)
-
-
-def test_the_engine_refuses_a_member_that_makes_no_sense(world, vllm):
-    error = importlib.import_module("vllm.exceptions").VLLMValidationError
-    with pytest.raises(error, match="guide_role is base or guide, got 'bass'"):
-        extra = {"guide_pair": "a", "guide_role": "bass", "guide_weight": 1.0}
-        world.llm.generate({"prompt_token_ids": [8, 9]}, vllm.SamplingParams(extra_args=extra), use_tqdm=False)
 
 
 def test_the_engine_stops_at_a_base_request_without_a_guide(world, vllm):

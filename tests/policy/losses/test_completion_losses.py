@@ -5,10 +5,8 @@ import math
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rewardlab.kernels.policy_loss import policy_loss
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.composition.completion_losses import CompletionLossInputs, PerCompletionLoss
-from rewardlab.policy.losses.gspo import gspo
 from rewardlab.policy.losses.hacpo import hacpo
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
@@ -39,9 +37,6 @@ def slope(loss: torch.Tensor, logprob: torch.Tensor) -> list[float]:
     return torch.autograd.grad(loss.sum(), logprob)[0].tolist()
 
 
-# ---- Kimi k1.5 ----
-
-
 def test_kimi_by_hand():
     # -2 (-3) + 0.5/2 (-3 + 5)² = 6 + 1; without an advantage the square pulls back: downhill is back to -5
     logprob, old = torch.tensor([-3.0], requires_grad=True), torch.tensor([-5.0])
@@ -62,9 +57,6 @@ def test_a_missing_reward_has_no_loss_and_no_gradient_under_kimi():
     logprob = torch.tensor([math.nan, -1.0], requires_grad=True)
     found = kimi(tau=1.0)(told(logprob, torch.tensor([-1.0, -1.0]), torch.tensor([math.nan, 1.0])))
     assert found.tolist() == [0.0, 1.0] and slope(found, logprob) == [0.0, -1.0]
-
-
-# ---- P3O ----
 
 
 def test_p3o_by_hand():
@@ -105,9 +97,6 @@ def test_a_missing_reward_is_in_no_pair_of_p3o():
     assert gradient[2] == 0 and all(map(math.isfinite, gradient))
 
 
-# ---- RPO ----
-
-
 def test_rpo_by_hand():
     # h = 1 and 0, beta 0.5: log(1 + e^-0.5); eta 0.1 and log π of the better answer -1; a half with either answer
     logprob, base = torch.tensor([-1.0, -3.0]), torch.tensor([-2.0, -3.0])
@@ -138,9 +127,6 @@ def test_missing_rewards_and_ties_make_no_pair_of_rpo():
     odd[1] = math.nan
     gradient = slope(rpo(beta=0.3, eta=0.1)(preferred(odd.requires_grad_(), base, rewards)), odd)
     assert gradient[1] == 0 and all(map(math.isfinite, gradient))
-
-
-# ---- HACPO: GSPO on own completions, a bounded weight on partners' ----
 
 
 OWN, FOREIGN = 0, 2
@@ -176,29 +162,6 @@ def test_hacpo_by_hand():
         assert found == pytest.approx(expected), answers
 
 
-def three_groups(size: int = 8, scale: float = 0.6) -> CompletionLossInputs:
-    """Three groups."""
-    N = 3 * size
-    old, noise, A = torch.randn(3, N, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    length, rows = torch.arange(N) % 5 + 1, torch.arange(N)
-    logprob = (old + scale * noise * length).requires_grad_()
-    return CompletionLossInputs(logprob, old, A, rows // size, length, rows % size, size, updates=3)
-
-
-@pytest.mark.parametrize("scale", [1e-4, 0.6])
-def test_hacpo_with_one_agent_is_gspo(scale):
-    answers = three_groups(scale=scale)
-    n, N = answers.length, len(answers.length)
-    mask = torch.arange(5) < n[:, None]
-    (logprob, old), wide = ((x / n)[:, None].expand(N, 5) for x in answers[:2]), answers.advantage[:, None].expand(N, 5)
-    weight = (mask / n[:, None]).double()
-    of_tokens = (x.flatten() for x in (logprob, old, wide, weight))
-    truth = policy_loss(*of_tokens, torch.arange(0, 5 * N + 1, 5), rule=gspo(), mask=mask.flatten()).total
-    found = hacpo(delta=0.8)(answers).sum()
-    torch.testing.assert_close(found, truth)
-    torch.testing.assert_close(*(torch.autograd.grad(x, answers.logprob)[0] for x in (found, truth)))
-
-
 def test_a_missing_reward_has_no_loss_under_hacpo_and_extremes_are_finite():
     logprob = torch.tensor([900.0, math.nan, 900.0, -900.0], requires_grad=True)
     A, rows = torch.tensor([-1.0, math.nan, 1.0, 1.0]), torch.arange(4)
@@ -214,9 +177,6 @@ def test_settings_of_hacpo_out_of_range_are_refused():
     for settings in ({"delta": 1.1}, {"delta": 0.8, "delta_step": -0.1}, {"delta": 0.8, "alpha": -1.0}):
         with pytest.raises(ValueError, match=r"delta lies in \[0, 1\]"):
             hacpo(**settings)
-
-
-# ---- in the trainer ----
 
 
 def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(make_trainer, tmp_path):

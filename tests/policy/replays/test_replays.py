@@ -97,9 +97,6 @@ def test_a_fall_turns_the_advantages_of_the_last_batch_and_never_those_of_the_pr
     assert torch.allclose(turned, replay_buffer.state["gain"] * advantage) and again["weights"].sum() > 0
 
 
-# ---- uniform: random completions of the last batches, with their previous advantages ----
-
-
 TOTAL = torch.zeros(2)
 
 
@@ -143,21 +140,6 @@ def test_completions_without_a_reward_are_never_drawn_and_draws_depend_on_seed_a
         for seed, step in ((0, 0), (0, 0), (0, 1), (1, 0))
     ]
     assert choices[0] == choices[1] and choices[0] != choices[2] and choices[0] != choices[3]
-
-
-def test_the_whole_last_batch_is_trained_on_again_with_its_weights():
-    replay_buffer, mask = ReplayBuffer(uniform(keep=2, batches=1), 1), torch.ones(2, 3, dtype=torch.bool)
-    for cycle in range(3):
-        advantage = torch.tensor([[1.0], [-1.0]]).expand(2, 3) * (cycle + 1)
-        batch = {"advantages": advantage, "weights": torch.full((2, 3), 1 / 6), "row": torch.arange(2)}
-        scored: Any = SimpleNamespace(advantage=advantage, total=torch.tensor([1.0, 0.0]))
-        replay_buffer.next_cycle(batch, scored, Rollout(torch.zeros(2, dtype=torch.long), mask, mask[:, 0]))
-        (again,) = replay_buffer.micro_batches
-        if cycle == 0:
-            assert not again["weights"].any()
-            continue
-        assert again["weights"].sum().item() == pytest.approx(1)
-        assert again["advantages"][again["row"].argsort()].tolist() == [[float(cycle)] * 3, [-float(cycle)] * 3]
 
 
 def test_what_uniform_refuses():

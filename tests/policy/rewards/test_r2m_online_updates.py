@@ -107,9 +107,6 @@ def digest(model):
     return found.hexdigest()
 
 
-# ---- what moves ----
-
-
 def test_the_first_rewards_are_the_scalar_models_and_stay_so_for_a_frozen_reward(source, scalar, cycles):
     ((before, cycle),) = cycles()
     one = source()
@@ -183,9 +180,6 @@ def test_every_objective_has_its_own_pairs(base, source, cycles, words):
         OnlineR2M(model, 10, replace(FAST, objectives=("gold",)))
 
 
-# ---- versions ----
-
-
 def test_an_update_is_of_the_version_that_was_rated_whatever_was_rated_in_between(source, cycles, said, states_of):
     one = source()
     ((before, cycle),) = cycles()
@@ -225,9 +219,6 @@ def test_a_state_of_another_run_or_body_is_refused(base, words, source, scalar):
             other.load(source().state())
 
 
-# ---- controls ----
-
-
 @pytest.mark.parametrize("name", CONTROLS)
 def test_every_control_runs_and_moves_what_it_says(source, cycles, name):
     one = source(**CONTROLS[name])
@@ -240,25 +231,6 @@ def test_every_control_runs_and_moves_what_it_says(source, cycles, name):
         expected["fixed"] = {"score.weight", "W_v", "W_o"}
     assert moved == expected.get(name, {"score.weight", "W_q", "W_k", "W_v", "W_o"})
     assert (digest(one.model.body.model) != body) == (name == "full_update")
-
-
-def test_other_states_change_rewards_only_where_states_are_read(source, cycles):
-    ((before, cycle),) = cycles()
-    for floor, same in ((1.0, True), (0.0, False)):
-        ratings = []
-        for changes in ({}, CONTROLS["noise"], CONTROLS["fixed"], CONTROLS["shuffled"]):
-            one = source(rounds=3, floor=floor, learns="nothing", **changes)
-            play(one, cycles(2))
-            ratings.append(one.rate(cycle.examples, before))
-        assert [np.allclose(ratings[0], rating, atol=1e-6) for rating in ratings[1:]] == [same] * 3
-
-
-def test_one_vector_for_all_orders_answers_as_the_scalar_model_does(source, scalar, cycles):
-    one = source(rounds=3, **CONTROLS["fixed"], learns="nothing", floor=0.3)
-    play(one, cycles(2))
-    ((before, cycle),) = cycles()
-    gaps = one.rate(cycle.examples, before) - one.model.omega * scalar.rate(cycle.examples)
-    np.testing.assert_allclose(gaps, gaps[:1].repeat(len(gaps), 0), atol=1e-6)
 
 
 def test_what_the_controls_read_instead_and_states_do_not_depend_on_their_company(base, scalar, states_of, said):
@@ -298,9 +270,6 @@ def test_the_pair_may_be_chosen_on_the_states_after_the_update(source, cycles):
         one = source(rounds=5, floor=0.0, pair_from=pair_from, learns="nothing", alpha=0.0)
         found.append(play(one, cycles(4, drift=2.0))[-1]["bt"])
     assert found[1] < found[0]
-
-
-# ---- labels from outside ----
 
 
 def test_labels_are_counted_and_decide_the_pair(source, cycles):
@@ -352,9 +321,6 @@ def test_what_an_anchor_cannot_do_and_groups_of_two_sizes_are_refused(source, cy
         rows_of_groups(torch.tensor([0, 0, 1]))
 
 
-# ---- in the loop ----
-
-
 @pytest.fixture
 def train(make_trainer, source):
     """A finished run on a copy of the toy policy, with its source."""
@@ -368,17 +334,6 @@ def train(make_trainer, source):
         return trainer, one
 
     return run
-
-
-@pytest.mark.parametrize("advantage", ["rloo", "gae"])
-def test_it_serves_every_advantage(train, source, advantage):
-    one = source(rounds=3)
-    body = digest(one.model.body.model)
-    trainer, _ = train(advantage, one, steps=3)
-    assert logged(trainer, "r2m/policy_version") == [0, 1, 2]
-    assert logged(trainer, "r2m/omega") == pytest.approx([1.0, 0.75, 0.6])
-    assert len(logged(trainer, "r2m/gre")) == 3 and all(map(math.isfinite, logged(trainer, "reward")))
-    assert digest(one.model.body.model) == body and one.version[1:3] == (3, 3)
 
 
 def test_neither_an_update_moves_the_policy_nor_an_evaluation_the_reward(train, source, base):

@@ -20,8 +20,6 @@ from rewardlab.rm.types import user_turn
 NAN = math.nan
 TAGGED = "<think>2 + 2</think><answer>4</answer>"
 
-# ---- by hand ----
-
 
 def test_probabilities_and_their_gain_by_hand():
     # (1/2 + 1/4) / 2; the third token is not the reference's. A row without any has nothing
@@ -42,9 +40,6 @@ def test_a_form_has_every_tag_once_in_order_and_the_reasoning_ends_where_the_ans
     assert formed(TAGGED) and not any(map(formed, bad))
 
 
-# ---- with a model ----
-
-
 def test_probabilities_are_those_of_the_models_own_logits(base, words):
     """Whatever the others in the batch are, and whatever mode the model is in."""
     prompts = [user_turn("hello tell me about bees"), user_turn("tell me about gloves and the stings")]
@@ -63,9 +58,6 @@ def test_probabilities_are_those_of_the_models_own_logits(base, words):
         said = [chances[place - 1, ids[place]].item() for place in range(len(ids) - size, len(ids))]
         assert one == pytest.approx(sum(said) / size, rel=1e-4)
     assert reference_probabilities(base, decoding_model(base, words).encoder, [], [], []).tolist() == []
-
-
-# ---- the filter ----
 
 
 def filtered(one, state, *values):

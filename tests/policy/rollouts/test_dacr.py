@@ -17,7 +17,7 @@ from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import dacr as search
-from rewardlab.policy.rollouts._partners import Side, turn_behind
+from rewardlab.policy.rollouts._partners import Side
 from rewardlab.policy.types import Rollout
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.errors import UsageError
@@ -47,9 +47,6 @@ def rewards(seed: int, missing: float = 0.1) -> torch.Tensor:
 
 def both(values, gamma, loc="mean", shape=None) -> torch.Tensor:
     return adv_dacr(values[:, [0, 2]], values[:, [1, 3]], torch.tensor(GROUP), gamma, located(loc, shape, 1, 1e-3))
-
-
-# ---- formulas ----
 
 
 def test_an_advantage_worked_out_by_hand():
@@ -115,8 +112,6 @@ def test_the_estimator_is_the_policys_and_refuses_what_makes_no_sense():
         adv_dacr(torch.ones(2, 3), torch.ones(2, 3), torch.tensor([0, 0]), 1.0, located("mean", None, 1, 1e-3))
 
 
-# ---- turns ----
-
 CHATML = (
     "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
@@ -149,13 +144,6 @@ def ends(side: Side, seed: int, words) -> bool:
     """Whether an answer of more than four tokens ends by itself."""
     side.generate([seed])
     return len(side.tokens[0]) > 4 and side.tokens[0][-1] == words.eos_token_id
-
-
-def test_what_a_turn_looks_like_in_tokens(base, words):
-    found = words.convert_ids_to_tokens(
-        turn_behind(decoding_model(base, words), user_turn("describe bees"), "some wax")
-    )
-    assert found == ["</s>", "<|user|>", "some", "wax", "</s>", "<|assistant|>"]
 
 
 def trainer_of(base, words, listening=True):

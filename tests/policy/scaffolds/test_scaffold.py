@@ -5,21 +5,14 @@ from collections import Counter
 from random import Random
 from types import SimpleNamespace
 
-import pyarrow.parquet as pq
 import pytest
-import torch
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted, scaffolded
 from rewardlab.policy.scaffolds.ruscarl import ruscarl
-from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import prompt_text, user_turn
 
-from tests.policy.toy_training import logged, prompts
-
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 BEES = Hints(("bees", "hive", "wax"), ("venom",))
-
-# ---- by hand ----
 
 
 def test_the_first_answer_of_a_group_sees_all_and_the_last_nothing():
@@ -58,9 +51,6 @@ def test_hints_stand_in_the_system_message():
         and "avoid" not in told[0]["content"]
     )
     assert hinted(prompt, Hints(())) == prompt
-
-
-# ---- rollouts ----
 
 
 class Engine:
@@ -104,31 +94,3 @@ def test_another_rollout_function_may_write_them():
         return {"completion_ids": [[2 * len(prompt_text(one).split())] for one in prompts], "logprobs": [[0.0]] * 4}
 
     assert written(Engine(), written_by=twice)[1] == 3
-
-
-def test_the_prompt_in_the_loss_has_no_hints(base, make_trainer, tmp_path, monkeypatch):
-    """Log-probabilities are the policy's for the plain prompt, though the answer was drawn behind another one."""
-    seen, original = [], PolicyTrainer._generate_single_turn
-
-    def spied(self, ids, *rest, **options):
-        seen.append(ids)
-        return original(self, ids, *rest, **options)
-
-    monkeypatch.setattr(PolicyTrainer, "_generate_single_turn", spied)
-    written_by = scaffolded(lambda prompt: BEES, ruscarl())
-    trainer = make_trainer(data=prompts(16), max_steps=2, rollout_steps=1, rollout_func=written_by)
-    trainer.train()
-    assert logged(trainer, "ratio") == pytest.approx([1, 1], abs=1e-4)
-    assert logged(trainer, "scaffold/hinted") == [0.75, 0.0]
-    rows = pq.read_table(tmp_path / "run" / "rollouts" / "step-000000.parquet").to_pylist()
-    off = {"plain": 0.0, "hinted": 0.0}
-    for place, (row, ids) in enumerate(zip(rows, seen[0], strict=True)):
-        prompt = user_turn(row["prompt"].removeprefix("user: "))
-        plain = trainer.encoder.encode_prompt(prompt)
-        assert (len(ids) > len(plain)) == (place % 4 < 3)
-        for name, before in (("plain", plain), ("hinted", ids)):
-            with torch.no_grad():
-                logp = base(torch.tensor([before + row["tokens"]])).logits[0].log_softmax(-1)
-            said = [logp[len(before) - 1 + t, token].item() for t, token in enumerate(row["tokens"])]
-            off[name] = max(off[name], max(abs(a - b) for a, b in zip(said, row["logprobs"], strict=True)))
-    assert off["plain"] < 1e-4 and off["hinted"] > 0.1

@@ -34,9 +34,6 @@ def rewards(rows=8, seed=0) -> torch.Tensor:
     return torch.rand(rows, generator=torch.Generator().manual_seed(100 + seed), dtype=torch.float64)
 
 
-# ---- what is known of an answer ----
-
-
 def test_contexts_by_hand():
     # Rewards 0 and 2: mean 1, deviation √2; two tokens of at most eight; e - 1 batches ago
     response = torch.tensor([[True, True, False], [True, False, False]])
@@ -55,9 +52,6 @@ def test_contexts_by_hand():
     scores = torch.tensor([0.7, 0.7, 0.7, NAN, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     found = contexts(scores, torch.zeros(8), rollout(), longest=6)
     assert not found[:4, 0].any() and not found[3].any() and found[:3].any() and found.isfinite().all()
-
-
-# ---- models ----
 
 
 def test_a_ridge_by_hand():
@@ -101,9 +95,6 @@ def test_exploration_falls_and_picking_at_random_is_uniform_and_never_twice():
     assert picked([1.0], 3, 0.0, draw) == [0]
 
 
-# ---- the gain ----
-
-
 def test_what_was_chosen_has_brought_the_rise_less_the_penalty():
     """0.5, then 0.75 at an entropy 0.5 over the ceiling: 0.25 - 0.1 · 0.5; the estimate moves by half."""
     made = bandit("ridge", {"shrink": 1.0, "bonus": 0.0}, penalty=0.1, ceiling=2.0, rate=0.5, warm_up=0, seed=0)
@@ -117,9 +108,6 @@ def test_what_was_chosen_has_brought_the_rise_less_the_penalty():
     assert made.predictor.score(state["model"], torch.ones(1, 10)).item() == pytest.approx(0.2 * 11 / 12)
     quiet = made.observed(made.choose(state, torch.ones(1, 10), [torch.tensor([0])], 1)[0], NAN, 0.0)
     assert quiet["model"] == state["model"] and quiet["chosen"] == [] and quiet["performance"] == state["performance"]
-
-
-# ---- in a group ----
 
 
 @pytest.mark.parametrize("model", [RIDGE, MLP])
@@ -153,9 +141,6 @@ def test_every_prompt_keeps_its_weight_and_a_missing_reward_has_none():
     state, weights = cbs(keep=2, longest=6, **PLAIN, **RIDGE)({}, torch.full((8,), NAN), rollout())
     assert not weights.any() and state["chosen"] == []
     assert cbs(keep=4, longest=6, **PLAIN, **RIDGE)({}, rewards(), rollout())[1].tolist() == [1.0] * 8
-
-
-# ---- among past batches ----
 
 
 def past(batches, newest: Rollout) -> Past:
@@ -248,9 +233,6 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
         one.next_cycle(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
     torch.testing.assert_close(seen[-1].advantage, seen[-2].advantage)
     assert other.state == replay_buffer.state == {"calls": 4}
-
-
-# ---- refusals ----
 
 
 def test_refusals():

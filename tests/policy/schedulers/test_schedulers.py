@@ -45,9 +45,6 @@ def test_every_prompt_keeps_its_weight_and_a_missing_score_has_none():
         load("policy.schedulers", "pf_ppo")("best")
 
 
-# ---- DARS: hard prompts weigh as much as medium ones ----
-
-
 NAN = math.nan
 
 

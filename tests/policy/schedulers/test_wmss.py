@@ -46,9 +46,6 @@ def test_refusals():
         wmss()({}, torch.zeros(2), costing([1.0, 1.0], [1.0, 2.0])._replace(base=None))
 
 
-# ---- logits ----
-
-
 def asked(**settings) -> list[Request]:
     rows = enumerate(garden.prompts(4, 0))
     return [Request(prompt, seed=place, max_new_tokens=12, **settings) for place, prompt in rows]

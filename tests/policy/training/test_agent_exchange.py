@@ -168,9 +168,6 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
     assert noted == ["exchange/waited"] and (tmp_path / "step-000003-agent-1.safetensors").exists()
 
 
-# ---- files ----
-
-
 def test_a_file_appears_whole_an_equal_one_is_kept_and_another_is_refused(tmp_path):
     path = tmp_path / "deep" / "one.safetensors"
     assert keep(path, SAID, ASKED) is SAID
@@ -221,9 +218,6 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
     late = r"agent 1 has not written its completions of step 7 in 0.2 seconds; see that it runs"
     with pytest.raises(DataError, match=late):
         wait(tmp_path / "two.safetensors", 1, 7, 0.2, print)
-
-
-# ---- what makes no sense ----
 
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):

@@ -7,14 +7,7 @@ import torch
 from rewardlab.kernels.policy_loss import PolicyLoss
 from rewardlab.policy.composition.algorithm import Scored
 from rewardlab.policy.training.metrics import LearningSignal, learning_signal, step_metrics, token_metrics
-from rewardlab.policy.training.monitoring import (
-    distinct,
-    log_ratio,
-    repetition,
-    reward_spread,
-    standard_error,
-    watched,
-)
+from rewardlab.policy.training.monitoring import distinct, log_ratio, repetition, reward_spread, standard_error, watched
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
@@ -86,8 +79,6 @@ def test_without_a_token_that_is_trained_on_there_is_no_mean_over_such_tokens():
     assert means(torch.zeros(2, 5), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)) == {"entropy": 0.0}
 
 
-# ---- what a run could learn from ----
-
 NAN = math.nan
 
 
@@ -145,9 +136,6 @@ def test_why_nothing_was_learned():
         "every advantage was 0: 2 of 2 groups had equal rewards, and of 8 completions 4 had no reward "
         "(missing: right 4) and 0 were truncated and masked"
     )
-
-
-# ---- what is watched: KL, repetition, variety, spread, best of n ----
 
 
 FIVE_AND_TWO = torch.tensor([[1, 2, 1, 2, 1], [0, 0, 1, 2, 0]])

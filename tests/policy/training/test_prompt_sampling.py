@@ -74,9 +74,6 @@ def test_before_anything_is_known_all_kinds_are_alike():
         assert DrawnPrompts(made, ROWS).shares == {"easy": 0.5, "hard": 0.5}
 
 
-# ---- variants ----
-
-
 def test_a_groups_completions_are_spread_over_its_prompts_variants():
     row = {"prompt": "ab", "variants": ["ab", "ba", "cc"], "row": 7}
     spread = spread_over_variants([row] * 6, 6)

@@ -58,9 +58,6 @@ def weights(trainer):
     return {name: one.detach().clone() for name, one in trainer.language_model.named_parameters()}
 
 
-# ---- the same numbers as TRL ----
-
-
 def gold_function(prompts, completions, **_):
     return [
         garden.gold_rewards(prompt_text(prompt), completion[0]["content"]).overall
@@ -101,9 +98,6 @@ def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path
     assert logged(ours, "entropy") == pytest.approx(mean_of_micro_batches, rel=0.02)
     for name, one in theirs.model.named_parameters():
         torch.testing.assert_close(weights(ours)[name], one, atol=1e-5, rtol=0)  # Adam's steps are up to 1e-3
-
-
-# ---- rewards ----
 
 
 def test_the_reward_is_the_models_own_by_its_own_contract_and_what_it_says_of_them_is_logged(train, words):
@@ -161,22 +155,6 @@ def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train, 
     assert trainer.signal.updates == trainer.signal.steps_without_reward == 2 and trainer.signal.fault == ""
     warnings = [line for line in capsys.readouterr().out.splitlines() if "has a reward" in line]
     assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so they train nothing"]
-
-
-def test_rollouts_are_written_with_every_stage(train, tmp_path):
-    cut = load("policy.transforms", "missing_eos")(reward="gold", cost=1.0)
-    train(steps=3, rollout_steps=2, reward_transforms={"cut": cut}, max_completion_length=4)
-    files = sorted((tmp_path / "run" / "rollouts").iterdir())
-    assert [one.name for one in files] == ["step-000000.parquet", "step-000002.parquet"]
-    rows = pq.read_table(files[0]).to_pylist()
-    assert len(rows) == 16
-    for row in rows:
-        assert len(row["tokens"]) == len(row["logprobs"]) == len(row["base"]) == row["length"]
-        assert row["reward/cut/gold"] == row["reward/sources/gold"] - (not row["finished"])
-        np.testing.assert_allclose(row["logprobs"], row["base"], atol=1e-5) if row["step"] == 0 else None
-
-
-# ---- PPO, schedules, replays ----
 
 
 PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
@@ -245,24 +223,6 @@ def test_the_critics_gradient_does_not_depend_on_micro_batches(train):
         torch.testing.assert_close(split, gradients[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-def test_rollouts_keep_the_log_probabilities_of_whoever_wrote_them(train, tmp_path, words):
-    """A server's, where it told them, and ratios are against them."""
-
-    def served(prompts, trainer):
-        ids = trainer._tokenize_prompts(list(prompts))[0]
-        said = [[5, 6, words.eos_token_id] for _ in ids]
-        return {"prompt_ids": ids, "completion_ids": said, "logprobs": [[-1.0, math.nan, -2.0] for _ in ids]}
-
-    trainer = train(steps=1, rollout_steps=1, rollout_func=served)
-    (file,) = (tmp_path / "run" / "rollouts").iterdir()
-    for row in pq.read_table(file).to_pylist():
-        own = row["policy_logprobs"]
-        assert row["logprobs"] == [-1.0, own[1], -2.0] and own[0] != -1.0
-        assert row["logprobs_of"] == "rollout function"
-    assert logged(trainer, "ratio")[0] != pytest.approx(1.0, abs=0.05)
-
-
 class Watched(PolicyTrainer):
     """A trainer that keeps what its critic read."""
 
@@ -321,17 +281,6 @@ def test_a_critic_of_a_constant_reward_expects_it_where_most_completions_are_tru
     assert np.mean(of_rollouts(folder, "finished")) < 0.5
     values = of_rollouts(folder, "values")
     assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
-
-
-@pytest.mark.long
-def test_under_a_constant_reward_completions_go_on_ending_by_themselves(train, tmp_path):
-    sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
-    train("gae", sources, steps=60, learning_rate=5e-4, max_completion_length=24, **CONSTANT)
-    folder = tmp_path / "run"
-    values = of_rollouts(folder, "values", last=10)
-    assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
-    finished = np.array(of_rollouts(folder, "finished", last=60)).reshape(6, -1).mean(1)
-    assert finished.min() >= 0.9
 
 
 class Again:
@@ -441,9 +390,6 @@ def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train, repla
         assert len(cycle.states) == len(cycle.examples) == 16
         for states, length, example in zip(cycle.states, lengths, cycle.examples, strict=True):
             assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + length - 1
-
-
-# ---- references, limits ----
 
 
 def test_the_reference_of_an_adapter_is_the_policy_without_it(train):

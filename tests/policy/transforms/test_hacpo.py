@@ -36,13 +36,6 @@ def test_capabilities_of_the_window_and_the_floor_by_hand():
     torch.testing.assert_close(found, grpo()(alone, told(alone, 4)))  # one agent is GRPO
 
 
-def test_agents_of_one_capability_are_grpo_over_all_answers():
-    rewards = torch.tensor([1.0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)
-    batch = told(rewards, 8)
-    found = hacpo(floor=0.01, agents=2).change({"means": []}, torch.zeros_like(rewards), batch)[1]
-    torch.testing.assert_close(found, grpo()(rewards, batch))
-
-
 def test_missing_rewards_count_for_nobody_and_an_agent_without_any_is_as_good_as_the_others():
     rewards = torch.tensor([1.0, 0, math.nan, math.nan], dtype=torch.float64)
     batch = told(rewards, 4)
@@ -56,9 +49,6 @@ def test_answers_are_told_apart_by_their_place_in_the_group_and_row_order_of_gro
     assert writers(torch.tensor([7, 7, 7, 7, 2, 2, 2, 2]), 2).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert writers(torch.tensor([1, 0, 1, 0]), 2).tolist() == [0, 0, 1, 1]
     assert writers(torch.tensor([0, 0, 0]), 2).tolist() == [0, 0, 0]  # nobody to share with: an evaluation
-
-
-# ---- what the baseline is worth ----
 
 
 def test_refusals():

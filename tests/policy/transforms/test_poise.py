@@ -71,13 +71,6 @@ def test_the_first_step_is_rloo_and_no_reward_is_in_its_own_baseline():
     assert change[3] == pytest.approx(0.5) and not any(abs(one) > 1e-12 for i, one in enumerate(change) if i != 3)
 
 
-def pairs(seed: int) -> tuple[Rollout, torch.Tensor]:
-    """Verdicts on 200 pairs, and each pair's pass rate."""
-    ease = torch.rand(200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
-    right = (torch.rand(400, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
-    return told(seed, rows=400)._replace(total=right), ease
-
-
 def test_hidden_states_are_told_by_a_projection_that_stays():
     batch, states = told(), torch.randn(12, 6, 5, generator=torch.Generator().manual_seed(3))
     batch = batch._replace(states=states)
@@ -90,16 +83,6 @@ def test_hidden_states_are_told_by_a_projection_that_stays():
     torch.testing.assert_close(of_states(louder, 3, seed=7), found)
     elsewhere = batch._replace(states=torch.where(batch.response[..., None], states, 1e6))
     torch.testing.assert_close(of_states(elsewhere, 3, seed=7), found)
-
-
-def test_where_states_alone_tell_the_pass_rate_the_probe_needs_them():
-    batches = [
-        batch._replace(states=torch.stack([ease - 0.5, torch.full_like(ease, 0.5)], 1)[:, None].expand(-1, 6, -1))
-        for batch, ease in (pairs(seed) for seed in range(6))
-    ]
-    (blind, seeing) = (run(poise(states=number), batches)[1][-1].var() for number in (0, 4))
-    assert poise(states=4).reads == ("logprobs", "states") and poise().reads == ("logprobs",)
-    assert seeing < 0.8 * blind
 
 
 def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():

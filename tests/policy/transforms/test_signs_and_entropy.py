@@ -30,9 +30,6 @@ def changed(transform: Transform, advantages: torch.Tensor, batch: Rollout) -> t
     return transform.change(transform.start, advantages, batch)[1]
 
 
-# ---- NSR and W-REINFORCE ----
-
-
 def test_good_completions_count_a_tenth_and_bad_ones_in_full():
     batch = rollout([2, 2, 2], 2, 2)
     assert changed(nsr(), column(2.0, -3.0, 0.0), batch).tolist() == pytest.approx([0.2, -3.0, 0.0])
@@ -44,9 +41,6 @@ def test_good_completions_count_a_tenth_and_bad_ones_in_full():
     assert changed(nsr(), all_wrong, batch).tolist() == pytest.approx([-1.0, -1.0, 0.1])
     with pytest.raises(ValueError, match="positive is 0 or more, got -1"):
         nsr(positive=-1.0)
-
-
-# ---- ACE ----
 
 
 def compared(logprobs, base, lengths) -> Rollout:
@@ -78,9 +72,6 @@ def test_only_negatives_grow_by_alpha_and_the_mean_does_not_grow_with_length():
         changed(ace(alpha=1.0), advantages, batch._replace(base=None))
 
 
-# ---- the entropy mask ----
-
-
 def masked(advantages, entropy, lengths, **settings) -> torch.Tensor:
     batch = rollout(lengths, entropy.shape[1], 2, entropy=entropy)
     return changed(entropy_mask(**settings), advantages, batch)
@@ -100,9 +91,6 @@ def test_the_tokens_of_the_highest_entropy_are_kept_by_hand():
         entropy_mask(share=0.0)
     with pytest.raises(ValueError, match="the rollout has no entropies"):
         changed(entropy_mask(), torch.ones(1), rollout([2], 2, 1))
-
-
-# ---- HA-DW ----
 
 
 def rated(rewards: torch.Tensor) -> Rollout:

@@ -68,9 +68,6 @@ def numbers(tensor: torch.Tensor) -> list[float | None]:
     return [None if math.isnan(one) else pytest.approx(one) for one in tensor.tolist()]
 
 
-# ---- by hand ----
-
-
 def test_a_gate_a_form_and_a_baseline_change_a_reward_by_another():
     assert numbers(applied("gate")["style"]) == [1.0, 0.0, None, None]
     assert numbers(applied("gate", threshold=0.0)["style"]) == [1.0, 2.0, None, None]
@@ -160,9 +157,6 @@ def test_an_advantage_of_0_at_one_token_does_not_leave_the_entropy_quantile():
     assert not found.any()  # the two are the tokens whose advantage is 0
 
 
-# ---- what all of them promise ----
-
-
 def test_every_file_is_tried_here():
     assert {*names("policy.transforms")} == {*SETTINGS, *ADVANTAGES}
     assert {made(name).slot for name in ADVANTAGES} == {"advantage"}
@@ -197,9 +191,6 @@ def test_what_is_not_there_cannot_be_changed():
             made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
     with pytest.raises(ValueError, match="no reward is called 'stile'; there are style, right"):
         applied("gate", reward="stile")
-
-
-# ---- composing ----
 
 
 def doubled(stage: int) -> Transform:
@@ -237,9 +228,6 @@ def test_a_missing_component_matters_where_it_has_a_weight():
     assert numbers(weighted_sum(values, [0.0, 0.5])) == [1.0, 1.0, None]
     with pytest.raises(ValueError, match="3 weights for 2 rewards"):
         weighted_sum(values, [1.0, 1.0, 1.0])
-
-
-# ---- verdicts with known error rates ----
 
 
 def in_fours(rows: int) -> Rollout:
@@ -282,13 +270,6 @@ def test_units_of_a_deviation_undo_the_correction_and_that_is_refused():
     for name in ("fixed_baseline", "dr_grpo", "rloo"):
         check_estimator(load("policy.advantages", name)(), 0.1, 0.3)
     check_estimator(load("policy.advantages", "grpo")(), 0.0, 0.0)
-
-
-def test_a_groups_mean_alone_sees_a_mere_factor():
-    verdicts = torch.tensor([1.0, 0, 0, 1], dtype=torch.float64)
-    estimator = load("policy.advantages", "dr_grpo")()
-    after = estimator(torch.tensor(corrected(verdicts), dtype=torch.float64), in_fours(4))
-    torch.testing.assert_close(after, estimator(verdicts, in_fours(4)) / 0.6)
 
 
 def test_what_is_no_verdict_and_no_rate_is_refused():

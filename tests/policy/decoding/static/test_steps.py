@@ -1,7 +1,5 @@
 """A step is a function of tensors on the device: replayed it is the next step, and it never waits."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -74,17 +72,6 @@ def test_a_step_never_waits_for_the_device_and_its_repetition_is_the_next_step(n
     facts = torch.tensor(np.stack([[completion.base, completion.mixed, completion.kl] for completion in expected]))
     torch.testing.assert_close(steps.facts[..., [0, 1, 4]].double().mT, facts, atol=1e-5, rtol=1e-5)
     assert len({*steps.tokens.flatten().tolist()}) > 5
-
-
-@pytest.mark.parametrize("name", ["late", "by objective"])
-def test_attention_to_more_slots_than_are_written_changes_nothing(name, open_engine, monkeypatch):
-    engine, preference = open_engine(name)
-    asked = [replace(request, max_new_tokens=24) for request in requests(preference)]
-    exact = decode(engine, asked)
-    monkeypatch.setitem(forward.WINDOW, "cpu", 16)
-    for one, other in zip(exact, decode(engine, asked), strict=True):
-        assert one.tokens == other.tokens and one.text == other.text
-        np.testing.assert_allclose(one.mixed, other.mixed, atol=1e-5)
 
 
 def test_a_step_that_fails_in_the_second_model_can_be_repeated(open_engine):

@@ -97,9 +97,6 @@ def test_a_key_of_two_lines_is_refused_before_a_request(monkeypatch):
         server_rollouts("http://127.0.0.1:9")
 
 
-# ---- several servers ----
-
-
 def test_two_servers_take_turns_by_whole_groups(base, train):
     """Two groups of four: each server is asked for one prompt four times over."""
     StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
@@ -109,13 +106,6 @@ def test_two_servers_take_turns_by_whole_groups(base, train):
     assert [len(one) for one in prompts] == [4, 4] and all(one == [one[0]] * 4 for one in prompts)
     ratios = logged(trainer, "ratio")
     assert ratios == pytest.approx([1], abs=1e-4)
-
-
-def test_what_a_server_that_is_down_was_to_write_goes_to_the_other(server, train):
-    trainer = train(f"[http://127.0.0.1:9, {server}]", steps=2)
-    assert len(StandIn.requests[0]["prompt"]) == 4
-    assert sum(len(asked["prompt"]) for asked in StandIn.requests) == 16
-    assert len(logged(trainer, "ratio")) == 2
 
 
 def test_groups_are_dealt_again_until_every_server_has_failed_once():
