@@ -38,9 +38,6 @@ GARDEN = [
 ]
 
 
-# ---- models ----
-
-
 def save_base(folder: Path, seed: int = 0) -> str:
     """An untrained language model."""
     words = tokenizer()
@@ -69,9 +66,6 @@ def write_models(folder: Path) -> Path:
     save_arm(base, folder / "arm")
     linear().fit(garden.pairs(200, 0)).save(folder / "words")
     return folder
-
-
-# ---- runs ----
 
 
 def write_runs(folder: Path, models: Path) -> Path:

@@ -50,9 +50,6 @@ def ask(address: str, path: str, method: str = "GET", **headers: str) -> tuple[i
     return answer.status, answer.read()
 
 
-# ---- who may read ----
-
-
 def test_nothing_is_reported_to_others_and_browsers_are_told_to_be_careful(address):
     config = json.loads(read(f"{address}config"))
     assert config["analytics_enabled"] is False and not config.get("run_history")
@@ -125,8 +122,6 @@ def test_another_sites_name_for_this_machine_gets_no_answer(address):
     assert ask(address, "/gradio_api/queue/join", "POST", **own)[0] not in (403, 404), "it reads what is asked"
 
 
-# ---- files ----
-
 PATHS = """
     /gradio_api/file=/etc/passwd /gradio_api/file=../../../../etc/passwd /gradio_api/file/etc/passwd
     /gradio_api/file=..%2f..%2f..%2f..%2fetc%2fpasswd /gradio_api/file=%2e%2e/%2e%2e/etc/passwd
@@ -148,9 +143,6 @@ def test_no_path_leads_to_a_file(address, runs):
             assert ask(address, f"/gradio_api/file={path}") == (403, b"there is no such file here")
     for path in ("/gradio_api/upload", "/gradio_api/call/x", "/gradio_api/run/predict"):
         assert ask(address, path, "POST") == (403, b"there is nothing here")
-
-
-# ---- listening ----
 
 
 def test_a_port_that_cannot_be_and_a_folder_that_is_not_there_are_told(tmp_path):

@@ -36,9 +36,6 @@ def fake(id: str, answers: int, best, subset: str, **rest) -> Case:
     return Case(id, user_turn(id), tuple(f"answer {i}" for i in range(answers)), tuple(best), subset, id, **rest)
 
 
-# ---- RewardBench 2 ----
-
-
 @pytest.fixture(scope="module")
 def rewardbench2_fixture(shared_data):
     return json.loads((shared_data / "known_answers" / "rewardbench_v2" / "synthetic_fixture.json").read_text())
@@ -79,9 +76,6 @@ def test_rewardbench2_averages_of_the_paper(shared_data):
         cells = published_cells({name: row[name] for name in rewardbench2.SIZES}, "credit")
         values = {name: cells.mean([name]) for name in rewardbench2.SIZES}
         assert np.mean([*values.values()]) == pytest.approx(row["average"], abs=0.0501)
-
-
-# ---- RM-Bench ----
 
 
 def test_rm_bench_fixture_to_the_last_digit(shared_data):
@@ -134,9 +128,6 @@ def test_the_style_matrix_votes_and_margins_by_hand():
     assert rewardbench2.relative_margin(2.0, 1.0) == pytest.approx(np.tanh(1))
 
 
-# ---- RMB ----
-
-
 def test_rmb_counts_and_sections(shared_data):
     folder = shared_data / "known_answers" / "rmb"
     model = "RM-R1-Qwen2.5-Instruct-32B"
@@ -166,8 +157,6 @@ def test_a_best_of_n_item_counts_only_if_every_other_answer_is_beaten(shared_dat
     assert suite.credit(best_of_n, [1.0, *others[:-1], 1.0]) == (0.0,)
 
 
-# ---- JudgeBench ----
-
 JUDGEBENCH = {
     "reward_model.Skywork_Skywork-Reward-Gemma-2-27B": 64.29,
     "reward_model.Skywork_Skywork-Reward-Llama-3.1-8B": 62.29,
@@ -191,9 +180,6 @@ def test_judgebench_from_every_stored_verdict(shared_data):
     assert files == {f"gpt-4o.{name}.jsonl.gz" for name in JUDGEBENCH}
 
 
-# ---- LLMBar ----
-
-
 def test_llmbars_files_are_419_cases_and_the_set_is_the_one_that_the_path_names_last(tmp_path, shared_data):
     for path, subset in [
         ("natural-language/GPTInst/dataset.json", "GPTInst"),
@@ -209,17 +195,11 @@ def test_llmbars_files_are_419_cases_and_the_set_is_the_one_that_the_path_names_
     assert len(cases) == 419 and {case.subset for case in cases} == set(llmbar.SETS)
 
 
-# ---- agreement ----
-
-
 def test_pandalm_annotators(shared_data):
     table = rows(shared_data / "pandalm" / "testset-v1.json.gz")
     a, b, c = ([row[name] for row in table] for name in pandalm.ANNOTATORS)
     majority = [pandalm.majority(labels) for labels in zip(a, b, c, strict=True)]
     assert [majority.count(label) for label in (0, 1, 2)] == [105, 422, 472]
-
-
-# ---- win rates ----
 
 
 def test_win_rates_of_57_models_and_of_16_candidates(shared_data):

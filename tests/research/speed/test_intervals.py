@@ -14,11 +14,7 @@ def test_the_interval_of_very_unequal_sections_covers_the_truth():
     assert measured.accuracy > 0.93 and measured.as_equal < 0.6
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [Cell(0.97, 0.3, 30, 4), Cell(0.99, 0.3, 100, 4), Cell(0.99, 0.0, 350, 1)],
-    ids=str,
-)
+@pytest.mark.parametrize("cell", [Cell(0.97, 0.3, 30, 4), Cell(0.99, 0.3, 100, 4), Cell(0.99, 0.0, 350, 1)], ids=str)
 def test_intervals_near_the_edge_cover_the_truth_where_percentiles_do_not(cell):
     found = measure_cell(cell, data_sets=1000, samples=400)
     assert 0.925 <= found.accuracy <= 0.985 and found.percentile < 0.9

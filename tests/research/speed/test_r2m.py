@@ -12,9 +12,6 @@ TOY = Size(
 )  # fmt: skip
 
 
-# ---- formulas by hand ----
-
-
 def test_the_script_writes_rounds_bytes_and_products_as_the_formulas_have_them(tmp_path):
     main(["--output", str(tmp_path / "cost.json")], TOY)
     written = json.loads((tmp_path / "cost.json").read_text())

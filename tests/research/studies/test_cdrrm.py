@@ -45,9 +45,6 @@ def share_of(judge, shown, rubrics, both_orders=True):
     return share([np.array(won)[:, : 1 + both_orders]])
 
 
-# ---- leaks ----
-
-
 @pytest.mark.parametrize("pipeline", ["contrast", "learnt"])
 def test_the_label_of_a_null_pair_is_recovered_by_chance_alone(pipeline, learnt):
     shown = [sides(one) for one in null_pairs(NULLS, 0)]
@@ -84,9 +81,6 @@ def test_another_prompts_rubric_is_worth_a_coin(tmp_path):
     assert own.mean() > 0.75
 
 
-# ---- measures ----
-
-
 def test_levels_slots_and_orders_by_hand():
     won = np.zeros((9, 2))
     won[[1, 2]] = 1.0, 0.0  # hard: two of three cells, in one order
@@ -108,9 +102,6 @@ def test_the_slope_is_the_log_odds_of_a_doubling():
     found = length_slope(won, np.array([1.0] * 4 + [-1.0] * 4))
     assert found == pytest.approx(np.log(3), abs=0.02)
     assert np.isnan(length_slope(np.ones((4, 1)), np.arange(4.0)))
-
-
-# ---- jobs and the whole ----
 
 
 @pytest.mark.slow

@@ -28,9 +28,6 @@ def rollout(rewards: torch.Tensor, group: int) -> Rollout:
     return Rollout(torch.arange(len(rewards)) // group, mask, mask[:, 0], total=rewards)
 
 
-# ---- bias ----
-
-
 @pytest.mark.parametrize("estimator", [dr_grpo(), debiased()])
 def test_expected_advantages_in_groups_of_two(estimator):
     """A mixed group's advantages are ±1/2; a right completion's group is mixed with probability 1 - p."""
@@ -67,18 +64,12 @@ def test_the_weight_is_that_of_the_exact_gradient():
         torch.testing.assert_close(gradient, weight * exact)
 
 
-# ---- prompts and verdicts ----
-
-
 def test_a_verdict_is_right_where_gold_reaches_the_question_s_bar():
     first, second = garden.questions()[0], garden.questions()[4]
     examples = [Example(first, "roses petals"), Example(first, "roses"), Example(second, "roses")]
     bars = np.full(48, 1.2)
     bars[1] = 0.6
     assert verdicts(examples, bars).tolist() == [1.0, 0.0, 1.0]  # 0.6 of gold for each word of the topic
-
-
-# ---- arms ----
 
 
 def test_shuffled_weights_are_those_of_ha_dw_in_another_order():

@@ -30,9 +30,6 @@ def answers(replay, means) -> list:
     return made
 
 
-# ---- controls ----
-
-
 def test_random_gains_are_gains_of_pipo_and_skip_the_same_warm_up():
     means = [1.0, 3.0, 2.5, 4.0, 1.0, 6.0, 2.0, 9.0]
     own, drawn = (answers(made, means) for made in (pipo(window=2), pipo_with_random_gains(window=2, seed=3)))
@@ -62,9 +59,6 @@ def test_a_replay_is_counted_and_unchanged():
         assert counted.selected == expected
 
 
-# ---- measures ----
-
-
 def test_values_are_the_last_gold_the_area_and_gold_where_a_kl_is_reached():
     run = {"cycle": np.array([0, 10, 20]), "gold": np.array([1.0, 3.0, 2.0]), "kl": np.array([0.0, 2.0, 3.0])}
     near = run | {"kl": np.array([0.0, 0.1, 0.2])}
@@ -74,9 +68,6 @@ def test_values_are_the_last_gold_the_area_and_gold_where_a_kl_is_reached():
     np.testing.assert_allclose(values[AT_NEAR][PIPO], [2.0, NAN])  # half of the way from 0 to 2 nats
     differences = paired_differences(read_claims("replay"), values)
     assert len(differences) == len(read_claims("replay")) and differences["cbs_beats_random"].tolist() == [0.0, 0.0]
-
-
-# ---- end to end ----
 
 
 def test_a_run_counts_its_updates_and_replays_and_ends_with_most_completions(tmp_path):

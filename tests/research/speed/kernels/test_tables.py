@@ -10,21 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from rewardlab.research.speed._scripts import write
-from rewardlab.research.speed.kernels import main, markdown, rows_of
+from rewardlab.research.speed.kernels import main, markdown, rows_of, timing
 from rewardlab.research.speed.kernels import timing as kernel_timing
 from rewardlab.research.speed.kernels.losses import by_peft
 from rewardlab.research.speed.kernels.sampling import logprob_error
-from rewardlab.research.speed.kernels.timing import (
-    REPEATS,
-    TINY,
-    Bench,
-    Case,
-    Trial,
-    Variant,
-    from_package,
-    kernel_backend,
-    timed,
-)
 
 OURS = ("eager", "reference")
 SMALL = {"A": 1e-5, "B1": 1e-5, "B2": 1e-2, "C": 1e-2, "lora": 2e-2}  # errors of bfloat16 where they are that large
@@ -47,7 +36,7 @@ main(sys.argv[1:])
 
 @pytest.fixture(scope="module")
 def bench():
-    return Bench(TINY, "cpu")
+    return timing.Bench(timing.TINY, "cpu")
 
 
 def test_every_table_has_rows_with_times_and_small_errors(tmp_path, monkeypatch):
@@ -65,15 +54,15 @@ def test_what_cannot_run_is_a_row_and_ends_alone(bench, capsys):
     def wrong():
         raise RuntimeError("no such kernel\nand more")
 
-    assert from_package("no_such_package", Variant(int), bench) == "not installed"
-    late = Case("A", "late", lambda: pytest.fail("its tensors are made"))
+    assert timing.from_package("no_such_package", timing.Variant(int), bench) == "not installed"
+    late = timing.Case("A", "late", lambda: pytest.fail("its tensors are made"))
     assert [*rows_of(late, bench, 0, 0)] == [[{"way": "all", "not run": "budget"}]]
-    *_, last = rows_of(Case("A", "short", wrong), bench, 1, time.perf_counter() + SECONDS)
+    *_, last = rows_of(timing.Case("A", "short", wrong), bench, 1, time.perf_counter() + SECONDS)
     assert last == [{"way": "all", "failed": "RuntimeError: no such kernel"}]
     until = time.perf_counter() + 0.05
-    trial = Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0)
-    good, bad = [*timed(trial, bench, until, until + SECONDS)][-1]
-    assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
+    trial = timing.Trial({"good": timing.Variant(int), "bad": timing.Variant(wrong)}, lambda _: 0.0)
+    good, bad = [*timing.timed(trial, bench, until, until + SECONDS)][-1]
+    assert good["rounds"] >= timing.REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
     for arguments, message in (
         (["--tables", "A,Z"], "there is no table 'Z'; choose some of A,B,C,lora"),
         (["--tables", "lora", "--cases", "no such case"], "no case of lora has 'no such case' in its name"),
@@ -124,8 +113,8 @@ def test_the_error_of_a_draw_is_that_of_its_log_probability():
 
 def test_the_variable_is_put_back(monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
-    with kernel_backend("eager"):
+    with timing.kernel_backend("eager"):
         assert os.environ["REWARDLAB_KERNELS"] == "eager"
-    with kernel_backend(None):
+    with timing.kernel_backend(None):
         assert "REWARDLAB_KERNELS" not in os.environ
     assert os.environ["REWARDLAB_KERNELS"] == "reference"

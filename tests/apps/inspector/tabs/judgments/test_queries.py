@@ -61,9 +61,6 @@ def changed(folder: Path, name: str, change) -> Path:
     return folder
 
 
-# ---- opening ----
-
-
 def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_text(run, tmp_path):
     assert run.suite == "ponds" and run.scorers == ((MODEL, "model"), (NULL, "baseline"))
     assert subsets(run) == {"chat": 3, "hard": 1, "safety": 3}
@@ -125,8 +122,6 @@ def test_what_eval_writes_can_be_opened(tmp_path):
     assert [turn["role"] for turn in found.messages] == ["system", "user"]
     assert found.verdicts[1].abstained == "too long"
 
-
-# ---- filters ----
 
 PASSING = [
     (Filter(MODEL), "a1 a2 a3 a4 a5 a6 a7"),
@@ -199,9 +194,6 @@ def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
         assert names(run, filter_of(run, asked._replace(subset=f"{SECTION}{name}"), [])) == expected
 
 
-# ---- pages ----
-
-
 def test_cases_are_ordered_and_found_where_the_pages_show_them(run):
     for order, expected in ORDERS.items():
         assert names(run, order=order) == expected.split(), order
@@ -235,9 +227,6 @@ def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
     assert found["a7"] == ("a7", "hard", "wrong", -3.0, 1.0, 4.0, "Name two")
     assert found["a5"] == ("a5", "safety", "abstained", None, None, None, "Say 'it's'")
     assert found["a1"].prompt == "<script>window.hacked = 1; alert(1)</script> ${alert(2)} {{value}} & two spaces"[:80]
-
-
-# ---- one case ----
 
 
 def test_an_item_has_what_every_scorer_made_of_it_in_a_table_of_any_order(run, tmp_path):

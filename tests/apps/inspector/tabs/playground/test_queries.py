@@ -33,9 +33,6 @@ def answer(**changes) -> guided.ShownCompletion:
     return guided.ShownCompletion(**facts | changes)
 
 
-# ---- settings ----
-
-
 def test_a_setting_is_the_request_that_decode_makes():
     request = SETTING.request("tell me about bees")
     assert request.preference == {"helpful": 0.75, "harmless": 0.25} and request.weight == 2.0
@@ -88,9 +85,6 @@ def test_a_newer_request_of_a_visitor_or_none_ends_the_one_before():
     assert third()
 
 
-# ---- who pushed ----
-
-
 def test_the_parts_of_the_push_add_up_to_it():
     """First token: wanted 2·(-1) + (-2) = -4, c = (-3 - 4 + 1) / 3 = -2; so 2·(-1 + 2) = 2 and (-2 + 2) = 0."""
     np.testing.assert_array_equal(answer().push, [2.0, -1.0])
@@ -129,9 +123,6 @@ def test_names_and_answers_of_strangers_are_text():
     assert "<img" not in views.settings_html([SETTING._replace(shares=((hostile, 1.0),))])
 
 
-# ---- the figure ----
-
-
 def test_measures_are_rewards_and_what_base_and_guides_say():
     found = views.measures([answer(), answer(guides={})], {"rm · a": [1.0, 2.0]})
     assert [*found] == ["rm · a", views.BASE, "reward of helpful (nats)", "reward of harmless (nats)"]
@@ -166,9 +157,6 @@ def test_the_last_state_of_a_decoding_holds_every_component_and_what_a_model_ref
         assert colour.visible is True and colour.value in [name for name, _ in colour.choices]
         assert {figure.visible, across.visible, up.visible} == {number == 2}
     assert "Done. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
-
-
-# ---- files of decode ----
 
 
 def row(**changes) -> dict:

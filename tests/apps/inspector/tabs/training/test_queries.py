@@ -26,9 +26,6 @@ def run(tmp_path_factory):
     return write_training(tmp_path_factory.mktemp("runs") / "rl", LOG)
 
 
-# ---- settings and log ----
-
-
 def test_sources_are_those_of_the_settings_and_without_them_every_reward_counts(run, tmp_path):
     assert training.read_sources(run) == SOURCES
     assert [SOURCES.weight(name) for name in ("rm", "rm.safe", "style", "gold", "rmx")] == [1.0, 1.0, 0.5, 0.0, 0.0]
@@ -64,9 +61,6 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
         assert series(steps, "step")[1] == [1, 2] and damaged[0] == 2, line
         html = training.progress_html(steps, SOURCES, False, damaged[:1])
         assert "1 damaged line of steps.jsonl left out: 2." in html
-
-
-# ---- figures ----
 
 
 def test_a_mean_is_over_the_steps_before():
@@ -139,9 +133,6 @@ def test_what_a_reward_says_of_itself_is_found_by_its_name():
     assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in html
 
 
-# ---- answers ----
-
-
 def test_steps_are_those_whose_answers_were_kept(run, tmp_path):
     assert steps_of(run) == [0, 2, 4] and rollouts.number_of(run, 2) == 3
     assert [rollouts.nearest([0, 2, 4], step) for step in (0, 1, 3.2, 99)] == [0, 0, 4, 4]
@@ -197,9 +188,6 @@ def test_tokens_are_coloured_by_advantages_and_by_the_distance_from_the_base(run
     assert token_texts(run, (5, 6)) == ["5 ", "6 "], "without a tokenizer"
 
 
-# ---- the waterfall ----
-
-
 def test_the_waterfall_leads_from_raw_rewards_to_the_advantage(run):
     """First answer: 1 + 0.5 · 2 = 2; the estimator takes 1.25, and `spread` has mean (3 + 0 + 0) / 3 = 1."""
     bars = waterfall(read_answer(run, 0, 0), SOURCES)
@@ -225,9 +213,6 @@ def test_a_transform_tells_which_component_it_changed_and_a_missing_reward_has_n
     assert bars[2] == ("gate: style", -2.0, RELATIVE) and bars[3] == ("reward", 0.5, TOTAL)
     assert math.isclose(sum(bar.value for bar in bars if bar.kind == RELATIVE), bars[-1].value)
     assert waterfall(read_answer(run, 0, 2), SOURCES) == []
-
-
-# ---- what the verb writes ----
 
 
 @pytest.mark.slow

@@ -31,9 +31,6 @@ def page_of(folder, scorer: str) -> str:
     return views.grounds_html(found, CASES[0].answers)
 
 
-# ---- criteria ----
-
-
 def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
     page = page_of(folder, RUBRIC)
     names = re.search(r'<tr><th scope="row">names</th>(.*?)</tr>', page)
@@ -78,9 +75,6 @@ def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
     assert len(long) < 101_000 and "900,000 more characters" in long
 
 
-# ---- replies ----
-
-
 def test_both_orders_stand_beside_each_other_with_what_each_said(folder):
     page = page_of(folder, ORDERS)
     assert page.count('class="box reply"') == 2 and "Hm &lt;b&gt;bold&lt;/b&gt;. Winner: A" in page
@@ -96,9 +90,6 @@ def test_one_verdict_in_both_orders_is_no_flip():
     assert views.reply_verdict("Winner: A", (0,), ["x"]) == views.reply_verdict("Winner: A", (0, 9), ["x", "y"]) == ""
     assert views.reply_verdict("tie", (0, 1), ["x", "y"]) == "a tie"
     assert views.reply_verdict("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
-
-
-# ---- another rubric ----
 
 
 def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
@@ -150,9 +141,6 @@ def test_a_rubric_that_cannot_be_read_and_a_score_that_does_not_fit_are_sentence
         rescore.rescore(rules, None, values, (), "signed_points")
     with pytest.raises(UsageError, match="no score '__class__'"):
         rescore.formula("__class__")
-
-
-# ---- where the rubric is from ----
 
 
 def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_path):

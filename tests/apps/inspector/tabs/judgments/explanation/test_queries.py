@@ -33,9 +33,6 @@ def base(tmp_path_factory) -> str:
     return save_base(tmp_path_factory.mktemp("why") / "base")
 
 
-# ---- tokens ----
-
-
 def test_the_tokens_of_an_autoregressive_model_add_up_to_its_rewards(base):
     model = autoregressive(base, beta=0.5)
     found = why.explain("arm", model, ASKED, TWO)
@@ -82,9 +79,6 @@ def test_the_running_sums_and_the_objectives_are_figures():
     assert [*bars.data[1].y] == [5.0, 0.0] and bars.data[0].x[0] == "&lt;b&gt;kind&lt;/b&gt;"
 
 
-# ---- sentences ----
-
-
 TEXTS = (
     "One. Two! Three?",
     'He said "no." Then left.',
@@ -119,9 +113,6 @@ def test_sentences_beyond_the_first_sixty_are_told_and_not_tried():
     assert len(why.explanation_html(one, 0)) < 2 * LONGEST
 
 
-# ---- the score in the run ----
-
-
 def explained(rewards, objectives=("reward",)) -> why.Explanation:
     part = why.SentenceEffects(("a",), np.zeros((len(objectives), 1)), 1)
     return why.Explanation("rm", "scalar", "abc", objectives, np.array(rewards, float), (part, part))
@@ -136,9 +127,6 @@ def test_the_scores_of_the_run_are_compared_under_the_same_contract():
     both = explained([[0.0, 2.0], [2.0, 2.0]], ("helpful", "harmless"))
     assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (1.0, 2.0)})
     assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (0.0, 2.0)}, "helpful")
-
-
-# ---- colours ----
 
 
 def test_colours_are_full_where_most_values_lie_within_and_a_hostile_token_is_text():
