@@ -4,7 +4,6 @@ import pytest
 import torch
 from rewardlab.benchmarks.garden import models
 from rewardlab.research.speed import capacity
-from rewardlab.research.speed import policy as policies
 from rewardlab.research.speed.capacity import BOUNDS, GUIDES, KINDS, Case
 from rewardlab.research.speed.capacity.live_bytes import LiveBytes
 from rewardlab.research.speed.decoding import Size as DecodingSize
@@ -141,17 +140,3 @@ def test_bytes_of_a_reward_models_own_trainer_are_those_that_are_alive(tmp_path)
     assert (number, length) == (16, 48)
     step = Step(number, length, Answered(scores=1), FLOAT, device="cpu")
     assert off(sum(step_parts(shape_of(config, "own"), step).values()), peak) <= BOUNDS["bytes"]
-
-
-@pytest.mark.slow
-def test_bytes_of_a_policys_own_update_are_those_that_are_alive(tmp_path):
-    size = policies.Size(layers=4, hidden=192, vocabulary=9200, rows=16, prompt=24, answer=48, steps=2)
-    start = policies.start_in(str(tmp_path), size)
-    trainer = policies.trainer("ours", size, policies.Answers(size), start, str(tmp_path / "run"))
-    peak, rows, prompt, answer = watched(
-        trainer, lambda batch: (*batch["prompt_ids"].shape, batch["completion_ids"].shape[1])
-    )
-    assert (rows, answer) == (8, 48)
-    step = Step(rows, prompt + answer, Answered(rows * answer), FLOAT, padded=False, device="cpu")
-    parts = step_parts(shape_of(start.config, "own"), step, accumulated=True)
-    assert off(sum(parts.values()), peak) <= BOUNDS["bytes"]

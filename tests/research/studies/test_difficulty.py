@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.debiased import debiased
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.transforms.ha_dw import ha_dw
@@ -26,17 +25,6 @@ P = np.array([0.05, 0.3, 0.8])
 def rollout(rewards: torch.Tensor, group: int) -> Rollout:
     mask = torch.ones(len(rewards), 1, dtype=torch.bool)
     return Rollout(torch.arange(len(rewards)) // group, mask, mask[:, 0], total=rewards)
-
-
-@pytest.mark.parametrize("estimator", [dr_grpo(), debiased()])
-def test_expected_advantages_in_groups_of_two(estimator):
-    """A mixed group's advantages are ±1/2; a right completion's group is mixed with probability 1 - p."""
-    expected = expected_advantages(estimator, 2, P)
-    np.testing.assert_allclose(expected.right_mixed, 1 / 2)
-    np.testing.assert_allclose(expected.wrong_mixed, -1 / 2)
-    np.testing.assert_allclose(expected.right, (1 - P) / 2)
-    np.testing.assert_allclose(expected.wrong, -P / 2)
-    np.testing.assert_allclose(expected.weight, 1 / 2)
 
 
 def test_dr_grpo_has_the_exact_advantages_times_a_constant_over_all_groups_and_not_over_mixed_ones():

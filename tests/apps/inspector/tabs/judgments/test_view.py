@@ -1,12 +1,10 @@
 """The tab of judgments in a real browser, over hand-made runs."""
 
 import hashlib
-import itertools
 import json
 import shutil
 from threading import Event, Semaphore
 
-import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.client import case_server
 from rewardlab.rm.data.pairs import load_pairs
@@ -288,47 +286,6 @@ def test_what_is_pressed_while_a_case_is_loaded_counts(visit, desk, desk_address
         cases.release()
     page.locator("#case ins", has_text="oak").wait_for()
     assert page.locator("#case-diff").get_attribute("aria-pressed") == "true"
-
-
-@pytest.mark.slow
-def test_what_cannot_be_shown_is_told_and_a_run_appears_when_it_is_finished(visit, desk, desk_address):
-    half, old = write_run(desk / "half"), write_run(desk / "old")
-    (half / "items.parquet").write_bytes((half / "items.parquet").read_bytes()[:80])
-    pq.write_table(pq.read_table(old / "scores.parquet").drop_columns(["margin"]), old / "scores.parquet")
-    growing = write_run(desk / "later.partial")
-    (growing / "summary.json").rename(desk / "summary")
-    (growing / "manifest.json").unlink()
-    page = visit(desk_address, "?run=half", ready="#case .note")
-    page.locator("#case .note", has_text="items.parquet is damaged").wait_for()
-    for run, sentence in (
-        ("old", "scores.parquet has other columns"),
-        ("later.partial (running or cut off)", "This run is being written"),
-    ):
-        choose(page, "Run", run, within="#judgments-toolbar")
-        page.locator("#case .note", has_text=sentence).wait_for()
-    (desk / "summary").rename(growing / "summary.json")
-    (growing / "manifest.json").write_text("{}")
-    growing.rename(desk / "later")
-    expect_place(page, "1 of 3")
-    assert page.locator("#judgments-toolbar").get_by_label("Run", exact=True).first.input_value() == "later"
-
-
-@pytest.mark.slow
-def test_keys_count_while_a_run_grows(visit, desk, desk_address, tmp_path):
-    """Every few seconds the run is read again, which took the reader back to the case where the last pause was."""
-    growing, larger = write_run(desk / "growing.partial", 40), write_run(tmp_path / "larger", 41)
-    page = visit(desk_address, "?tab=judgments&run=growing.partial", ready=ITEM)
-    expect_place(page, "1 of 120")
-    for name in ("items.parquet", "scores.parquet"):
-        (larger / name).rename(growing / name)
-    place, position, total = page.locator("#case-place"), 1, "120"
-    turns = itertools.chain([1] * 25, itertools.cycle([-1] * 20 + [1] * 20))  # rows that are there already
-    while total == "120":  # ends with the test's own limit
-        step = next(turns)
-        page.keyboard.press("j" if step > 0 else "k")
-        position += step
-        shown, _, total = place.inner_text().partition(" of ")
-        assert shown == str(position)
 
 
 @pytest.mark.slow

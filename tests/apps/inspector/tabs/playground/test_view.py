@@ -141,12 +141,3 @@ def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, mo
     press(page, "Cancel")
     page.wait_for_timeout(1000)
     assert page.locator("#status").inner_text().startswith("1 completion, 2 tokens")
-
-
-@pytest.mark.slow
-def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, models, tmp_path):
-    page = visit(served(tmp_path, arm=[str(models / "arm")]), "?tab=playground", width=390, height=800)
-    page.get_by_label("number input for helpful").wait_for()
-    press(prompted(page, 3), "Decode")
-    page.locator("#status", has_text="1 completion, 3 tokens").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
