@@ -1,4 +1,4 @@
-"""Fifty hostile texts in every place that a run gives the page: they are read, and do nothing."""
+"""Hostile texts in every place that a run gives the page: they are read, and do nothing."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def texts(start: int) -> str:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory, served) -> str:
-    """The page over ten cases with all payloads in prompts and answers; names, subsets and reasons are payloads too."""
+    """The page over eight cases with all payloads in prompts and answers; names, subsets and reasons too."""
     folder = tmp_path_factory.mktemp("place") / "<img src=x onerror=window.hacked=1>" / "<svg onload=window.hacked=1>"
     folder.mkdir(parents=True)
     cases = [
@@ -51,24 +51,24 @@ def hostile(tmp_path_factory, served) -> str:
 
 def test_they_do_nothing_as_markdown_are_read_as_they_were_written_and_make_an_inert_report(visit, hostile):
     page = visit(hostile, "?tab=judgments&outcome=all", ready="#case .rendered")
-    for number in range(11):
-        expect_place(page, f"{number + 1} of 11")
+    for number in range(8):
+        expect_place(page, f"{number + 1} of 8")
         page.locator("#case:not(.refreshing) .rendered").first.wait_for()
         assert page.locator(f"#case .rendered :is({ACTIVE}, a, [style], [src])").count() == 0
-        page.keyboard.press("j" if number < 10 else "r")
+        page.keyboard.press("j" if number < 7 else "r")
     page.locator("#case .text:not(.rendered)", has_text="more characters").wait_for()
     assert len(page.locator("#case .answer .text").first.inner_text()) < 101_000
-    for number in reversed(range(10)):
+    for number in reversed(range(7)):
         page.keyboard.press("k")
         start = number * TOGETHER
-        expect_place(page, f"{number + 1} of 11")
+        expect_place(page, f"{number + 1} of 8")
         page.locator("#case .prompt .text:not(.rendered)", has_text=visible(PAYLOADS[start])[:40]).wait_for()
         shown = page.locator("#case :is(.prompt, .answer) .text").all_inner_texts()
         assert shown == [visible(texts(start)), visible(texts(start + 17)), visible(texts(start + 31))]
         assert visible(PAYLOADS[start]).split("\n")[0] in page.locator("#case .prompt .head").inner_text()
         assert page.locator(f"#judged .rl :is({ACTIVE})").count() == 0
     page.get_by_label("Subset").click()
-    assert page.get_by_role("option").locator("visible=true").count() >= 12
+    assert page.get_by_role("option").locator("visible=true").count() >= 9
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Report").click()
     page.locator("#report h1", has_text="report").wait_for()

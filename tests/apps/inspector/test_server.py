@@ -123,14 +123,10 @@ def test_another_sites_name_for_this_machine_gets_no_answer(address):
 
 
 PATHS = """
-    /gradio_api/file=/etc/passwd /gradio_api/file=../../../../etc/passwd /gradio_api/file/etc/passwd
-    /gradio_api/file=..%2f..%2f..%2f..%2fetc%2fpasswd /gradio_api/file=%2e%2e/%2e%2e/etc/passwd
-    /gradio_api/file=file:///etc/passwd /gradio_api/file=%2Fetc%2Fpasswd%00.csv /file=/etc/passwd
-    /gradio_api/file=http://127.0.0.1:9/ /gradio_api/proxy=http://127.0.0.1:9/ /gradio_api/file=.
-    /static/../../../../../../etc/passwd /static/..%2f..%2f..%2f..%2f..%2f..%2fetc%2fpasswd
-    /assets/../../../../../../etc/passwd /assets/%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd /assets//etc/passwd
-    /svelte/..%2f..%2f..%2fetc%2fpasswd /..%2f..%2fetc%2fpasswd //etc/passwd /pwa_icon/..%2f..%2fx
-    /docs /openapi.json /monitoring /gradio_api/upload /gradio_api/runs /gradio_api/deep_link
+    /gradio_api/file=/etc/passwd /gradio_api/file=..%2f..%2f..%2fetc%2fpasswd /gradio_api/file=file:///etc/passwd
+    /gradio_api/file=%2Fetc%2Fpasswd%00.csv /file=/etc/passwd /gradio_api/proxy=http://127.0.0.1:9/ //etc/passwd
+    /static/../../../../../../etc/passwd /assets/%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd /svelte/..%2f..%2fetc%2fpasswd
+    /pwa_icon/..%2f..%2fx /docs /openapi.json /monitoring /gradio_api/upload /gradio_api/runs
 """
 
 

@@ -73,15 +73,6 @@ def test_flips_begin_with_the_largest_change_and_end_with_abstentions(ponds):
     assert "No such case" in figures.flips_html([], *ponds)
 
 
-def test_a_folder_called_like_a_column_changes_nothing(ponds, tmp_path):
-    """Hive's way to say that all rows below have this scorer, case and margin."""
-    folder = write_run(tmp_path / "scorer=x" / "case=z" / "margin=3" / "answers=y")
-    sides = compare.Side("eval", folder, MODEL), compare.Side("eval", folder, NULL)
-    assert compare.agreement(*sides) == compare.agreement(*ponds) and compare.flips(*sides) == compare.flips(*ponds)
-    assert compare.points(*sides) == compare.points(*ponds)
-    assert compare.check(*sides) == compare.check(sides[0], ponds[1]) == compare.check(*ponds) == 7
-
-
 def test_the_scatter_draws_so_many_cases_by_its_seed(ponds):
     """a5 has no margin with the model."""
     every, total = compare.points(*ponds)
@@ -183,19 +174,6 @@ def test_two_runs_are_of_one_suite_and_have_cases_and_scorers_in_common(ponds, t
     sides = two_runs(tmp_path, changed=pairs(6))
     assert compare.check(*sides) == 6 == sum(compare.agreement(*sides).values())
     assert "6 cases; left out: 2 only in the first run." in figures.statistics_html(compare.statistics(*sides), *sides)
-
-
-def test_what_is_asked_again_is_kept_until_a_file_changes(tmp_path, monkeypatch):
-    asked, query = [], compare.query
-    monkeypatch.setattr(compare, "query", lambda text, *more, **options: asked.append(text) or query(text, *more))
-    sides = two_runs(tmp_path)
-    assert compare.check(*sides) == 8 == compare.check(*sides) and len(asked) == 2
-    assert compare.agreement(*sides) == compare.agreement(*sides) and len(asked) == 3
-    assert compare.points(*sides)[1] == 8 and len(asked) == 4
-    changed = write_evaluation(tmp_path / "changed", [*pairs(7), *pairs(8, (9, 4))[7:]], {"rm": margins(AFTER)})
-    (changed / "items.parquet").replace(sides[1].folder / "items.parquet")
-    with pytest.raises(DataError, match="case 'c7' is not the same in before and after"):
-        compare.check(*sides)
 
 
 def test_names_are_told_apart_by_their_runs_and_everything_hostile_is_text(ponds, two):

@@ -5,8 +5,6 @@ from rewardlab.apps.inspector.run_list import JUDGED, STUDY
 from rewardlab.apps.inspector.tabs.compare import view as compare
 from rewardlab.apps.inspector.tabs.results import view as results
 
-from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
-
 
 def models(board) -> list[str]:
     return board.locator("tbody tr:visible th.name").all_inner_texts()
@@ -53,17 +51,3 @@ def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(
     assert "running.partial (running or cut off)" in [entry.label for entry in entries]
     assert [entry.id for entry in site.root.entries(STUDY)] == ["study"]
     assert results._open(site, None, None)[0].value == "after" == compare._choices(site, [None] * 4)[1][0]
-
-
-def test_what_a_reader_chose_stays_when_a_run_is_added(visit, desk_address, desk):
-    write_evaluation(desk / "chosen-one", pairs(7), {"first": margins([1.0] * 7)})
-    page = visit(desk_address, ready="#leaderboard .board:has-text('7 cases')")
-    board = page.locator("#leaderboard .board", has_text="7 cases")
-    page.get_by_role("checkbox", name="compare first of").check()
-    board.locator("thead").get_by_role("button", name="model", exact=True).click()
-    write_evaluation(desk / "chosen-two", pairs(7), {"a second": margins([-1.0] * 7)})
-    board.locator("th.name", has_text="a second").wait_for()
-    page.wait_for_function(
-        "document.querySelector('#leaderboard input[type=checkbox]:checked')?.value.includes('first')"
-    )
-    assert models(board) == ["a second", "first"]

@@ -1,7 +1,6 @@
 """The playground in a browser, and the same completions from `rewardlab decode`."""
 
 import json
-import time
 
 import pytest
 from rewardlab.apps.cli import main
@@ -114,30 +113,3 @@ def test_a_sweep_and_a_file_have_the_completions_of_the_command_line_and_a_figur
     assert "helpful " in title and "harmless " in title
     page.wait_for_function("location.search == '?tab=playground&run=swept.jsonl'")
     assert playground._asked({"run": "swept.jsonl"})[0].selected == "files"
-
-
-@pytest.mark.slow
-def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, monkeypatch):
-    def slowly(*asked):
-        for piece in quickly(*asked):
-            time.sleep(0.5)
-            yield piece
-
-    quickly = playground._pieces
-    monkeypatch.setattr(playground, "_pieces", slowly)  # 200 tokens take 100 seconds
-    left, page = (prompted(visit(address, "?tab=playground"), 200) for _ in range(2))
-    for one in (left, page):
-        set_number(one, "Guidance weight", 0)
-    press(left, "Decode")
-    left.locator("#decoded .guided", has_text=" ").first.wait_for()
-    left.goto("about:blank")
-    press(page, "Decode")
-    page.locator("#decoded .guided").first.wait_for()
-    press(page, "Cancel")
-    page.locator("#status", has_text="Cancelled.").wait_for()
-    set_number(page, "Maximum tokens", 2)
-    press(page, "Decode")
-    page.locator("#status", has_text="1 completion, 2 tokens").wait_for()
-    press(page, "Cancel")
-    page.wait_for_timeout(1000)
-    assert page.locator("#status").inner_text().startswith("1 completion, 2 tokens")

@@ -225,11 +225,3 @@ def test_the_score_by_length_has_means_counts_a_slope_and_an_axis_of_whole_numbe
             axis = figures.length_figure(lengths, "eval", "rm").layout.xaxis
             assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
             assert axis.tickvals[0] <= low and axis.tickvals[-1] >= high and len(axis.tickvals) <= 12
-
-
-def test_a_folder_called_like_a_column_changes_nothing(tmp_path):
-    folder = tmp_path / "scorer=x" / "margin=3" / "lengths=z" / "eval"
-    write_evaluation(folder, pairs(2), {"rm": margins([0.5, -1.0])})
-    assert queries.margins_of(folder, "rm").tolist() == [0.5, -1.0]
-    bins = queries.lengths_of(folder, "rm").bins
-    assert [one.length for one in bins] == pytest.approx([4, 8]) and [one.score for one in bins] == [0, -0.25]

@@ -32,23 +32,6 @@ def test_nothing_is_fetched_and_html_is_text():
     assert "<" not in safe and "![" not in safe and "elsewhere" not in safe and "etc" not in safe
 
 
-UNCLEAR = [  # what is no code to a page, though it looks like it
-    "`a\n\n<img src=x onerror=y> ` b",
-    "\\`<img src=x onerror=y>`",
-    "```a`b\n<img src=x onerror=y>\n```",
-    "```\na\n   ```\n<img src=x onerror=y>\n```",
-    "```\na\n`````\n<img src=x onerror=y>\n```",
-    "  ```\n```\n<img src=x onerror=y>\n```",
-    "~~~\n```\n~~~\n<img src=x onerror=y>\n```",
-    "x `\n` <img src=x onerror=y> `",
-    "| a | b |\n|---|---|\n| `a | <img src=x onerror=y> ` |",
-]
-
-
-def test_what_may_not_be_code_is_text():
-    assert not [text for text in UNCLEAR if "<" in safe_markdown(text)]
-
-
 @given(
     st.lists(
         st.sampled_from([*"`~|\\ \n\t-*>[]!", "``", "```", "\n\n", "  ", "<img src=x>", "![a](x.png)", "a", "1. "])

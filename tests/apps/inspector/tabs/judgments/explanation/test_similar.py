@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector.tabs.judgments.explanation.similar import MOST, similar_cases, similar_html
+from rewardlab.apps.inspector.tabs.judgments.explanation.similar import similar_cases, similar_html
 from rewardlab.apps.inspector.tabs.judgments.queries import Line, open_run
 from rewardlab.judges.retrieval.encoder import new_encoder
 from rewardlab.judges.retrieval.settings import EncoderSettings
@@ -12,7 +12,7 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
 
-from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.evaluations import write_evaluation
 
 PROMPTS = {
     "bees": "how do bees make honey in a hive",
@@ -49,13 +49,6 @@ def test_an_encoder_finds_equal_prompts(tmp_path):
     folder = write_evaluation(tmp_path / "eval", [*cases, twin], {"rm": {c.id: (1.0, 0.0) for c in [*cases, twin]}})
     first = similar_cases(open_run(folder), "rm", "ponds", str(tmp_path / "encoder"))[0]
     assert first.line.case == "twin" and first.similarity == pytest.approx(1.0, abs=1e-4)
-
-
-def test_no_more_than_eight_are_shown_and_a_run_that_changed_is_read_again(tmp_path):
-    folder = write_evaluation(tmp_path / "eval", pairs(20), {"rm": margins([1.0] * 20)})
-    assert len(similar_cases(open_run(folder), "rm", "c3", "tfidf")) == MOST
-    with pytest.raises(UsageError, match="scorer"):
-        similar_cases(open_run(folder), "other", "c3", "tfidf")
 
 
 def test_names_lead_to_the_cases_and_texts_are_text():
