@@ -1,5 +1,3 @@
-"""Axe finds no serious violation on any tab, light and dark; the focus can be seen; lists close behind it."""
-
 import gradio as gr
 import pytest
 from axe_playwright_python.sync_playwright import Axe

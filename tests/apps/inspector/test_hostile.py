@@ -1,5 +1,3 @@
-"""Hostile texts in every place that a run gives the page: they are read, and do nothing."""
-
 import json
 import re
 from pathlib import Path

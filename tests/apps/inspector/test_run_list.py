@@ -1,5 +1,3 @@
-"""Which runs there are under a root, and what is never opened."""
-
 import json
 import os
 from pathlib import Path

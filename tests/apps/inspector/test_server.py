@@ -1,5 +1,3 @@
-"""What the inspector listens on, what it tells nobody, and what its server refuses to hand out."""
-
 import http.client
 import json
 import os

@@ -1,9 +1,6 @@
-"""The difficulty study: expected advantages by hand, its prompts and control, and a dry run end to end."""
-
 from itertools import product
 
 import numpy as np
-import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
@@ -11,7 +8,6 @@ from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.transforms.ha_dw import ha_dw
 from rewardlab.policy.types import Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.difficulty import Results, runs
 from rewardlab.research.studies.difficulty.bias import METHODS, expected_advantages
 from rewardlab.research.studies.difficulty.prompts import HARD, PassBars, band_of, verdicts
@@ -97,11 +93,3 @@ def test_a_run_is_measured_halfway_and_trains_on_its_prompts_only(tmp_path, monk
     weighted = VerdictRun(bars, ARMS["HA-DW, G = 4"], cycles=1, **sizes).work(tmp_path)
     assert plain["cycle"].tolist() == [1, 2] and easier["cycle"].tolist() == [1]
     assert np.isnan(plain["anchor"]).all() and weighted["anchor"][0] == weighted["right"][0]
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("difficulty", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
-    report = (tmp_path / "run" / "report.md").read_text()
-    parts = ("A dry run", "`ha_dw_on_hard_prompts_4`", "## Bias by enumeration", "## What this cannot say", *ARMS)
-    assert all(part in report for part in parts)

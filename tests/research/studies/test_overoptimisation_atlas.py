@@ -1,5 +1,3 @@
-"""research/studies/overoptimisation_atlas"""
-
 import json
 from dataclasses import replace
 

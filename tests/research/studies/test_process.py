@@ -1,12 +1,8 @@
-"""research/studies/process"""
-
 import math
 from random import Random
 
 import numpy as np
-import pytest
-from rewardlab.research.studies._design import read_claims
-from rewardlab.research.studies.process import METRICS, chains, process, verifiers
+from rewardlab.research.studies.process import chains, verifiers
 
 PROBLEM = chains.Problem(7, (("+", "5"), ("*", "3"), ("+", "1")))
 
@@ -68,14 +64,3 @@ def test_perfect_scores_find_every_error_and_select_right_solutions():
     assert f1 == 1.0 and 0.1 < threshold < 0.9 and verifiers.best_of_16(Oracle(), 20, 0) == 1.0
     assert verifiers.best_of_16(verifiers.untrained(0), 20, 0) < 0.5
     assert len({solution.steps for solution in chains.draw_candidates(1, 16, 0)[0]}) > 3
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_every_arm_and_writes_every_table(tmp_path):
-    study = process(tmp_path, rows=4, workers=1, log=lambda _: None)
-    for claim in read_claims("process"):
-        assert claim.metric in METRICS.values() and {claim.arm, claim.control} <= {*verifiers.ARMS}
-    assert "outcome, same labels" in study.text and "nan" not in study.text
-    assert {*study.figures} == {"effects"}
-    again = process(tmp_path, rows=4, workers=1, log=lambda _: None)
-    assert again.text == study.text

@@ -1,5 +1,3 @@
-"""research/studies/r2m_online"""
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,7 +7,6 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.r2m_online import GOLD_AT_KL, LABELS, Plan, runs, values_of
 from rewardlab.research.studies.r2m_online.report import curves_figure
 from rewardlab.rm.types import Example
@@ -109,11 +106,3 @@ def test_values_are_gold_at_the_reading_and_mean_label_accuracy_by_proxy_and_for
     assert len(paired_differences(read_claims("r2m_online"), values)) == len(read_claims("r2m_online"))
     gold, labels = curves_figure(results).axes[:2]
     assert len(gold.get_lines()) == len(labels.get_lines()) == len(runs.ARMS)
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("r2m_online", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert all(part in report for part in ("A dry run", "`r2m_beats_frozen_75`", "What this cannot say", *runs.ARMS))
-    assert "A part of the study" not in report  # all seeds of the dry run were run

@@ -1,5 +1,3 @@
-"""research/studies/retrieval"""
-
 import json
 import math
 

@@ -1,5 +1,3 @@
-"""Systems of policy improvement beside plain loops, and every recipe of the study."""
-
 import json
 import math
 import shlex
@@ -18,20 +16,10 @@ from rewardlab.research.worlds.guides import Base
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry import load
 
-VALUES = {
-    "rl": "rl --model start --data prompts.jsonl --seed 1 --max_steps 3 --use_cpu True",
-    "train": "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu True",
-    "tenth": "1",
-    "0": "first",
-    "1": "second",
-    "2": "third",
-    "fresh": "fresh.jsonl",
-    "quarter": "1",
-    "half": "2",
-    "start": "start",
-    "unseen": "unseen.jsonl",
-    "shared": "shared",
-}
+START = "--model start --seed 1 --max_steps 3 --use_cpu True"
+VALUES = {"rl": f"rl {START} --data prompts.jsonl", "train": f"train {START} --data pairs.jsonl"}
+VALUES |= {"0": "first", "1": "second", "2": "third", "fresh": "fresh.jsonl", "unseen": "unseen.jsonl"}
+VALUES |= {"tenth": "1", "quarter": "1", "half": "2", "start": "start", "shared": "shared"}
 SAGE = side_by_side.Recipe("SAGE", "gold", (("{rl}",),), (("{rl} --rollouts sage",),))
 PROGRAM = "rewardlab.research.studies.seeds.side_by_side.PROGRAM"
 

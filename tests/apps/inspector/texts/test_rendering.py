@@ -1,5 +1,3 @@
-"""Untrusted Markdown as HTML: what it shows, and that nothing in it is active."""
-
 from html import unescape
 from html.parser import HTMLParser
 

@@ -1,5 +1,3 @@
-"""Every kernel that a GPU would start, compiled without one, in a process that does not interpret."""
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""That it runs, adds up and says what it left out, not how fast anything is."""
-
 import json
 import os
 import time

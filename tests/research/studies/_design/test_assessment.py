@@ -1,5 +1,3 @@
-"""Assessment of claims: p-values by looks and families, intervals and verdicts."""
-
 import datetime
 import json
 

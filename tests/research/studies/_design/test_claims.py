@@ -1,5 +1,3 @@
-"""Claims that are written down before the runs of a study."""
-
 from pathlib import Path
 
 import numpy as np

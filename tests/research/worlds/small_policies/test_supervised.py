@@ -1,5 +1,3 @@
-"""worlds/small_policies/supervised.py: logits, losses and drawing, against the models of Transformers."""
-
 import pytest
 import torch
 from rewardlab.benchmarks import garden
@@ -27,14 +25,6 @@ def reference_costs(policy, rows):
         end = start + int(rows.response[row].sum())
         costs.append(cross_entropy(logits[row, start - 1 : end - 1], tokens[start:end]))
     return torch.stack(costs)
-
-
-def test_rows_hold_prompt_completion_and_end_of_text(examples):
-    words, rows = tokenizer(), supervised.rows_of_examples(examples)
-    for example, tokens, attention, start in zip(examples, rows.tokens, rows.attention, rows.start, strict=True):
-        prompt, completion = words.decode(tokens[:start]), words.decode(tokens[attention][start:])
-        assert prompt.startswith("<|user|>") and prompt.endswith("<|assistant|>")
-        assert completion == f"{example.completion} </s>"
 
 
 def test_costs_are_those_of_the_models_own_forward_pass(policy, examples):

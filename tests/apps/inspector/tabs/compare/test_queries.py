@@ -1,5 +1,3 @@
-"""Two scorers on the same cases, by hand."""
-
 import json
 import re
 from functools import partial

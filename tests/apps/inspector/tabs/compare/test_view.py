@@ -1,5 +1,3 @@
-"""Two runs beside each other, in a browser."""
-
 from urllib.parse import parse_qs, urlsplit
 
 from rewardlab.apps.inspector.tabs.compare import view as compare

@@ -1,5 +1,3 @@
-"""What only one of two answers says."""
-
 import time
 
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html

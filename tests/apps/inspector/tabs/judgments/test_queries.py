@@ -1,5 +1,3 @@
-"""Views of the run folder of `ponds.py`."""
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The tab of judgments in a real browser, over hand-made runs."""
-
 import hashlib
 import json
 import shutil

@@ -1,5 +1,3 @@
-"""The overview in a browser: the first tab, sorted, filtered, and leading to a comparison."""
-
 from rewardlab.apps.inspector.components import pick
 from rewardlab.apps.inspector.run_list import JUDGED, STUDY
 from rewardlab.apps.inspector.tabs.compare import view as compare

@@ -1,5 +1,3 @@
-"""Settings, pushes and figures of the playground, worked out by hand."""
-
 import json
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""The playground in a browser, and the same completions from `rewardlab decode`."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""A run on its benchmark, by hand."""
-
 import json
 import math
 import re

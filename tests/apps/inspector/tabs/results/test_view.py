@@ -1,5 +1,3 @@
-"""A run on its benchmark, and studies, in a browser."""
-
 from threading import Event
 
 import pytest

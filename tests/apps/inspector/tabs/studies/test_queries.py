@@ -1,5 +1,3 @@
-"""A study's report and figures."""
-
 import base64
 import os
 

@@ -1,5 +1,3 @@
-"""A training's log, and the answers of its steps, by hand; and that `rewardlab rl` writes them so."""
-
 import math
 
 import numpy as np

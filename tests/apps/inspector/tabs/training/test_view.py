@@ -1,5 +1,3 @@
-"""A policy's training in a browser: figures, a growing run, answers and their advantages."""
-
 import pytest
 
 from tests.apps.inspector.acts import again

@@ -1,5 +1,3 @@
-"""What the script of the list asks for, and what the page's clock tells it, without a browser."""
-
 import gradio as gr
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig

@@ -1,5 +1,3 @@
-"""What a judge's verdict rests on, in a run of two judges made by hand."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""What explains a score, with models small enough to add up by hand."""
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Similar cases of a run: the nearest prompts with what the scorer made of them."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Why an item has its score, in a browser, over a judge's run and one of reward models."""
-
 import json
 
 import gradio as gr
