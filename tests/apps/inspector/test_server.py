@@ -6,6 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE
 from threading import Event
 from urllib.parse import urlsplit
 
@@ -148,13 +149,9 @@ def test_a_port_that_cannot_be_and_a_folder_that_is_not_there_are_told(tmp_path)
 
 @pytest.mark.slow
 def test_the_verb_serves_until_it_is_interrupted(run, script):
-    text = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    process = subprocess.Popen(
-        script(text, "inspect", run, "--port", "0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    text = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = script(text + "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))", "inspect", run)
+    process = subprocess.Popen([*command, "--port", "0"], stdout=PIPE, stderr=PIPE, text=True)
     try:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "http://127.0.0.1:" in line)

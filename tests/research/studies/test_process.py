@@ -32,19 +32,15 @@ def test_labels_are_those_of_the_arithmetic():
 
 def test_arms_have_the_same_labels_or_the_same_solutions():
     data = {arm: draw(100, 3) for arm, draw in verifiers.ARMS.items()}
-    assert (
-        verifiers.labelled(data[verifiers.PROCESS])
-        == verifiers.labelled(data[verifiers.SAME_LABELS])
-        == len(data[verifiers.SAME_LABELS])
-        > 200
-    )
-    assert [one.steps for one in data[verifiers.SAME_SOLUTIONS]] == [one.steps for one in data[verifiers.PROCESS]]
-    assert [one.steps for one in data[verifiers.SAME_LABELS][:100]] == [one.steps for one in data[verifiers.PROCESS]]
-    assert verifiers.labelled(data[verifiers.SAME_SOLUTIONS]) == 100 and verifiers.labelled(
-        data[verifiers.SHUFFLED]
-    ) == verifiers.labelled(data[verifiers.PROCESS])
-    assert [one.labels for one in data[verifiers.SHUFFLED]] != [one.labels for one in data[verifiers.PROCESS]]
-    assert not {one.id for one in chains.draw_solutions(5, 3, "test")} & {one.id for one in data[verifiers.PROCESS]}
+    names = (verifiers.PROCESS, verifiers.SAME_LABELS, verifiers.SAME_SOLUTIONS, verifiers.SHUFFLED)
+    process, same_labels, same_solutions, shuffled = map(data.get, names)
+    labels = verifiers.labelled(process)
+    assert labels == verifiers.labelled(same_labels) == verifiers.labelled(shuffled) == len(same_labels) > 200
+    steps = [solution.steps for solution in process]
+    assert steps == [one.steps for one in same_solutions] == [one.steps for one in same_labels[:100]]
+    assert verifiers.labelled(same_solutions) == 100
+    assert [one.labels for one in shuffled] != [one.labels for one in process]
+    assert not {one.id for one in chains.draw_solutions(5, 3, "test")} & {one.id for one in process}
 
 
 class Oracle:

@@ -157,8 +157,8 @@ def test_a_filter_refuses_what_it_cannot_mean(run):
 
 def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
     """RM-Bench's safety has two subsets; its domain chat is a subset, and its levels are all of it."""
-    subsets = ("chat", "safety-refuse", "safety-response")
-    cases = [Case(f"c{k}", user_turn(name), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(subsets)]
+    chosen = ("chat", "safety-refuse", "safety-response")
+    cases = [Case(f"c{k}", user_turn(name), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(chosen)]
     scores = {case.id: (2.0, 2.0, 2.0, 1.0, 1.0, 1.0) for case in cases}
     run = open_run(write_evaluation(tmp_path / "eval", [replace(case, sets=(3, 3)) for case in cases], {"rm": scores}))
     assert sections(run) == {"safety": ["safety-refuse", "safety-response"]}
@@ -235,7 +235,6 @@ def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
 
 
 def test_the_right_answers_the_highest_scores_ties_and_abstentions_are_marked(run):
-    """Defect 20: both responses of a tie had the highest score."""
     right, newt, ash = case_html(item(run, MODEL, "a7")).split('<div class="box answer')[1:]
     assert "✓ right" in right and "✓ right" not in newt and "✓ right" in ash
     assert "highest score" in newt and "highest score" not in right

@@ -70,7 +70,6 @@ def test_the_answer_to_a_filter_is_taken_for_no_other(visit, address, monkeypatc
 
 
 def test_hostile_names_and_texts_are_text_and_a_row_opens_its_case(visit, address):
-    """Defect 15: a word of 50,000 characters held the page for 13 seconds. Defect 7: U+202E reversed the prompt."""
     page = visit(address, "?run=long&item=long", ready=ITEM)
     page.locator("#cases .row", has_text="U+202E").wait_for()
     assert "U+202E" in page.locator("#case .prompt").inner_text()
@@ -104,7 +103,6 @@ def test_hostile_names_and_texts_are_text_and_a_row_opens_its_case(visit, addres
 
 
 def test_keys_and_buttons_walk_and_bookmark_and_no_key_is_lost(visit, address):
-    """Defect 9: keys pressed while a case was under way were lost."""
     page = visit(address, f"{PONDS}&outcome=all", ready=ITEM)
     for button, position in [("previous case", 1), ("next case", 2), ("previous case", 1)]:
         page.get_by_role("button", name=button).click()
@@ -137,7 +135,6 @@ def test_keys_and_buttons_walk_and_bookmark_and_no_key_is_lost(visit, address):
 
 
 def test_an_address_leads_back_to_what_was_shown_and_back_to_the_case_before(visit, address):
-    """Defect 10: Back left the page."""
     query = f"{PONDS}&outcome=right&subset=chat&search=moss&only=baseline&order=worst&item=a6-2"
     page = visit(address, query, ready=ITEM)
     expect_place(page, "3 of 4")
@@ -197,7 +194,6 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
 
 
 def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(browser, desk, desk_address):
-    """Defects 6 and 17; the note is gone once it is stored. A blind reader sees no label and no score."""
     run = write_run(desk / "drafted")
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
@@ -239,16 +235,14 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
     page.locator("#annotation-progress", has_text="2 of 7 cases by you").wait_for()
     line = json.loads((desk / "annotations" / "drafted.jsonl").read_text().splitlines()[-1])
     assert (line["case"], line["verdict"], line["blind"]) == ("a1", "agree", True)
-    shutil.rmtree(run)  # defect 16: its cases stayed
+    shutil.rmtree(run)
     page.keyboard.press("j")
     page.locator("#case .note", has_text="there is no run 'drafted' here").wait_for()
     assert page.locator(ITEM).count() == 0
     context.close()
 
 
-def test_an_annotation_is_shown_where_its_case_was_asked_for_before_it_was_stored(
-    visit, desk, desk_address, monkeypatch
-):
+def test_an_annotation_is_shown_though_its_case_was_asked_for_before_it(visit, desk, desk_address, monkeypatch):
     write_run(desk / "late")
     page = visit(desk_address, "?run=late&item=a1", ready=ITEM)
     page.locator("#annotation-reader").fill("Ada")

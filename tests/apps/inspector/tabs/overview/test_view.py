@@ -22,15 +22,10 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
     page.locator("#runs", has_text="is damaged").wait_for()
     page.locator("#runs", has_text="256 judgments").wait_for()
     assert page.locator("#runs progress").get_attribute("value") == "12"
-    for head, order in (
-        ("model", ["fair", "good", "weak"]),
-        ("model", ["weak", "good", "fair"]),
-        ("overall, %", ["good", "fair", "weak"]),
-        ("overall, %", ["weak", "fair", "good"]),
-        ("run", ["fair", "good", "weak"]),
-    ):
-        board.locator("thead").get_by_role("button", name=head, exact=True).click()
-        assert models(board) == order
+    for head, order in (("model", ["fair", "good", "weak"]), ("overall, %", ["good", "fair", "weak"])):
+        for expected in (order, order[::-1]):
+            board.locator("thead").get_by_role("button", name=head, exact=True).click()
+            assert models(board) == expected
     page.locator("#board-filter").fill("NEW")
     assert models(page.locator("#leaderboard")) == ["good"]
     page.locator("#board-filter").fill("")
@@ -43,7 +38,6 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
 
 
 def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(site):
-    """Defect 12: the first run of the list was opened, also where it is damaged. Defect 14: a job was a study."""
     entries = site.root.entries(JUDGED)
     assert entries[0].id == "aaa" and pick(site, None, JUDGED) == pick(site, "gone", JUDGED) == "after"
     assert "running.partial (running or cut off)" in [entry.label for entry in entries]

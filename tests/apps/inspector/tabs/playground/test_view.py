@@ -47,7 +47,6 @@ def words_of(text: str) -> list[str]:
 
 
 def test_two_settings_are_decoded_together_and_stay_where_input_is_missing(visit, address):
-    """Defect 18: an empty prompt put pills with the word "Error" in place of the outputs."""
     page = prompted(visit(address, "?tab=playground"), 8)
     set_number(page, "Guidance weight", 3)
     set_number(page, "helpful", 1)
@@ -81,9 +80,7 @@ def test_two_settings_are_decoded_together_and_stay_where_input_is_missing(visit
     assert answers(page) == before and page.get_by_text("Error", exact=True).count() == 0
 
 
-def test_a_sweep_and_a_file_have_the_completions_of_the_command_line_and_a_figure_with_axes(
-    visit, address, swept, runs
-):
+def test_a_sweep_and_a_file_have_the_completions_of_the_command_line(visit, address, swept, runs):
     page = prompted(visit(address, "?tab=playground"), 5)
     set_number(page, "Guidance weight", 3)
     set_number(page, "Steps", 3)

@@ -90,15 +90,9 @@ def areas_of(report, *more):
 
 def test_subsets_stand_below_their_section(run):
     report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1, "math-prm": 3, "mt-bench-easy": 1})
-    assert grouped(report)[1] == 0 and areas_of(report) == [
-        ("overall", "overall", 7),
-        ("section", "Chat", 2),
-        ("subset", "alpacaeval-easy", 1),
-        ("subset", "mt-bench-easy", 1),
-        ("section", "Reasoning", 5),
-        ("subset", "hep-go", 2),
-        ("subset", "math-prm", 3),
-    ]
+    chat = [("section", "Chat", 2), ("subset", "alpacaeval-easy", 1), ("subset", "mt-bench-easy", 1)]
+    reasoning = [("section", "Reasoning", 5), ("subset", "hep-go", 2), ("subset", "math-prm", 3)]
+    assert grouped(report)[1] == 0 and areas_of(report) == [("overall", "overall", 7), *chat, *reasoning]
     alike = areas_of(sectioned("rewardbench2", {"Math": 2, "Safety": 1}))  # sections of one subset of their name
     assert [area[:2] for area in alike] == [("overall", "overall"), ("section", "Math"), ("section", "Safety")]
     listed, left_out = grouped(read_report(run), 1)
@@ -116,10 +110,8 @@ def test_a_subset_of_several_sections_stands_below_the_smallest(tmp_path):
 
 
 def test_the_table_has_sections_and_every_number_opens_its_cases(run):
-    """Defect 5: it had no sections."""
-    html = scores_html(
-        sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE)), "all/eval"
-    )
+    report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE))
+    html = scores_html(report, "all/eval")
     assert [*re.findall(r">([^<]+)</abbr>", html)][2:4] == ["Chat", "Reasoning"]
     assert html.count('<th scope="row">') == 2 and "&lt;b&gt;shortest" in html and "<b>shortest" not in html
     section = "?tab=judgments&amp;run=all%2Feval&amp;scorer=rm&amp;subset=section%3AChat"
@@ -212,14 +204,11 @@ def test_the_score_by_length_has_means_counts_a_slope_and_an_axis_of_whole_numbe
     assert "changes by +4 (its own unit) a doubling" in told and "Within the 2 plain pairs" in told
     folder = write_evaluation(tmp_path / "alike", pairs(2, (4, 4)), {"rm": SCORES})  # of one length: no slope
     found = queries.lengths_of(folder, "rm")
-    assert len(found.bins) == 1 and "changes by – " in figures.length_html(
-        queries.row_of(read_report(folder), "rm"), found
-    )
+    told = figures.length_html(queries.row_of(read_report(folder), "rm"), found)
+    assert len(found.bins) == 1 and "changes by – " in told
     for low in (1, 2.5, 30, 4000):
         for high in (low, 1.5 * low, 40 * low, 3000 * low):
-            lengths = queries.Lengths(
-                [queries.LengthBin(low, 0.0, 0.0, 1), queries.LengthBin(high, 0.0, 0.0, 1)], 0.0, 2
-            )
+            lengths = queries.Lengths([queries.LengthBin(end, 0.0, 0.0, 1) for end in (low, high)], 0.0, 2)
             axis = figures.length_figure(lengths, "eval", "rm").layout.xaxis
             assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
             assert axis.tickvals[0] <= low and axis.tickvals[-1] >= high and len(axis.tickvals) <= 12

@@ -188,15 +188,8 @@ def test_tokens_are_coloured_by_advantages_and_by_the_distance_from_the_base(run
 def test_the_waterfall_leads_from_raw_rewards_to_the_advantage(run):
     """First answer: 1 + 0.5 · 2 = 2; the estimator takes 1.25, and `spread` has mean (3 + 0 + 0) / 3 = 1."""
     bars = waterfall(read_answer(run, 0, 0), SOURCES)
-    assert bars == [
-        ("rm", 1.0, RELATIVE),
-        ("0.5 × style", 1.0, RELATIVE),
-        ("gate", 0.0, RELATIVE),
-        ("reward", 2.0, TOTAL),
-        ("estimator", -1.25, RELATIVE),
-        ("spread", 0.25, RELATIVE),
-        ("advantage", 1.0, TOTAL),
-    ]
+    assert [bar.label for bar in bars if bar.kind == RELATIVE] == ["rm", "0.5 × style", "gate", "estimator", "spread"]
+    assert [bar.label for bar in bars if bar.kind == TOTAL] == ["reward", "advantage"]
     figure = waterfall_figure(bars)
     (drawn,) = figure.data
     assert [*drawn.x] == [1, 1, 0, 2, -1.25, 0.25, 1] and drawn.text[0] == "+1" and drawn.text[4] == "-1.25"

@@ -5,7 +5,6 @@ from tests.apps.inspector.trainings import HOSTILE
 
 
 def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
-    """Defect 19: a third of the table was blank. Defect 1: errors of two distant steps were joined to a wedge."""
     page = visit(address, "?tab=training&run=rl&step=2&answer=1", ready="#rollout .text")
     assert HOSTILE in page.locator("#rollout").inner_text()
     page.locator("#waterfall .waterfalllayer .point").first.wait_for()

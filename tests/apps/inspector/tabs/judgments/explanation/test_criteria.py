@@ -93,10 +93,8 @@ def test_one_verdict_in_both_orders_is_no_flip():
 def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
     """Answer 2 keeps only `lies`: (1 of 4) / 2 behind the gate; with `lies` at 3 it is (3 of 6) / 2."""
     edited = rescore.parse_rubric(TEXT.replace("weight = 1.0", "weight = 3.0"))
-    assert rescore.rescore(edited, from_toml(TEXT), values, (1.0, 0.125), "gated") == [
-        (1.0, 1.0, 1.0),
-        (0.125, 0.125, 0.25),
-    ]
+    rows = rescore.rescore(edited, from_toml(TEXT), values, (1.0, 0.125), "gated")
+    assert rows == [(1.0, 1.0, 1.0), (0.125, 0.125, 0.25)]
     assert rescore.needs_judge(edited, from_toml(TEXT), values) == []
     rows = rescore.rescore(rescore.parse_rubric(f"{TEXT.strip()}\nweight = 2.0"), None, values, (), "weighted")
     assert [row.edited for row in rows] == [1.0, pytest.approx(1 / 6)] and rows[0].recorded is rows[0].judged is None
@@ -107,9 +105,8 @@ def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
 
 
 def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(values):
-    edited = rescore.parse_rubric(
-        TEXT.replace("Names a tree.", "Names a shrub.") + '[[principles]]\nid = "new"\ndescription = "Is kind."\n'
-    )
+    added = '[[principles]]\nid = "new"\ndescription = "Is kind."\n'
+    edited = rescore.parse_rubric(TEXT.replace("Names a tree.", "Names a shrub.") + added)
     told = rescore.needs_judge(edited, from_toml(TEXT), values)
     assert told == [
         "'names' says something else than what was judged; its verdict is on the old words.",
@@ -162,9 +159,8 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
-    (tmp_path / "rubrics.jsonl").write_text(
-        '{"case": "c1", "rubric": {"principles": [{"id": "p", "description": "d"}]}}\n'
-    )
+    principles = [{"id": "p", "description": "d"}]
+    (tmp_path / "rubrics.jsonl").write_text(json.dumps({"case": "c1", "rubric": {"principles": principles}}) + "\n")
     found = rescore.source_of(tmp_path, tmp_path, "c1").rubric
     assert found is not None and found.ids == ("p",)
     assert rescore.source_of(tmp_path, tmp_path, "c2").note == "rubrics.jsonl has no rubric for 'c2'."

@@ -68,9 +68,8 @@ def test_a_sum_that_is_not_the_reward_is_told_and_four_thousand_tokens_are_half_
 
 def test_the_running_sums_and_the_objectives_are_figures():
     part = why.TokenRewards(("a", "b", "c"), np.array([[1.0, -2.0, 4.0]]), 0)
-    found = why.Explanation(
-        "m", "k", "c", ("<b>kind</b>", "safe"), np.array([[3.0, 1.0], [5.0, 0.0]]), (part, part), 1.0
-    )
+    rewards = np.array([[3.0, 1.0], [5.0, 0.0]])
+    found = why.Explanation("m", "k", "c", ("<b>kind</b>", "safe"), rewards, (part, part), 1.0)
     sums = why.sums_figure(found, 0)
     assert [*sums.data[1].y] == [1.0, -1.0, 3.0] and sums.layout.yaxis.title.text == "reward so far"
     bars = why.objectives_figure(found)

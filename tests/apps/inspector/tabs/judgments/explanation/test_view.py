@@ -65,10 +65,7 @@ def test_models_are_named_at_the_start_and_nowhere_else(tmp_path):
     (tmp_path / "empty").mkdir()
     models = Models(InspectConfig(run=".", model=["one=runs/a", str(tmp_path / "empty")]))
     assert models.names == ["one", "empty"] and not models.decodes
-    with (
-        pytest.raises(UsageError, match="no model '/etc/passwd' was named at the start"),
-        models.reward_model("/etc/passwd"),
-    ):
+    with pytest.raises(UsageError, match="no model '/etc/x' was named at the start"), models.reward_model("/etc/x"):
         pass
     for _ in range(2):  # the lock is free again
         with pytest.raises(DataError, match=r"neither scoring.json nor config.json"), models.reward_model("empty"):
