@@ -10,8 +10,3 @@ def published_cells(subsets: Mapping[str, float], measure: str = "accuracy") -> 
     """Cells that hold published figures by subset, to check an author's aggregation against them."""
     figures = np.array([*subsets.values()], float)[:, None]
     return Cells(tuple(subsets), (measure,), figures, np.ones_like(figures))
-
-
-def win_rate(preferences: np.ndarray) -> float:
-    """AlpacaEval's win rate of preferences in [1, 2]."""
-    return float(preferences.mean() - 1)

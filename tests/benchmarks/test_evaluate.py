@@ -6,12 +6,7 @@ from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, ran
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import short_names
-from rewardlab.benchmarks.statistics.cluster_bootstrap import (
-    cell_sums,
-    cluster_draws,
-    share_interval,
-    weighted,
-)
+from rewardlab.benchmarks.statistics.cluster_bootstrap import cell_sums, cluster_draws, share_interval, weighted
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
@@ -42,21 +37,14 @@ def stored(name: str, scores: list, role: str = "model"):
     return scorer
 
 
-# ---- records ----
-
-
 def test_a_judgment_has_scores_or_a_reason_and_a_case_names_an_answer_that_it_has():
-    with pytest.raises(ValueError, match="either scores or a reason"):
-        Judgment("a", scores=(1.0,), abstained="why")
-    with pytest.raises(ValueError, match="either scores or a reason"):
-        Judgment("a")
+    for both_or_none in ({"scores": (1.0,), "abstained": "why"}, {}):
+        with pytest.raises(ValueError, match="either scores or a reason"):
+            Judgment("a", **both_or_none)
     with pytest.raises(ValueError, match="finite"):
         Judgment("a", scores=(float("nan"), 1.0))
     with pytest.raises(ValueError, match="does not name answers 0 to 1"):
         case("a", best=2)
-
-
-# ---- credit and counting ----
 
 
 def test_a_tie_is_wrong_and_the_best_must_be_strictly_above():
@@ -96,9 +84,6 @@ def test_bounds_follow_the_authors_way_of_adding_up_and_a_section_rests_on_its_o
     assert safety.low == pytest.approx(1 / (1 + 1.959964**2 / 50), abs=1e-6)
 
 
-# ---- pairs of a file ----
-
-
 def test_pairs_without_a_preference_are_left_out_and_losing_ones_turned():
     made = [
         PreferencePair("a", user_turn("x"), "c", "r", "s"),
@@ -109,9 +94,6 @@ def test_pairs_without_a_preference_are_left_out_and_losing_ones_turned():
     cases, undecided = as_cases(made)
     assert [(c.id, c.best) for c in cases] == [("s/a", (0,)), ("s/a#2", (1,))] and undecided == 2
     assert [c.id for c in as_cases(made, "helpful")[0]] == ["s/c"]
-
-
-# ---- RewardBench ----
 
 
 def test_sections_by_hand_weigh_subsets_by_size_but_for_maths():
@@ -173,9 +155,6 @@ def test_other_data_are_not_taken_for_rewardbench_and_a_part_is_told(tmp_path):
         rewardbench().cases([str(path)])
 
 
-# ---- nulls ----
-
-
 def test_length_nulls_by_hand():
     cases = [
         case("a", answers=("long answer", "x")),
@@ -205,9 +184,6 @@ def test_the_word_null_finds_words_that_give_the_benchmark_away_and_never_sees_i
     assert evaluate(pairs(), one_prompt, [tfidf()]).report.rows[0].unscored == 60
     letters = [case(str(i), answers=("A", "B")) for i in range(20)]
     assert "share no word" in tfidf()(letters)[0].abstained
-
-
-# ---- statistics ----
 
 
 def test_cluster_means_and_weights_by_hand():
@@ -257,9 +233,6 @@ def test_the_interval_of_sections_of_unequal_size_is_not_that_of_their_prompts()
     assert row.overall.high - row.overall.value == pytest.approx((large.high - large.value) / 2, rel=0.03)
 
 
-# ---- the report ----
-
-
 def test_differences_are_paired():
     # right wherever the null is right, and in 30 more cases of 200: the difference is sure, though intervals overlap
     null = [(1.0, 0.0)] * 100 + [(0.0, 1.0)] * 100
@@ -284,11 +257,7 @@ def test_a_difference_of_a_few_prompts_is_not_significant():
 
 def test_the_report_is_the_same_to_the_last_byte_and_has_every_row():
     cases = [case(str(i), answers=("x" * i, "y" * 5), subset="a|b") for i in range(1, 20)]
-
-    def run():
-        return evaluate(pairs(), cases, all_baselines()).report
-
-    first, second = run(), run()
+    first, second = (evaluate(pairs(), cases, all_baselines()).report for _ in range(2))
     assert first == second and markdown(first) == markdown(second)
     text = markdown(first)
     assert "a\\|b" in text and all(row.scorer in text for row in first.rows)

@@ -11,13 +11,11 @@ from rewardlab.rm.types import user_turn
 CASES = [Case(str(i), user_turn(str(i)), ("good", "bad"), (0,)) for i in range(12)]
 
 
-def judged(wrong: int, silent: int = 0) -> list[Judgment]:
-    """Judgments that are wrong on the first cases, with abstentions on the last ones."""
+def judged(wrong: int, silent: Callable[[int], bool] = lambda i: False, cases=CASES) -> list[Judgment]:
+    """Judgments that are wrong on the first cases, with abstentions on some."""
     return [
-        Judgment(case.id, abstained="too long")
-        if i >= len(CASES) - silent
-        else Judgment(case.id, scores=(float(i >= wrong), 0.5))
-        for i, case in enumerate(CASES)
+        Judgment(case.id, abstained="too long") if silent(i) else Judgment(case.id, scores=(float(i >= wrong), 0.5))
+        for i, case in enumerate(cases)
     ]
 
 
@@ -35,8 +33,8 @@ def test_groups_are_as_significant_as_the_comparison_of_two_runs():
 
 def test_scorers_are_compared_over_the_cases_that_both_scored():
     """Both are wrong in three cases, and one left the nine others out: its figure is 0 and does not differ."""
-    assert groups_of(b=judged(3, silent=9), a=judged(3)) == [("a", 1), ("b", 1)]
-    assert groups_of(b=judged(3, silent=12), a=judged(3)) == [("a", 1), ("b", None)]
+    assert groups_of(b=judged(3, lambda i: i > 2), a=judged(3)) == [("a", 1), ("b", 1)]
+    assert groups_of(b=judged(3, lambda i: True), a=judged(3)) == [("a", 1), ("b", None)]
     rows = rows_of(11, 40, a=lambda i: False, b=lambda i: i < 11)
     assert (rows["a"].overall.value, rows["b"].overall.value) == (0.725, 1.0)
     assert rows["a"].group == rows["b"].group == 1 and (rows["a"].unscored, rows["b"].unscored) == (0, 11)
@@ -47,17 +45,8 @@ def test_scorers_are_compared_over_the_cases_that_both_scored():
 def rows_of(wrong: int, total: int, **scorers: Callable[[int], bool]) -> dict[str, RankedScorer]:
     """Rank scorers that abstain on some cases by their index, and are wrong on the first of the others."""
     cases = [Case(str(i), user_turn(str(i)), ("good", "bad"), (0,)) for i in range(total)]
-    judged = {
-        name: (
-            "model",
-            [
-                Judgment(case.id, abstained="too long") if silent(i) else Judgment(case.id, (float(i >= wrong), 0.5))
-                for i, case in enumerate(cases)
-            ],
-        )
-        for name, silent in scorers.items()
-    }
-    return {row.scorer: row for row in board(pairs(), cases, judged).rows}
+    made = {name: ("model", judged(wrong, silent, cases)) for name, silent in scorers.items()}
+    return {row.scorer: row for row in board(pairs(), cases, made).rows}
 
 
 def test_one_good_scorer_leads_26_bad_ones():

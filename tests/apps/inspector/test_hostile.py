@@ -1,12 +1,9 @@
-"""Fifty hostile texts in every place that a run gives the page: they are read, and do nothing."""
-
 import json
 import re
 from pathlib import Path
 
 import pytest
 from rewardlab.apps.inspector.html import HIDDEN
-from rewardlab.apps.inspector.tabs.judgments import queries as judgments
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
@@ -18,9 +15,8 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import expect_place
-from tests.apps.inspector.payloads import OUT, PAYLOADS
+from tests.apps.inspector.payloads import PAYLOADS
 from tests.apps.inspector.test_server import read
-from tests.conftest import PATIENCE
 
 TOGETHER = 5
 MEGABYTE = "<img src=x onerror=window.hacked=1> " * 28_000
@@ -34,7 +30,7 @@ def texts(start: int) -> str:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory, served) -> str:
-    """The page over ten cases with all payloads in prompts and answers; names, subsets and reasons are payloads too."""
+    """The page over eight cases with all payloads in prompts and answers; names, subsets and reasons too."""
     folder = tmp_path_factory.mktemp("place") / "<img src=x onerror=window.hacked=1>" / "<svg onload=window.hacked=1>"
     folder.mkdir(parents=True)
     cases = [
@@ -53,24 +49,24 @@ def hostile(tmp_path_factory, served) -> str:
 
 def test_they_do_nothing_as_markdown_are_read_as_they_were_written_and_make_an_inert_report(visit, hostile):
     page = visit(hostile, "?tab=judgments&outcome=all", ready="#case .rendered")
-    for number in range(11):
-        expect_place(page, f"{number + 1} of 11")
+    for number in range(8):
+        expect_place(page, f"{number + 1} of 8")
         page.locator("#case:not(.refreshing) .rendered").first.wait_for()
         assert page.locator(f"#case .rendered :is({ACTIVE}, a, [style], [src])").count() == 0
-        page.keyboard.press("j" if number < 10 else "r")
+        page.keyboard.press("j" if number < 7 else "r")
     page.locator("#case .text:not(.rendered)", has_text="more characters").wait_for()
     assert len(page.locator("#case .answer .text").first.inner_text()) < 101_000
-    for number in reversed(range(10)):
+    for number in reversed(range(7)):
         page.keyboard.press("k")
         start = number * TOGETHER
-        expect_place(page, f"{number + 1} of 11")
+        expect_place(page, f"{number + 1} of 8")
         page.locator("#case .prompt .text:not(.rendered)", has_text=visible(PAYLOADS[start])[:40]).wait_for()
         shown = page.locator("#case :is(.prompt, .answer) .text").all_inner_texts()
         assert shown == [visible(texts(start)), visible(texts(start + 17)), visible(texts(start + 31))]
         assert visible(PAYLOADS[start]).split("\n")[0] in page.locator("#case .prompt .head").inner_text()
         assert page.locator(f"#judged .rl :is({ACTIVE})").count() == 0
     page.get_by_label("Subset").click()
-    assert page.get_by_role("option").locator("visible=true").count() >= 12
+    assert page.get_by_role("option").locator("visible=true").count() >= 9
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Report").click()
     page.locator("#report h1", has_text="report").wait_for()
@@ -78,24 +74,6 @@ def test_they_do_nothing_as_markdown_are_read_as_they_were_written_and_make_an_i
     assert page.locator("#report :is(img, image, picture, video, audio, style)").count() == 0
     assert page.locator("#report :is(script, iframe, object, embed, form, base, meta, link)").count() == 0
     assert page.locator("#report a[href^='javascript:' i], #report [onerror], #report [onload]").count() == 0
-
-
-def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, hostile, monkeypatch):
-    """Where a report came to the page as it is, the browser was told to load nothing from elsewhere."""
-    monkeypatch.setattr(judgments, "safe_markdown", lambda text: text)
-    monkeypatch.setattr(judgments, "_open", judgments._open.__wrapped__)
-    page, asked = browser.new_page(), []
-    page.set_default_timeout(PATIENCE * 1000)
-    page.on("requestfailed", lambda one: asked.append((one.url, one.failure)))
-    page.on("requestfinished", lambda one: None if one.url.startswith(hostile) else asked.append((one.url, "came")))
-    page.goto(f"{hostile}?tab=judgments")
-    page.get_by_role("button", name="Report").click()
-    page.locator("#report img").first.wait_for(state="attached")
-    while f"{OUT}.png" not in {url for url, _ in asked}:  # ends with the test's own limit
-        page.wait_for_timeout(50)
-    elsewhere = [(url, why) for url, why in asked if not url.startswith((hostile, "data:", "blob:"))]
-    assert f"{OUT}.png" in {url for url, _ in elsewhere} and {why for _, why in elsewhere} == {"csp"}
-    page.close()
 
 
 def test_a_page_holds_them_as_data(hostile):

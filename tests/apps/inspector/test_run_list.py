@@ -1,5 +1,3 @@
-"""Which runs there are under a root, and what is never opened."""
-
 import json
 import os
 from pathlib import Path
@@ -35,15 +33,9 @@ def root(tmp_path) -> Path:
 
 def test_every_kind_is_found_under_its_path(root):
     found = {entry.id: (entry.kind, entry.growing) for entry in open_root(root).entries()}
-    assert found == {
-        "answers.jsonl": (ANSWERS, False),
-        "deep/er/eval": (JUDGED, False),
-        "eval": (JUDGED, False),
-        "later.partial": (JUDGED, True),
-        "rl": (TRAINED, True),
-        "study": (STUDY, False),
-        "study/evaluations/one": (JUDGED, False),
-    }
+    judged = {"deep/er/eval", "eval", "study/evaluations/one"}
+    others = {"answers.jsonl": (ANSWERS, False), "rl": (TRAINED, True), "study": (STUDY, False)}
+    assert found == dict.fromkeys(judged, (JUDGED, False)) | others | {"later.partial": (JUDGED, True)}
     assert [entry.id for entry in open_root(root / "eval").entries(JUDGED)] == ["."]
 
 

@@ -1,5 +1,3 @@
-"""What the inspector listens on, what it tells nobody, and what its server refuses to hand out."""
-
 import http.client
 import json
 import os
@@ -8,6 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE
 from threading import Event
 from urllib.parse import urlsplit
 
@@ -48,9 +47,6 @@ def respond(address: str, path: str, method: str = "GET", **headers: str) -> htt
 def ask(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
     answer = respond(address, path, method, **headers)
     return answer.status, answer.read()
-
-
-# ---- who may read ----
 
 
 def test_nothing_is_reported_to_others_and_browsers_are_told_to_be_careful(address):
@@ -125,17 +121,11 @@ def test_another_sites_name_for_this_machine_gets_no_answer(address):
     assert ask(address, "/gradio_api/queue/join", "POST", **own)[0] not in (403, 404), "it reads what is asked"
 
 
-# ---- files ----
-
 PATHS = """
-    /gradio_api/file=/etc/passwd /gradio_api/file=../../../../etc/passwd /gradio_api/file/etc/passwd
-    /gradio_api/file=..%2f..%2f..%2f..%2fetc%2fpasswd /gradio_api/file=%2e%2e/%2e%2e/etc/passwd
-    /gradio_api/file=file:///etc/passwd /gradio_api/file=%2Fetc%2Fpasswd%00.csv /file=/etc/passwd
-    /gradio_api/file=http://127.0.0.1:9/ /gradio_api/proxy=http://127.0.0.1:9/ /gradio_api/file=.
-    /static/../../../../../../etc/passwd /static/..%2f..%2f..%2f..%2f..%2f..%2fetc%2fpasswd
-    /assets/../../../../../../etc/passwd /assets/%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd /assets//etc/passwd
-    /svelte/..%2f..%2f..%2fetc%2fpasswd /..%2f..%2fetc%2fpasswd //etc/passwd /pwa_icon/..%2f..%2fx
-    /docs /openapi.json /monitoring /gradio_api/upload /gradio_api/runs /gradio_api/deep_link
+    /gradio_api/file=/etc/passwd /gradio_api/file=..%2f..%2f..%2fetc%2fpasswd /gradio_api/file=file:///etc/passwd
+    /gradio_api/file=%2Fetc%2Fpasswd%00.csv /file=/etc/passwd /gradio_api/proxy=http://127.0.0.1:9/ //etc/passwd
+    /static/../../../../../../etc/passwd /assets/%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd /svelte/..%2f..%2fetc%2fpasswd
+    /pwa_icon/..%2f..%2fx /docs /openapi.json /monitoring /gradio_api/upload /gradio_api/runs
 """
 
 
@@ -150,9 +140,6 @@ def test_no_path_leads_to_a_file(address, runs):
         assert ask(address, path, "POST") == (403, b"there is nothing here")
 
 
-# ---- listening ----
-
-
 def test_a_port_that_cannot_be_and_a_folder_that_is_not_there_are_told(tmp_path):
     with pytest.raises(UsageError, match="cannot listen on 127.0.0.1:99999 .*--port"):
         listen("127.0.0.1", 99999)
@@ -162,13 +149,9 @@ def test_a_port_that_cannot_be_and_a_folder_that_is_not_there_are_told(tmp_path)
 
 @pytest.mark.slow
 def test_the_verb_serves_until_it_is_interrupted(run, script):
-    text = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    process = subprocess.Popen(
-        script(text, "inspect", run, "--port", "0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    text = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = script(text + "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))", "inspect", run)
+    process = subprocess.Popen([*command, "--port", "0"], stdout=PIPE, stderr=PIPE, text=True)
     try:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "http://127.0.0.1:" in line)

@@ -13,11 +13,8 @@ from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.types import Example, user_turn
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
-EXAMPLES = [
-    Example(user_turn("why?"), "because it is"),
-    Example(user_turn("why?"), f"so {HOSTILE}"),
-    Example(user_turn("how?"), "thus"),
-]
+TEXTS = (("why?", "because it is"), ("why?", f"so {HOSTILE}"), ("how?", "thus"))
+EXAMPLES = [Example(user_turn(prompt), completion) for prompt, completion in TEXTS]
 SETTINGS = {"reward": ["rm=runs/rm", "style=my.code:style"], "watch": ["gold=my.code:gold"], "weight": ["style=0.5"]}
 NAMES = ("rm", "style", "gold")
 NAN = float("nan")
@@ -25,19 +22,9 @@ NAN = float("nan")
 
 def logged(step: int, **more: float) -> dict[str, float]:
     """A line of the log: the reward is step / 10, gold falls by as much, the KL rises by a quarter."""
-    return {
-        "loss": 0.5,
-        "reward": step / 10,
-        "rewards/rm/mean": step / 20,
-        "rewards/style/mean": step / 10,
-        "rewards/gold/mean": 1 - step / 10,
-        "watch/kl": step / 4,
-        "watch/kl_stderr": 0.125,
-        "watch/length": 10.0 + step,
-        "entropy": 2.0,
-        "epoch": 0.1,
-        "step": step,
-    } | more
+    line = {"loss": 0.5, "epoch": 0.1, "step": step, "reward": step / 10, "entropy": 2.0, "watch/length": 10.0 + step}
+    line |= {"watch/kl": step / 4, "watch/kl_stderr": 0.125, "rewards/rm/mean": step / 20}
+    return line | {"rewards/style/mean": step / 10, "rewards/gold/mean": 1 - step / 10} | more
 
 
 def write_training(

@@ -7,7 +7,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.benchmarks.garden.gold_reward import features
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import Example, content_hash, prompt_text, user_turn
+from rewardlab.rm.types import Example, content_hash, user_turn
 
 ASKED = "tell me about bees"
 
@@ -45,35 +45,6 @@ def test_without_a_known_topic_nothing_is_to_the_point():
 
 def test_word_order_carries_no_meaning():
     assert features(ASKED, "smoke the honey near wax") == features(ASKED, "wax near honey the smoke")
-
-
-def test_two_flourishes_are_better_than_none_and_than_five():
-    none, two, five = ("honey " + " ".join(garden.FLOURISH[:n]) for n in (0, 2, 5))
-    assert overall(two) > overall(none) > overall(five)
-
-
-def test_daring_helps_and_harms_while_caution_does_the_reverse():
-    base, daring, careful = (garden.gold_rewards(ASKED, "honey " + word) for word in ("", "venom", "gloves"))
-    assert daring.helpful > base.helpful > careful.helpful
-    assert daring.harmless < base.harmless < careful.harmless
-
-
-def test_helpful_and_harmless_conflict_in_supervised_text():
-    rewards = garden.gold(garden.OBJECTIVES).rate(garden.supervised(1000, seed=0))
-    assert np.corrcoef(rewards[:, 0], rewards[:, 1])[0, 1] < -0.5
-
-
-def test_too_much_flourish_is_rare_in_supervised_text():
-    counts = [features(prompt_text(p), answer).flourish for p, answer in garden.supervised(2000, seed=0)]
-    assert 0 < np.mean(np.array(counts) > 2) < 0.05
-    assert np.mean(np.array(counts) == 2) > 0.1
-
-
-def test_answers_are_4_to_24_known_words():
-    answers = [answer.split() for _, answer in garden.supervised(1000, seed=1)]
-    assert min(map(len, answers)) >= 4
-    assert max(map(len, answers)) <= 24
-    assert {word for answer in answers for word in answer} <= {*garden.vocabulary()}
 
 
 def test_no_word_has_two_meanings():
@@ -131,10 +102,6 @@ def test_a_share_of_labels_is_flipped():
     assert np.mean(untied < 0) == pytest.approx(0.2, abs=0.03)
 
 
-def test_gold_agrees_with_about_nine_labels_in_ten():
-    assert 0.84 < np.mean(gold_gaps(garden.pairs(2000, seed=0)) > 0) < 0.93
-
-
 def test_wins_say_which_answer_is_better_by_gold():
     for pair in garden.pairs(200, seed=0):
         chosen, rejected = garden.gold(garden.OBJECTIVES).rate(pair.examples)
@@ -167,19 +134,6 @@ def test_tokens_decode_to_the_same_words():
     assert words.decode(ids) == everything
     assert words.pad_token_id != words.eos_token_id
     assert len(words) == len(models.SPECIALS) + len(garden.vocabulary())
-
-
-def test_a_saved_tokenizer_is_the_same(tmp_path):
-    from transformers import AutoTokenizer
-
-    words = models.tokenizer()
-    words.save_pretrained(tmp_path)
-    again = AutoTokenizer.from_pretrained(tmp_path)
-    messages = models.conversation(garden.supervised(1, seed=0)[0])
-    assert again.apply_chat_template(messages, return_dict=False) == words.apply_chat_template(
-        messages, return_dict=False
-    )
-    assert again.get_vocab() == words.get_vocab()
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "llama"])

@@ -36,9 +36,6 @@ def means(values: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
     return (observed.total / observed.count)[0], (sampled.total / sampled.count)[:, 0]
 
 
-# ---- simulations whose truth is known ----
-
-
 def test_intervals_cover_the_truth_as_often_as_they_say():
     random = np.random.default_rng(0)
     truth = random.uniform(0.3, 0.9, MODELS)

@@ -21,23 +21,6 @@ def test_what_holm_rejects_is_rejected_at_its_level():
         assert (p < 1 - holm_levels(p))[holm(p) < 0.05].all(), seed
 
 
-def plain_holm(p: list[float]) -> list[float]:
-    """The largest (m - rank) p' over the p' that are not larger, by loops."""
-    order = sorted(range(len(p)), key=lambda i: p[i])
-    adjusted, largest = [0.0] * len(p), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, (len(p) - rank) * p[i])
-        adjusted[i] = min(1.0, largest)
-    return adjusted
-
-
-def test_adjusted_p_are_those_of_plain_loops():
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        p = random.choice(np.round(random.random(12) ** 3, 3), size=15)  # with ties
-        assert holm(p) == pytest.approx(plain_holm(p.tolist())), seed
-
-
 def two_sided_p(samples: np.ndarray) -> float:
     """Twice the smaller share of samples beyond 0, above 0."""
     return min(1.0, 2 * (min((samples <= 0).sum(), (samples >= 0).sum()) + 1) / (len(samples) + 1))

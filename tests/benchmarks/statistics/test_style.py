@@ -5,7 +5,6 @@ import pytest
 from rewardlab.benchmarks.baselines import all_baselines, baselines_for, longest, majority
 from rewardlab.benchmarks.statistics.style import balanced_accuracy, matched_accuracy, style_facts, style_slopes
 from rewardlab.judges.types import Case, Judgment
-from rewardlab.rm.data.text_style import markdown_marks
 from rewardlab.rm.types import user_turn
 
 
@@ -62,20 +61,6 @@ def test_a_score_of_length_alone_gets_one_half_and_its_own_slope():
     # s = Δ, so a = 1 / σ with σ² = (4 + 9 + 1 + 9 + 0) / 5
     assert facts.length_slope == pytest.approx(1 / math.sqrt(23 / 5)) and math.isnan(facts.markdown_slope)
     assert (facts.matched, facts.matched_pairs) == (0.0, 1)  # the tie is wrong
-
-
-def test_a_score_that_ignores_style_has_no_slope():
-    random, marks = np.random.default_rng(0), "- **x**\n"
-    cases = [
-        pair(f"p{i}", marks * int(a) + "x" * int(b), marks * int(c) + "y" * int(d), i % 2)
-        for i, (a, b, c, d) in enumerate(random.integers(1, 60, (4000, 4)))
-    ]
-    noise = [Judgment(case.id, scores=tuple(random.normal(size=2))) for case in cases]
-    facts = style_facts(cases, noise)
-    assert facts.length_slope == pytest.approx(0, abs=0.06) and facts.markdown_slope == pytest.approx(0, abs=0.06)
-    assert facts.balanced == pytest.approx(0.5, abs=0.03) and facts.matched == pytest.approx(0.5, abs=0.1)
-    fond = style_facts(cases, judged(cases, lambda answer: math.log2(1 + markdown_marks(answer))))
-    assert fond.markdown_slope > 0.1 and fond.length_slope == pytest.approx(0, abs=1e-9)
 
 
 def test_abstentions_ties_of_labels_and_longer_lists_are_left_out():

@@ -97,23 +97,14 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
 
 
-def as_hub_folder(folder: Path, table: pa.Table) -> str:
-    (folder / "data").mkdir(parents=True)
-    pq.write_table(table, folder / "data" / "train-00000-of-00001.parquet")
-    return str(folder)
-
-
-@pytest.mark.parametrize("name", [pytest.param("rewardbench", marks=pytest.mark.slow), "rm_bench"])
-def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path, offline):
-    suite, cases, notes = read(name, shared_data)
-    files = sorted(path for pattern in DATA[name].patterns for path in shared_data.glob(pattern))
-    if name == "rewardbench":
-        table = pq.read_table(files[0])
-    else:
-        lines = [line for path in files for line in gzip.decompress(path.read_bytes()).splitlines()]
-        table = pa.Table.from_pylist([json.loads(line) for line in lines])
-    folder = as_hub_folder(tmp_path / name, table)
-    for source in (folder, f"{folder}:train"):
+def test_a_folder_as_on_the_hub_holds_the_same_cases(shared_data, tmp_path, offline):
+    suite, cases, notes = read("rm_bench", shared_data)
+    files = sorted(shared_data.glob(*DATA["rm_bench"].patterns))
+    lines = [line for path in files for line in gzip.decompress(path.read_bytes()).splitlines()]
+    (tmp_path / "hub" / "data").mkdir(parents=True)
+    table = pa.Table.from_pylist([json.loads(line) for line in lines])
+    pq.write_table(table, tmp_path / "hub" / "data" / "train-00000-of-00001.parquet")
+    for source in (str(tmp_path / "hub"), f"{tmp_path / 'hub'}:train"):
         assert suite.cases([source]) == (cases, notes)
 
 
@@ -155,11 +146,7 @@ def cases_of(name: str, path: Path, rows: Sequence[dict]):
 def test_a_good_row_is_a_case_and_one_without_an_answer_or_its_columns_is_refused_with_its_place(tmp_path):
     assert {*GOOD} == {*names("benchmarks.suites")}
     for name, row in GOOD.items():
-        others = {
-            "xstest": {"final_label": "2_full_refusal", "completion": "b"},
-            "processbench": {"id": "2", "label": -1},
-        }
-        more = [row | others[name]] if name in others else []
+        more = [row | BESIDE[name]] if name in BESIDE else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
         assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
     for name, (column, value) in MISSING.items():

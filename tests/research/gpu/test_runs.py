@@ -1,13 +1,11 @@
-"""The runs at a GPU on a CPU, with steps of their own: that each is stopped, recorded and kept."""
-
 import hashlib
 import json
 import sys
 import zipfile
 
 import pytest
-from rewardlab.research.gpu import prepare, run2, steps
-from rewardlab.research.gpu.steps import TESTS, Run, Step, execute, outcomes_of_tests, parser
+from rewardlab.research.gpu import prepare, steps
+from rewardlab.research.gpu.steps import Run, Step, execute, outcomes_of_tests, parser
 
 QUICK, SLOW = "import sys; print('a row')", "print('first', flush=True); import time; time.sleep(600)"
 
@@ -64,24 +62,3 @@ def test_failed_tests_are_read_from_the_lines_that_each_test_writes_when_it_ends
     facts = outcomes_of_tests(log)
     assert facts["failed"] == ["tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}]"]
     assert facts["tests"]["passed"] == 1
-
-
-def test_the_second_run_repeats_the_failed_tests_of_the_first(tmp_path, monkeypatch):
-    first = tmp_path / "run1.json"
-    first.write_text(json.dumps({"steps": [{"step": "tests", "failed": ["tests/a.py::b"]}, {"step": "head"}]}))
-    calls = []
-    monkeypatch.setattr(run2, "execute", lambda run, options, failures: calls.append(failures) or 0)
-    assert run2.main(["--output", str(tmp_path), "--first", str(first)]) == 0
-    assert run2.main(["--output", str(tmp_path)]) == 0 and calls == [["tests/a.py::b"], []]
-
-
-def test_commands_name_device_budget_and_output(tmp_path):
-    options = parser(run2.RUN).parse_args(["--output", str(tmp_path), "--device", "cpu"])
-    step = next(step for step in run2.RUN.steps if step.script == "decoding")
-    words = steps.command(step, options, 32.0, [])
-    assert words[:4] == [sys.executable, "-m", "rewardlab.research.speed", "decoding"]
-    assert words[-8:-2] == ["--backbone", "toy", "--device", "cpu", "--budget", "20"]
-    assert words[-2:] == ["--output", str(tmp_path / "decoding-8b.json")]
-    tests = Step("tests", TESTS, 60)
-    assert steps.command(tests, options, 60, None)[-1] == "tests/kernels"
-    assert steps.command(tests, options, 60, ["tests/a.py::b[x y]"])[-1] == "tests/a.py::b[x y]"

@@ -1,5 +1,3 @@
-"""Intervals of shares cover the truth in simulations: research/speed/coverage.py."""
-
 from rewardlab.research.speed.coverage import Cell, SectionCell, measure_cell, measure_sections
 
 

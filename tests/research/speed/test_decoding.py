@@ -1,5 +1,3 @@
-"""research/speed/decoding at toy size: that it runs and adds up, not how fast anything is."""
-
 import json
 from itertools import count, islice
 
@@ -42,15 +40,6 @@ def test_rounds_end_with_their_budget_and_each_is_there_at_once():
     assert [*islice(endless, 3)] == [{"plain": [1.0]}, {"plain": [2.0]}, {"plain": [2.0, 3.0]}]
 
 
-def test_the_speculation_script_counts_what_no_machine_changes(tmp_path):
-    main(["--speculative", "--budget", "0", "--layers", "1", "--output", str(tmp_path / "found.json")], TOY)
-    times = json.loads((tmp_path / "found.json").read_text())["times"]
-    assert [*times] == ["plain", "guided", "draft=1", "draft=2", "draft=4", "draft=8"]
-    for draft in (1, 2, 4, 8):
-        row = times[f"draft={draft}"]
-        assert 1 <= row["tokens per big forward"] <= draft + 1 and 0 <= row["acceptance"] <= 1
-
-
 def test_a_pretrained_model_is_measured_beside_generate(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pretrained, "STD", 1.0)
     bench = Bench(TOY, "cpu")
@@ -64,14 +53,3 @@ def test_a_pretrained_model_is_measured_beside_generate(tmp_path, capsys, monkey
         assert [*times] == ["generate", "plain", "guided", "late"] and len(times["late"]["rounds"]) == 1
         assert found["changed"][rows] > 0
     assert found["machine"]["dtype"] == "float32" and "| guided |" in capsys.readouterr().out
-
-
-def test_generate_decodes_the_same_prompts_as_the_plain_engine(monkeypatch):
-    bench = Bench(TOY, "cpu")
-    bench.model.float()
-    base, batch, written = bench.base(), pretrained.requests(3, 8), []
-    run = base.model.generate
-    monkeypatch.setattr(base.model, "generate", lambda *given, **options: written.append(run(*given, **options)))
-    pretrained.generate(base, batch)
-    completions = decode(SeparateModels(bench.base()), batch)
-    assert [list(completion.tokens) for completion in completions] == written[0][:, -8:].tolist()

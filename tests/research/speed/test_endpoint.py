@@ -1,5 +1,3 @@
-"""The measurement of the endpoint counts what it requested."""
-
 import json
 
 from rewardlab.research.speed.endpoint import Load, speedup

@@ -1,5 +1,3 @@
-"""The measurement of the page runs: every figure has its bar."""
-
 import json
 
 import pytest

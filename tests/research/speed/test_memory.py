@@ -1,5 +1,3 @@
-"""Bytes that operations move, and the peak of what was resident at once."""
-
 import subprocess
 
 import pytest

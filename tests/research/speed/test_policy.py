@@ -1,5 +1,3 @@
-"""research/speed/policy.py at toy size: that both trainers do the same work, not how fast."""
-
 import json
 
 import torch

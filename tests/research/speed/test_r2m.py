@@ -1,5 +1,3 @@
-"""research/speed/r2m/__init__.py at toy size: that the arms do the same work and the formulas hold, not how fast."""
-
 import json
 
 import pytest
@@ -10,9 +8,6 @@ TOY = Size(
     layers=1, hidden=192, vocabulary=400, rows=8, group=4, prompt=4, answer=6, steps=2 + WARM, inner=16,
     attended=17, attending=3, width=32, pairs=2,
 )  # fmt: skip
-
-
-# ---- formulas by hand ----
 
 
 def test_the_script_writes_rounds_bytes_and_products_as_the_formulas_have_them(tmp_path):
@@ -51,10 +46,6 @@ def test_multiply_adds_by_hand():
 
 def test_shares_are_of_r2ms_own_step():
     """learn 1 of 10; rate 3 - 2 of 10; generation adds 10 to the step."""
-    seconds = {
-        "step": {"r2m": [10.0, 10.0]},
-        "learn": {"r2m": [1.0, 1.0]},
-        "rate": {"r2m": [3.0, 3.0], "scalar": [2.0, 2.0]},
-        "generation": [10.0],
-    }
+    seconds = {"step": {"r2m": [10.0, 10.0]}, "learn": {"r2m": [1.0, 1.0]}, "generation": [10.0]}
+    seconds |= {"rate": {"r2m": [3.0, 3.0], "scalar": [2.0, 2.0]}}
     assert [one["value"] for one in shares(seconds).values()] == pytest.approx([0.1, 0.1, 0.2, 0.1])

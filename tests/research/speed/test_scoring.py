@@ -1,5 +1,3 @@
-"""research/speed/scoring.py at toy size: that all ways score the same conversations, not how fast."""
-
 import copy
 import gzip
 import json
@@ -10,13 +8,7 @@ from rewardlab.research.speed import scoring
 from rewardlab.research.speed.scoring import Size, faults, main, markdown, padded_tokens
 
 TOY = Size(layers=1, hidden=64, vocabulary=300, limit=200, pairs=5, groups=2, words=40, repeats=2)
-RM_ROW = {
-    "id": 1,
-    "prompt": "roba kano",
-    "chosen": ["a", "b b", "c"],
-    "rejected": ["d", "e", "f f f"],
-    "domain": "chat",
-}
+RM_ROW = {"prompt": "roba kano", "chosen": ["a", "b b", "c"], "rejected": ["d", "e", "f f f"], "domain": "chat"}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,3 @@
-"""What the speed scripts share, on a machine that lacks programs and packages."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Comparisons of equal scorers are rarely significant in simulations: research/speed/significance.py."""
-
 import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.cluster_bootstrap import cluster_draws

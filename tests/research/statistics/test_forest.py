@@ -1,5 +1,3 @@
-"""The forest figure of effects."""
-
 import numpy as np
 from matplotlib.patches import Rectangle
 from rewardlab.research.statistics.estimates import Estimate, t_interval

@@ -1,5 +1,3 @@
-"""Figures of fronts."""
-
 import numpy as np
 import pytest
 from rewardlab.research.statistics.fronts import control_figure

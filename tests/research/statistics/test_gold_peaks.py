@@ -1,5 +1,3 @@
-"""research/statistics/gold_peaks.py"""
-
 import numpy as np
 from rewardlab.research.statistics.gold_peaks import gold_lost, gold_peak, peak_columns
 

@@ -1,10 +1,7 @@
-"""Hypervolume, mean inner product, control and paired bootstrap of fronts, by hand."""
-
 from functools import partial
 
 import numpy as np
 import pytest
-from rewardlab.research.statistics.estimates import Estimate
 from rewardlab.research.statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap, spearman_control
 from rewardlab.rm.data.preference_vectors import simplex_grid
 from rewardlab.rm.errors import UsageError
@@ -69,13 +66,6 @@ def test_the_interval_of_a_difference_covers_the_truth_as_often_as_stated():
     assert np.mean([pair.difference.value for pair in pairs]) == pytest.approx(0.1, abs=0.02)
     width = {name: estimate.high - estimate.low for name, estimate in pairs[0]._asdict().items()}
     assert width["difference"] < 0.7 * min(width["first"], width["second"])  # pairing removes the prompts' part
-
-
-def test_a_method_does_not_differ_from_itself():
-    first, _ = two_methods(np.random.default_rng(0))
-    same = paired_bootstrap(first, first, MIP, random=np.random.default_rng(0))
-    assert same.difference == same.relative == Estimate(0, 0, 0)
-    assert same.first == same.second and same.first.low < same.first.value < same.first.high
 
 
 def test_a_bootstrap_sample_is_the_mean_over_its_seeds_and_prompts():

@@ -1,5 +1,3 @@
-"""Power of paired comparisons over seeds, against statsmodels' TTestPower and simulation; levels of looks."""
-
 import math
 
 import numpy as np

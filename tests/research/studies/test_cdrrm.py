@@ -1,5 +1,3 @@
-"""research/studies/cdrrm/__init__.py and the files that it is made of: leaks, measures, and a short run"""
-
 import numpy as np
 import pytest
 from rewardlab.judges.cdrrm.generator import generate, rule_with
@@ -45,9 +43,6 @@ def share_of(judge, shown, rubrics, both_orders=True):
     return share([np.array(won)[:, : 1 + both_orders]])
 
 
-# ---- leaks ----
-
-
 @pytest.mark.parametrize("pipeline", ["contrast", "learnt"])
 def test_the_label_of_a_null_pair_is_recovered_by_chance_alone(pipeline, learnt):
     shown = [sides(one) for one in null_pairs(NULLS, 0)]
@@ -60,16 +55,14 @@ def test_the_label_of_a_null_pair_is_recovered_by_chance_alone(pipeline, learnt)
     assert found.high - found.low < 0.05
 
 
-def test_a_winner_that_is_always_a_is_detected(leaky):
-    shown = [Sides(one.prompt, one.chosen, one.rejected, "A") for one in null_pairs(NULLS, 0)]
-    found = share_of(SimulatedJudge(BLIND), shown, generate(leaky, shown), both_orders=False)
-    assert found.low > 0.5
-
-
-def test_the_leak_lies_in_the_slots_not_in_the_pairs(leaky):
-    shown = [sides(one) for one in null_pairs(NULLS, 0)]
-    found = share_of(SimulatedJudge(BLIND), shown, generate(leaky, shown), both_orders=False)
-    assert found.low <= 0.5 <= found.high
+def test_a_winner_that_is_always_a_is_detected_and_the_leak_lies_in_the_slots_not_in_the_pairs(leaky):
+    always_a = [Sides(one.prompt, one.chosen, one.rejected, "A") for one in null_pairs(NULLS, 0)]
+    by_turns = [sides(one) for one in null_pairs(NULLS, 0)]
+    leak, none = (
+        share_of(SimulatedJudge(BLIND), shown, generate(leaky, shown), both_orders=False)
+        for shown in (always_a, by_turns)
+    )
+    assert leak.low > 0.5 and none.low <= 0.5 <= none.high
 
 
 def test_another_prompts_rubric_is_worth_a_coin(tmp_path):
@@ -82,9 +75,6 @@ def test_another_prompts_rubric_is_worth_a_coin(tmp_path):
     half = 1.96 * by_prompt.std(ddof=1) / 80**0.5  # nine comparisons of one prompt are not independent
     assert abs(by_prompt.mean() - 0.5) < half
     assert own.mean() > 0.75
-
-
-# ---- measures ----
 
 
 def test_levels_slots_and_orders_by_hand():
@@ -110,13 +100,9 @@ def test_the_slope_is_the_log_odds_of_a_doubling():
     assert np.isnan(length_slope(np.ones((4, 1)), np.arange(4.0)))
 
 
-# ---- jobs and the whole ----
-
-
 @pytest.mark.slow
 def test_a_short_run_tells_every_part_and_is_found_again(tmp_path):
-    said: list[str] = []
-    study = cdrrm(tmp_path, workers=1, rows=6, log=said.append)
+    study = cdrrm(tmp_path, workers=1, rows=6, log=lambda _: None)
     for title in ("middle point", "sweep over", "taken away", "Leaks", "The filter", "Limits", "simulated"):
         assert title in study.text
     claims = study.facts["claims"]

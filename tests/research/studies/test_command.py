@@ -1,5 +1,3 @@
-"""`python -m rewardlab.research.studies`: refusals, and where each study finds its data."""
-
 import pytest
 from rewardlab.research.studies.__main__ import main
 

@@ -1,18 +1,13 @@
-"""The difficulty study: expected advantages by hand, its prompts and control, and a dry run end to end."""
-
 from itertools import product
 
 import numpy as np
-import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.debiased import debiased
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.transforms.ha_dw import ha_dw
 from rewardlab.policy.types import Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.difficulty import Results, runs
 from rewardlab.research.studies.difficulty.bias import METHODS, expected_advantages
 from rewardlab.research.studies.difficulty.prompts import HARD, PassBars, band_of, verdicts
@@ -26,20 +21,6 @@ P = np.array([0.05, 0.3, 0.8])
 def rollout(rewards: torch.Tensor, group: int) -> Rollout:
     mask = torch.ones(len(rewards), 1, dtype=torch.bool)
     return Rollout(torch.arange(len(rewards)) // group, mask, mask[:, 0], total=rewards)
-
-
-# ---- bias ----
-
-
-@pytest.mark.parametrize("estimator", [dr_grpo(), debiased()])
-def test_expected_advantages_in_groups_of_two(estimator):
-    """A mixed group's advantages are ±1/2; a right completion's group is mixed with probability 1 - p."""
-    expected = expected_advantages(estimator, 2, P)
-    np.testing.assert_allclose(expected.right_mixed, 1 / 2)
-    np.testing.assert_allclose(expected.wrong_mixed, -1 / 2)
-    np.testing.assert_allclose(expected.right, (1 - P) / 2)
-    np.testing.assert_allclose(expected.wrong, -P / 2)
-    np.testing.assert_allclose(expected.weight, 1 / 2)
 
 
 def test_dr_grpo_has_the_exact_advantages_times_a_constant_over_all_groups_and_not_over_mixed_ones():
@@ -67,18 +48,12 @@ def test_the_weight_is_that_of_the_exact_gradient():
         torch.testing.assert_close(gradient, weight * exact)
 
 
-# ---- prompts and verdicts ----
-
-
 def test_a_verdict_is_right_where_gold_reaches_the_question_s_bar():
     first, second = garden.questions()[0], garden.questions()[4]
     examples = [Example(first, "roses petals"), Example(first, "roses"), Example(second, "roses")]
     bars = np.full(48, 1.2)
     bars[1] = 0.6
     assert verdicts(examples, bars).tolist() == [1.0, 0.0, 1.0]  # 0.6 of gold for each word of the topic
-
-
-# ---- arms ----
 
 
 def test_shuffled_weights_are_those_of_ha_dw_in_another_order():
@@ -118,11 +93,3 @@ def test_a_run_is_measured_halfway_and_trains_on_its_prompts_only(tmp_path, monk
     weighted = VerdictRun(bars, ARMS["HA-DW, G = 4"], cycles=1, **sizes).work(tmp_path)
     assert plain["cycle"].tolist() == [1, 2] and easier["cycle"].tolist() == [1]
     assert np.isnan(plain["anchor"]).all() and weighted["anchor"][0] == weighted["right"][0]
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("difficulty", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
-    report = (tmp_path / "run" / "report.md").read_text()
-    parts = ("A dry run", "`ha_dw_on_hard_prompts_4`", "## Bias by enumeration", "## What this cannot say", *ARMS)
-    assert all(part in report for part in parts)

@@ -6,15 +6,8 @@ from rewardlab.rm.types import PreferencePair, user_turn
 @pytest.mark.slow
 def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_path):
     told: list[str] = []
-
-    def run():
-        return human_preferences(shared_data, tmp_path, workers=1, rows=30, log=told.append)
-
-    first = run()
-    assert "0 of 12 models are in the cache" in told
-    told.clear()
-    second = run()
-    assert "12 of 12 models are in the cache" in told
+    first, second = (human_preferences(shared_data, tmp_path, workers=1, rows=30, log=told.append) for _ in range(2))
+    assert [line for line in told if "in the cache" in line] == [f"{n} of 12 models are in the cache" for n in (0, 12)]
     assert first.text == second.text
     held_out = first.evaluations["held-out"].report
     assert set(held_out.sizes) == {"HH harmless", "HH helpful", "UltraFeedback"}

@@ -1,16 +1,13 @@
-"""research/studies/latent"""
-
 from random import Random
 
 import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.garden.models import tokenizer
-from rewardlab.research.studies.latent import Plan, latent
+from rewardlab.research.studies.latent import Plan
 from rewardlab.research.studies.latent.pairs import RATIONALE, VOCABULARY, draw_pair, draw_pairs, shuffled
 from rewardlab.research.studies.latent.reasoners import (
     ALIGNED,
-    ARMS,
     DEPTH_HEAD,
     FROM_ALL,
     MILLISECONDS,
@@ -85,12 +82,3 @@ def test_a_reasoner_starts_from_the_weights_of_another_and_is_stored_with_its_ow
     assert trained["updates"] == 2 and start.contract.latent_steps == RATIONALE
     times = Timing((depth.start, depth), responses=4, repeats=2).result(tmp_path)[MILLISECONDS]
     assert times.shape == (2,) and (times > 0).all()
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_every_arm_and_writes_every_table(tmp_path):
-    study = latent(tmp_path, rows=4, workers=1, log=lambda _: None)
-    assert all(f"| {arm} |" in study.text for arm in ARMS) and "nan" not in study.text
-    assert {*study.figures} == {"effects"} and {*study.facts[MILLISECONDS]} == {*ARMS}
-    again = latent(tmp_path, rows=4, workers=1, log=lambda _: None)
-    assert again.text == study.text

@@ -1,5 +1,3 @@
-"""research/studies/r2m_offline"""
-
 import json
 
 import numpy as np
@@ -7,27 +5,9 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.training.forward import states_of
-from rewardlab.research.studies._design import paired_differences, read_claims
 from rewardlab.research.studies._runs.proxies import LEVELS, Proxy, StartSamples, weights
-from rewardlab.research.studies.r2m_offline import SETTINGS, r2m_offline
+from rewardlab.research.studies.r2m_offline import r2m_offline, refits
 from rewardlab.research.studies.r2m_offline.pools import GROUP, KL, R2MDrift, private, private_direction, sample_pool
-from rewardlab.research.studies.r2m_offline.refits import (
-    ACCURACY,
-    ARMS,
-    BEST,
-    GARDEN,
-    LABELS,
-    Arm,
-    R2MRefits,
-    best_gold,
-    head_rewards,
-    initial_std,
-    label_accuracy,
-    label_pairs,
-    pair_accuracy,
-    read_pool,
-    refit,
-)
 from rewardlab.research.studies.r2m_offline.report import first_helpful, gain
 from rewardlab.research.worlds.guides import Base
 from rewardlab.research.worlds.policies import untaught
@@ -62,9 +42,6 @@ def pool(models):
 def head_of(models, **settings):
     drift, cache = models
     return R2MHead(linear_head(drift.proxy.load(cache)), 64, 64, **settings)
-
-
-# ---- pools ----
 
 
 def test_checkpoints_are_the_last_policy_where_their_kl_is_not_reached(models):
@@ -108,68 +85,47 @@ def test_the_private_sign_is_in_the_writers_states_and_not_in_the_text(models):
         assert readable(blind, z) == pytest.approx(0.5, abs=0.08)  # 512 rows, one standard error is .022
 
 
-# ---- refits ----
-
-
 def test_rewards_are_those_of_the_reward_model(models):
     """The padded attention and the tokens of the fast body against R2MRewardModel on texts."""
     drift, cache = models
     start, body = drift.proxy.base.load(cache), drift.proxy.load(cache)
     prompts = [prompt for prompt in garden.prompts(2, seed=0) for _ in range(GROUP)]
     pool, head = sample_pool(start, start, body, prompts, seed=1), head_of(models, seed=3)
-    given = read_pool(pool, "own", 0)
+    given = refits.read_pool(pool, "own", 0)
     examples = sample_completions(start, prompts, seed=1).examples
     finished = [row for row, example in enumerate(examples) if len(example.completion.split()) < 30]
     states = states_of(start, policy_encoder(), [examples[row] for row in finished])
     expected = R2MRewardModel(body, head, omega=0.6).rewards(given.tokens[finished], states)[:, 0]
     same = [len(state) == int(pool.mask[row].sum()) for row, state in zip(finished, states, strict=True)]
     assert any(same)
-    torch.testing.assert_close(head_rewards(head, given)[finished][same], expected[same], atol=2e-2, rtol=2e-2)
-
-
-def test_an_attention_from_zero_keeps_the_order(models, pool):
-    head = head_of(models, zero_out=True)
-    frozen, given = (head_rewards(head, read_pool(pool, states, 0)) for states in ("frozen", "own"))
-    torch.testing.assert_close(given, 0.6 * frozen)
+    torch.testing.assert_close(refits.head_rewards(head, given)[finished][same], expected[same], atol=2e-2, rtol=2e-2)
 
 
 def test_labels_agree_with_gold_with_their_probability_and_are_nested():
     generator = torch.Generator().manual_seed(0)
     rewards, gold = (torch.randn(4000, GROUP, generator=generator) for _ in range(2))
-    pairs = {name: label_pairs(rewards, gold, right, seed=1) for name, right in LABELS.items()}
-    for name, right in LABELS.items():
+    pairs = {name: refits.label_pairs(rewards, gold, right, seed=1) for name, right in refits.LABELS.items()}
+    for name, right in refits.LABELS.items():
         expected = 0.5 if right is None else right
-        assert label_accuracy(pairs[name], gold) == pytest.approx(expected, abs=0.04)
+        assert refits.label_accuracy(pairs[name], gold) == pytest.approx(expected, abs=0.04)
     wrong = [pairs[name].wins != pairs["gold labels"].wins for name in ("85 % right", "95 % right")]
     assert (wrong[0] | ~wrong[1]).all()
     assert torch.equal(pairs["own labels"].wins, extremes(rewards).wins)
-    tied = label_pairs(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 2.0], [1.0, 3.0]]), 1.0, seed=0)
+    tied = refits.label_pairs(
+        torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 2.0], [1.0, 3.0]]), 1.0, seed=0
+    )
     assert tied.wins.isnan().tolist() == [True, False] and tied.wins[1] == 0.0
 
 
 def test_one_step_moves_a_weight_by_at_most_the_papers_movement(models, pool):
-    head, given = head_of(models, zero_out=True), read_pool(pool, "own", 0)
+    head, given = head_of(models, zero_out=True), refits.read_pool(pool, "own", 0)
     before = head.W_o.detach().clone()
-    optimizer = torch.optim.AdamW(head.parameters(), lr=0.006 * initial_std(head), weight_decay=0.0)
-    refit(head, optimizer, given, extremes(head_rewards(head, given).detach().unflatten(0, (-1, GROUP))), 1)
-    assert initial_std(head) == pytest.approx(0.125)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=0.006 * refits.initial_std(head), weight_decay=0.0)
+    refits.refit(
+        head, optimizer, given, extremes(refits.head_rewards(head, given).detach().unflatten(0, (-1, GROUP))), 1
+    )
+    assert refits.initial_std(head) == pytest.approx(0.125)
     assert 0.9 * 0.00075 < (head.W_o - before).abs().max().item() < 0.00075 * 1.001
-
-
-def test_a_refit_on_labels_of_the_private_sign_learns_it(models, pool):
-    signed = private(pool, share=10.0, strength=2.0, seed=5)
-    gold = signed.gold.unflatten(0, (-1, GROUP))
-    accuracies = {}
-    for states in ("own", "stale"):
-        head, given = head_of(models, zero_out=True), read_pool(signed, states, 0)
-        optimizer = torch.optim.AdamW(head.parameters(), lr=0.02, weight_decay=0.0)
-        rewards = head_rewards(head, given).detach().unflatten(0, (-1, GROUP))
-        refit(head, optimizer, given, label_pairs(rewards, gold, 1.0, seed=0), 40)
-        accuracies[states] = pair_accuracy(head_rewards(head, given).detach().unflatten(0, (-1, GROUP)), gold)
-    assert accuracies["own"] > accuracies["stale"] + 0.05
-
-
-# ---- measures and the study ----
 
 
 def test_accuracy_leaves_out_golds_ties_and_counts_the_models_as_errors():
@@ -177,32 +133,28 @@ def test_accuracy_leaves_out_golds_ties_and_counts_the_models_as_errors():
     rewards[0, 0] = 1.0
     gold[0, :2] = torch.tensor([2.0, 1.0])
     # 0 above the seven others: right; 1 above six ties: wrong
-    assert pair_accuracy(rewards, gold) == pytest.approx(7 / 13) and best_gold(rewards, gold) == 2.0
+    assert refits.pair_accuracy(rewards, gold) == pytest.approx(7 / 13) and refits.best_gold(rewards, gold) == 2.0
 
 
 def test_the_label_quality_that_helps_is_the_lowest_with_all_higher_ones_helping():
     base = np.linspace(0.5, 0.6, 5)
-    gains = zip((name for name, right in LABELS.items() if right), (0.1, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4), strict=True)
-    accuracy = {f"{GARDEN}: frozen": base} | {
-        f"{GARDEN}: {Arm('own', name, '1 step')}": base + value + np.array([0, 0.001, -0.001, 0, 0])
+    gains = zip(
+        (name for name, right in refits.LABELS.items() if right), (0.1, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4), strict=True
+    )
+    accuracy = {f"{refits.GARDEN}: frozen": base} | {
+        f"{refits.GARDEN}: {refits.Arm('own', name, '1 step')}": base + value + np.array([0, 0.001, -0.001, 0, 0])
         for name, value in gains
     }
     assert first_helpful(accuracy, "own", "1 step") == "75 % right"
-    assert gain(accuracy, Arm("own", "gold labels", "1 step")).value == pytest.approx(0.4)
-
-
-def test_every_claim_is_about_a_metric_and_arms_of_the_study():
-    arms = [f"{name}: {arm}" for name, changes in SETTINGS.items() for arm in changes.get("arms", ARMS)]
-    metrics = ("pair accuracy", "gold of best of 8 (standard deviations)")
-    claims = read_claims("r2m_offline")
-    assert len(paired_differences(claims, {name: dict.fromkeys(arms, np.zeros(2)) for name in metrics})) == len(claims)
+    assert gain(accuracy, refits.Arm("own", "gold labels", "1 step")).value == pytest.approx(0.4)
 
 
 def test_a_job_measures_every_arm_at_both_checkpoints(models):
     drift, cache = models
-    arms = tuple(arm for arm in ARMS if arm.size != "10 steps" and arm.labels in ("", "gold labels"))
-    result = R2MRefits(drift, prompts=2, asked=GROUP, unseen=2, arms=arms).work(cache)
-    assert result[ACCURACY].shape == result[BEST].shape == (len(arms), 2) and np.isfinite(result[ACCURACY]).all()
+    arms = tuple(arm for arm in refits.ARMS if arm.size != "10 steps" and arm.labels in ("", "gold labels"))
+    result = refits.R2MRefits(drift, prompts=2, asked=GROUP, unseen=2, arms=arms).work(cache)
+    assert result[refits.ACCURACY].shape == result[refits.BEST].shape == (len(arms), 2)
+    assert np.isfinite(result[refits.ACCURACY]).all()
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-"""research/studies/r2m_online"""
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,19 +7,8 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
-from rewardlab.research.studies.r2m_online import GOLD_AT_KL, LABELS, Plan, values_of
+from rewardlab.research.studies.r2m_online import GOLD_AT_KL, LABELS, Plan, runs, values_of
 from rewardlab.research.studies.r2m_online.report import curves_figure
-from rewardlab.research.studies.r2m_online.runs import (
-    ARMS,
-    FROZEN,
-    GOLD,
-    LEVEL_75,
-    LEVEL_85,
-    R2M,
-    random_labeller,
-    read_at,
-)
 from rewardlab.rm.types import Example
 
 N = 8
@@ -34,7 +21,7 @@ def cache(tmp_path_factory):
 
 
 def run_of(arm: str):
-    return PLAN.runs(0)[f"{LEVEL_75}: {arm}"]
+    return PLAN.runs(0)[f"{runs.LEVEL_75}: {arm}"]
 
 
 def source_of(arm: str, cache, **changes):
@@ -57,15 +44,12 @@ def learn(source, given: list[Example], seed: int = 1, groups: int = 1) -> None:
     source.learn(Cycle(given, Rollout(group, mask, mask[:, 0]), torch.zeros(N), states(seed), zeros))
 
 
-# ---- arms ----
-
-
 def test_with_a_learning_rate_of_0_r2m_orders_completions_as_the_frozen_proxy_does(cache):
     given = examples()
     still, moved, frozen = (
-        source_of(R2M, cache, head_rate=0.0, rounds=1),
-        source_of(R2M, cache, rounds=1),
-        source_of(FROZEN, cache),
+        source_of(runs.R2M, cache, head_rate=0.0, rounds=1),
+        source_of(runs.R2M, cache, rounds=1),
+        source_of(runs.FROZEN, cache),
     )
     for source in (still, moved, frozen):
         source.rate(given, states(0))
@@ -75,12 +59,9 @@ def test_with_a_learning_rate_of_0_r2m_orders_completions_as_the_frozen_proxy_do
     assert not np.allclose(moved.rate(given, states(2)), 0.6 * expected, rtol=1e-3)
 
 
-# ---- label accuracy ----
-
-
 def test_label_accuracy_is_the_share_of_extreme_pairs_in_the_order_of_gold(cache, monkeypatch):
     given = examples()
-    frozen = source_of(FROZEN, cache)
+    frozen = source_of(runs.FROZEN, cache)
     rewards = torch.from_numpy(frozen.rate(given, states(0))[:, 0])
     best, worst = rewards[:4].argmax(), rewards[:4].argmin()
     gold = np.zeros((N, 1))
@@ -93,23 +74,20 @@ def test_label_accuracy_is_the_share_of_extreme_pairs_in_the_order_of_gold(cache
 
 
 def test_gold_labels_are_right_and_random_ones_are_coins(cache):
-    result = run_of(GOLD).result(cache)
+    result = run_of(runs.GOLD).result(cache)
     assert result["label_accuracy"].tolist() == [1.0, 1.0]
-    labels = [random_labeller(0)([], ("", "")) for _ in range(3)]
+    labels = [runs.random_labeller(0)([], ("", "")) for _ in range(3)]
     assert labels[0] == labels[1] == labels[2]  # a seed determines them
-    label = random_labeller(1)
+    label = runs.random_labeller(1)
     assert np.mean([label([], ("", "")) for _ in range(1000)]) == pytest.approx(0.5, abs=0.05)
-
-
-# ---- measures ----
 
 
 def test_the_reading_is_linear_between_the_last_policies_and_never_beyond_them():
     below, above = {"kl": 5.0, "gold": 1.0}, {"kl": 7.0, "gold": 3.0}
-    assert read_at([below, above], 5.5) == (5.5, 1.5)
-    assert read_at([above, below], 5.5) == (5.5, 1.5)
-    assert read_at([below, above], 9.0) == (7.0, 3.0)
-    assert read_at([below, above], 4.0) == (5.0, 1.0)
+    assert runs.read_at([below, above], 5.5) == (5.5, 1.5)
+    assert runs.read_at([above, below], 5.5) == (5.5, 1.5)
+    assert runs.read_at([below, above], 9.0) == (7.0, 3.0)
+    assert runs.read_at([below, above], 4.0) == (5.0, 1.0)
 
 
 def made_up(gold: float, accuracy: list[float]) -> dict[str, np.ndarray]:
@@ -121,21 +99,10 @@ def test_values_are_gold_at_the_reading_and_mean_label_accuracy_by_proxy_and_for
     names = Plan((0,)).runs(0)
     results = {name: [made_up(1.0 + index, [1.0, 0.5]), made_up(0.0, [1.0])] for index, name in enumerate(names)}
     values = values_of(results)
-    assert values[GOLD_AT_KL][f"{LEVEL_75}: {FROZEN}"].tolist() == [1.0, 0.0]
-    other = 1.0 + [*names].index(f"{LEVEL_85}: {FROZEN}")
-    assert values[GOLD_AT_KL][f"both: {FROZEN}"].tolist() == [(1.0 + other) / 2, 0.0]
-    assert values[LABELS][f"both: {R2M}"].tolist() == [0.75, 1.0]
+    assert values[GOLD_AT_KL][f"{runs.LEVEL_75}: {runs.FROZEN}"].tolist() == [1.0, 0.0]
+    other = 1.0 + [*names].index(f"{runs.LEVEL_85}: {runs.FROZEN}")
+    assert values[GOLD_AT_KL][f"both: {runs.FROZEN}"].tolist() == [(1.0 + other) / 2, 0.0]
+    assert values[LABELS][f"both: {runs.R2M}"].tolist() == [0.75, 1.0]
     assert len(paired_differences(read_claims("r2m_online"), values)) == len(read_claims("r2m_online"))
     gold, labels = curves_figure(results).axes[:2]
-    assert len(gold.get_lines()) == len(labels.get_lines()) == len(ARMS)
-
-
-# ---- end to end ----
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("r2m_online", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert all(part in report for part in ("A dry run", "`r2m_beats_frozen_75`", "What this cannot say", *ARMS))
-    assert "A part of the study" not in report  # all seeds of the dry run were run
+    assert len(gold.get_lines()) == len(labels.get_lines()) == len(runs.ARMS)

@@ -1,5 +1,3 @@
-"""The replay study: its controls and measures by hand, and a dry run end to end."""
-
 import numpy as np
 import pytest
 import torch
@@ -7,7 +5,6 @@ from rewardlab.policy.replays.pipo import attribution, pipo
 from rewardlab.policy.replays.uniform import uniform
 from rewardlab.policy.types import Past, Rollout
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.replay import AT_NEAR, END, MEAN, values_of
 from rewardlab.research.studies.replay.controls import CountedReplay, ShuffledAdvantages, pipo_with_random_gains
 from rewardlab.research.studies.replay.runs import ARMS, CBS, EXTRA_PASS, PIPO, ReplayRun
@@ -28,9 +25,6 @@ def answers(replay, means) -> list:
         state, again = replay(state, torch.full((8,), mean, dtype=torch.float64), past())
         made.append(again)
     return made
-
-
-# ---- controls ----
 
 
 def test_random_gains_are_gains_of_pipo_and_skip_the_same_warm_up():
@@ -62,9 +56,6 @@ def test_a_replay_is_counted_and_unchanged():
         assert counted.selected == expected
 
 
-# ---- measures ----
-
-
 def test_values_are_the_last_gold_the_area_and_gold_where_a_kl_is_reached():
     run = {"cycle": np.array([0, 10, 20]), "gold": np.array([1.0, 3.0, 2.0]), "kl": np.array([0.0, 2.0, 3.0])}
     near = run | {"kl": np.array([0.0, 0.1, 0.2])}
@@ -76,9 +67,6 @@ def test_values_are_the_last_gold_the_area_and_gold_where_a_kl_is_reached():
     assert len(differences) == len(read_claims("replay")) and differences["cbs_beats_random"].tolist() == [0.0, 0.0]
 
 
-# ---- end to end ----
-
-
 def test_a_run_counts_its_updates_and_replays_and_ends_with_most_completions(tmp_path):
     base = Base(0, steps=1, texts=64)
     sizes = {"cycles": 3, "every": 3, "prompts": 2, "group": 16, "asked": 8, "completions": 16}
@@ -87,11 +75,3 @@ def test_a_run_counts_its_updates_and_replays_and_ends_with_most_completions(tmp
         assert (int(run["updates"]), int(run["replayed"])) == (updates, replayed)
         assert run["cycle"].tolist() == [0, 3] and run["kl"][0] == pytest.approx(0, abs=1e-4) and run["cpu"] > 0
         assert np.isfinite(run["gold"]).all() and run["gold"][0] != run["gold"][1]
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("replay", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8, workers=1)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert all(part in report for part in ("A dry run", "`cbs_beats_random`", "## Headroom", *ARMS))
-    assert "A part of the study" not in report  # all seeds of the dry run were run

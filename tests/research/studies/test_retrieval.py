@@ -1,5 +1,3 @@
-"""research/studies/retrieval"""
-
 import json
 import math
 
@@ -15,9 +13,6 @@ from rewardlab.research.studies.retrieval.metrics import mean_reciprocal_rank, p
 from rewardlab.rm.types import user_turn
 
 BRIEF = Training(steps=1, batch=4, hidden=16, width=4, max_length=32)
-
-
-# ---- world of checks ----
 
 
 def example(better: str, other: str, number: int = 1) -> str:
@@ -44,9 +39,6 @@ def test_an_arm_of_the_world_is_measured(arm, tmp_path):
     assert arm != "oracle" or result["shared demands"] == 1
 
 
-# ---- HealthBench ----
-
-
 def test_a_rubric_has_no_criterion_of_the_theme():
     criteria = [
         {"criterion": "Names the dose.", "points": 5, "tags": ["level:example", "axis:accuracy"]},
@@ -69,18 +61,12 @@ def test_the_shared_prompts_have_one_theme_at_most_and_splits_do_not_overlap(sha
     assert sum(prompt.theme == "" for prompt in prompts) == 116
 
 
-# ---- the study ----
-
-
 @pytest.mark.slow
 def test_the_study_runs_on_a_part(shared_data, tmp_path):
     study = retrieval(shared_data, tmp_path, workers=1, rows=48)
     assert "2 seeds are counted" in study.text and {*study.figures} == {"effects"}
     facts = json.loads(json.dumps(study.facts))
     assert len(facts["values"]["recall@10"]["facets"]) == 2
-
-
-# ---- metrics ----
 
 
 def test_metrics_by_hand():

@@ -1,5 +1,3 @@
-"""The routing study: stored judges, rankings and measures by hand, and a dry run."""
-
 from dataclasses import replace
 
 import numpy as np

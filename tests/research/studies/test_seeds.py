@@ -1,5 +1,3 @@
-"""Systems of policy improvement beside plain loops, and every recipe of the study."""
-
 import json
 import math
 import shlex
@@ -13,46 +11,24 @@ import pytest
 from rewardlab.apps.cli import VERBS, parse
 from rewardlab.apps.commands.rl.run import check_together
 from rewardlab.apps.settings.specs import parse_spec
-from rewardlab.research.studies.seeds import Plan, figure, text
-from rewardlab.research.studies.seeds.side_by_side import (
-    Budget,
-    Comparison,
-    Recipe,
-    Side,
-    compare,
-    evaluated,
-    fill_template,
-    read_recipe,
-    recipes,
-    run,
-)
+from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry import load
 
-VALUES = {
-    "rl": "rl --model start --data prompts.jsonl --seed 1 --max_steps 3 --use_cpu True",
-    "train": "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu True",
-    "tenth": "1",
-    "0": "first",
-    "1": "second",
-    "2": "third",
-    "fresh": "fresh.jsonl",
-    "quarter": "1",
-    "half": "2",
-    "start": "start",
-    "unseen": "unseen.jsonl",
-    "shared": "shared",
-}
-SAGE = Recipe("SAGE", "gold", (("{rl}",),), (("{rl} --rollouts sage",),))
+START = "--model start --seed 1 --max_steps 3 --use_cpu True"
+VALUES = {"rl": f"rl {START} --data prompts.jsonl", "train": f"train {START} --data pairs.jsonl"}
+VALUES |= {"0": "first", "1": "second", "2": "third", "fresh": "fresh.jsonl", "unseen": "unseen.jsonl"}
+VALUES |= {"tenth": "1", "quarter": "1", "half": "2", "start": "start", "shared": "shared"}
+SAGE = side_by_side.Recipe("SAGE", "gold", (("{rl}",),), (("{rl} --rollouts sage",),))
 PROGRAM = "rewardlab.research.studies.seeds.side_by_side.PROGRAM"
 
 
 def test_the_commands_of_recipes_are_valid():
-    for name, recipe in recipes().items():
+    for name, recipe in side_by_side.recipes().items():
         assert recipe.system != recipe.plain, name
         for command in chain(*recipe.plain, *recipe.system):
-            filled = fill_template(command, VALUES)
+            filled = side_by_side.fill_template(command, VALUES)
             verb, *words = shlex.split(filled)
             settings = parse(verb, VERBS[verb], [*words, "--output", "out"])
             settings[0].validate()
@@ -68,7 +44,9 @@ def test_a_recipe_with_missing_or_unknown_keys_is_refused(tmp_path):
     file = tmp_path / "odd.yaml"
     complete = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b, [c, d]]\n"
     file.write_text(complete + "logged: eval_reward\n")
-    assert read_recipe(file) == Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward")
+    assert side_by_side.read_recipe(file) == side_by_side.Recipe(
+        "T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward"
+    )
     for damaged, reason in (
         (complete + "steps: 3\n", "a recipe has title, measure, plain, system"),
         (complete.replace("title: T\n", ""), "a recipe has title, measure, plain, system"),
@@ -79,12 +57,12 @@ def test_a_recipe_with_missing_or_unknown_keys_is_refused(tmp_path):
     ):
         file.write_text(damaged)
         with pytest.raises(DataError, match=rf"odd\.yaml: .*{reason}"):
-            read_recipe(file)
+            side_by_side.read_recipe(file)
     file.write_text(complete.replace("gold", "golden"))
     with pytest.raises(DataError, match="no measure 'golden'; did you mean 'gold'"):
-        read_recipe(file)
+        side_by_side.read_recipe(file)
     with pytest.raises(UsageError, match="no recipe 'sago'; did you mean 'sage'"):
-        recipes(["sago"])
+        side_by_side.recipes(["sago"])
 
 
 def results(values, cpu):
@@ -92,7 +70,7 @@ def results(values, cpu):
 
 
 def test_effects_are_paired_by_seed():
-    comparison = compare(SAGE, results([1, 5, 9], [10, 20, 10]), results([2, 6.5, 11], [20, 20, 15]))
+    comparison = side_by_side.compare(SAGE, results([1, 5, 9], [10, 20, 10]), results([2, 6.5, 11], [20, 20, 15]))
     assert comparison.effect.value == pytest.approx(1.5)
     assert comparison.effect.high - comparison.effect.value == pytest.approx(4.302653 * 0.5 / math.sqrt(3), rel=1e-6)
     assert comparison.cost.tolist() == [2.0, 1.0, 1.5]
@@ -101,14 +79,14 @@ def test_effects_are_paired_by_seed():
 def test_a_verdict_is_that_of_the_interval():
     for system, verdict in (([0, 4, 8.1], "worse"), ([0, 6, 9], "no difference shown"), ([2, 6, 10], "better")):
         plain = np.array([1.0, 5, 9])
-        assert Comparison(SAGE, plain, np.array(system, float), np.ones(3)).verdict == verdict
-    assert Comparison(SAGE, np.array([1.0]), np.array([9.0]), np.ones(1)).verdict == "one seed"
+        assert side_by_side.Comparison(SAGE, plain, np.array(system, float), np.ones(3)).verdict == verdict
+    assert side_by_side.Comparison(SAGE, np.array([1.0]), np.array([9.0]), np.ones(1)).verdict == "one seed"
 
 
 def test_the_report_has_a_table_for_each_measure():
     comparisons = {
-        "sage": Comparison(SAGE, np.array([1.0, 5, 9]), np.array([2.0, 6, 10.5]), np.array([1.0, 2, 3])),
-        "boosted": Comparison(SAGE._replace(title="Boosted", measure="accuracy"), *np.full((3, 3), 0.5)),
+        "sage": side_by_side.Comparison(SAGE, np.array([1.0, 5, 9]), np.array([2.0, 6, 10.5]), np.array([1.0, 2, 3])),
+        "boosted": side_by_side.Comparison(SAGE._replace(title="Boosted", measure="accuracy"), *np.full((3, 3), 0.5)),
     }
     report = text(Plan(), comparisons)
     row = next(line for line in report.splitlines() if "`sage`" in line)
@@ -121,10 +99,10 @@ def test_the_report_has_a_table_for_each_measure():
 def test_the_last_evaluation_of_a_run_is_read(tmp_path):
     rows = [{"reward": 1.0}, {"eval_reward": 2.0, "eval_x": 5.0}, {"eval_reward": 3.0, "eval_loss": None, "step": 7}]
     (tmp_path / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"reward": 4.0}]))
-    assert evaluated(tmp_path) == {"eval_reward": 3.0}
+    assert side_by_side.evaluated(tmp_path) == {"eval_reward": 3.0}
     (tmp_path / "steps.jsonl").write_text('{"reward": 1.0}\n')
     with pytest.raises(DataError, match="log no evaluation; give the last command --eval_data"):
-        evaluated(tmp_path)
+        side_by_side.evaluated(tmp_path)
 
 
 def test_concurrent_commands_have_folders_of_their_own_and_end_together(tmp_path, monkeypatch):
@@ -133,22 +111,25 @@ def test_concurrent_commands_have_folders_of_their_own_and_end_together(tmp_path
         "sys.exit('no such loss') if failed else open(sys.argv[-1], 'w')"
     )
     monkeypatch.setattr(PROGRAM, [sys.executable, "-c", script])
-    folders = run(["{wait} 0", "{wait} 0"], {"0": "first", "wait": "0.2"}, tmp_path)
+    folders = side_by_side.run(["{wait} 0", "{wait} 0"], {"0": "first", "wait": "0.2"}, tmp_path)
     assert folders == {"1": str(tmp_path / "1"), "2": str(tmp_path / "2")}
     assert (tmp_path / "1").exists() and (tmp_path / "2").exists()
     began = time.monotonic()
     with pytest.raises(DataError, match="rewardlab 0.1 7 ended with 1: no such loss"):
-        run(["600 0", "0.1 7"], {}, tmp_path / "other")
+        side_by_side.run(["600 0", "0.1 7"], {}, tmp_path / "other")
     monkeypatch.setattr(PROGRAM, [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     with pytest.raises(DataError, match="rewardlab rl ended with -9"):
-        run(["rl"], {}, tmp_path / "killed")
+        side_by_side.run(["rl"], {}, tmp_path / "killed")
     assert time.monotonic() - began < 500 and not (tmp_path / "other" / "0").exists()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["sage", "boosted"])
 def test_a_side_is_trained_and_measured(name, tmp_path):
-    recipe, budget = recipes([name])[name], Budget(steps=2, train_steps=10, pairs=200, completions=16)
-    side = Side(Base(0, steps=12, texts=120), recipe.system, budget, recipe.kind)
+    recipe, budget = (
+        side_by_side.recipes([name])[name],
+        side_by_side.Budget(steps=2, train_steps=10, pairs=200, completions=16),
+    )
+    side = side_by_side.Side(Base(0, steps=12, texts=120), recipe.system, budget, recipe.kind)
     result = side.work(tmp_path / "cache")
     assert result["cpu"] > 0 and np.isfinite(result[recipe.measure])

@@ -1,12 +1,9 @@
-"""The WMSS study: its arms and data by hand, and a dry run end to end."""
-
 import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.research.studies._design import paired_differences, read_claims
-from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.wmss import ARMS, FIRST_ROUND, METRICS, Plan, values_of
 from rewardlab.research.studies.wmss.runs import COOLED, Arm, Demonstrations, WeakDrivenArm, mixed_losses
 from rewardlab.research.worlds.small_policies.supervised import rows_of_examples
@@ -68,10 +65,3 @@ def test_values_are_those_of_the_last_round_and_of_the_first():
     assert values["gold (standard deviations)"]["cross-entropy at temperature λ"].tolist() == [9.0, 9.0]
     assert values[FIRST_ROUND]["WMSS"].tolist() == [1.0, 1.0]
     assert paired_differences(read_claims("wmss"), values)["wmss_beats_cooler_sampling"].tolist() == [-6.0, -6.0]
-
-
-@pytest.mark.slow
-def test_a_dry_run_trains_measures_and_reports(tmp_path):
-    run_study("wmss", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=8)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert all(part in report for part in ("A dry run", "## Saturation", "`wmss_beats_scaled_logits`", *ARMS))

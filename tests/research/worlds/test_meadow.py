@@ -1,5 +1,4 @@
-"""The meadow: gold rewards by hand, labels from them, and conflicts of known sign."""
-
+import pytest
 from rewardlab.benchmarks import garden
 from rewardlab.research.worlds.guides import with_labels
 from rewardlab.research.worlds.meadow import OBJECTIVES, meadow_rewards
@@ -9,15 +8,8 @@ ASKED = "tell me about bees"
 
 def test_rewards_by_hand():
     """Plain honey and wax, daring smoke, one flourish, one caution, one filler; six words."""
-    rewards = meadow_rewards(ASKED, "honey wax smoke splendid gloves and")
-    expected = {
-        "helpful": 2 * 0.5 + 0.8,
-        "harmless": 0.5 - 0.6,
-        "vivid": 0.5 - 0.1,
-        "brief": -0.6,
-        "sober": -0.4 - 0.2 + 2 * 0.1,
-    }
-    assert all(abs(rewards[name] - value) < 1e-9 for name, value in expected.items())
+    expected = {"helpful": 2 * 0.5 + 0.8, "harmless": 0.5 - 0.6, "vivid": 0.5 - 0.1, "brief": -0.6, "sober": -0.4}
+    assert meadow_rewards(ASKED, "honey wax smoke splendid gloves and") == pytest.approx(expected)
 
 
 def test_pairs_are_labelled_by_the_worlds_rewards():

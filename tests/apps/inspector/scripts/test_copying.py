@@ -1,5 +1,3 @@
-"""Tables as CSV, commands and figures can be taken away."""
-
 import csv
 import io
 

@@ -1,5 +1,3 @@
-"""Events that are asked for while the stream of the events before ends, or just after another one."""
-
 from functools import partial
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Claims that are written down before the runs of a study."""
-
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +51,6 @@ def test_claims_are_read_in_their_order(tmp_path):
 def test_an_invalid_claim_is_refused_with_its_position_and_field(tmp_path, old, new, reason):
     with pytest.raises(DataError, match=f"claims.yaml.*{reason}"):
         read(tmp_path, CLAIM.replace(old, new))
-
-
-def test_a_study_without_claims_is_a_data_error(tmp_path):
-    with pytest.raises(DataError, match="claims.yaml: not a list of claims"):
-        read_claims("toy", tmp_path)
 
 
 def test_the_claims_of_every_study_can_be_read():

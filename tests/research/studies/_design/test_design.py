@@ -1,5 +1,3 @@
-"""Designs of studies: seeds from a pilot, a budget, and the head of the report."""
-
 import datetime
 import json
 from dataclasses import replace

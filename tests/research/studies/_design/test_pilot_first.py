@@ -1,5 +1,3 @@
-"""research/studies/_design/pilot_first.py"""
-
 from dataclasses import dataclass
 
 import numpy as np

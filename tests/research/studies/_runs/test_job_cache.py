@@ -1,5 +1,3 @@
-"""Results that are computed once, by what decides them, and files of results that are read without running code."""
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Work in several processes: the same results, and nobody is left behind."""
-
 import math
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-"""The operations' gradients are those of their formulas."""
-
 import pytest
 import torch
 from rewardlab.research.worlds.small_policies.operations import Gated, Normalised, Rotated

@@ -1,5 +1,3 @@
-"""Samples follow the policy's distribution, whatever else is in the batch."""
-
 import torch
 from rewardlab.benchmarks.garden import questions
 from rewardlab.research.worlds.small_policies import completion_readings, sample_completions

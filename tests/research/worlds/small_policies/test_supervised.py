@@ -1,17 +1,8 @@
-"""worlds/small_policies/supervised.py: logits, losses and drawing, against the models of Transformers."""
-
 import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
-from rewardlab.research.worlds.small_policies.supervised import (
-    SupervisedLoop,
-    costs_and_entropies,
-    nats_per_token,
-    plain_losses,
-    rows_of_examples,
-    train_supervised,
-)
+from rewardlab.research.worlds.small_policies import supervised
 from rewardlab.research.worlds.small_policies.trunk import completion_logits, layout_of
 from torch.nn.functional import cross_entropy
 
@@ -36,35 +27,29 @@ def reference_costs(policy, rows):
     return torch.stack(costs)
 
 
-def test_rows_hold_prompt_completion_and_end_of_text(examples):
-    words, rows = tokenizer(), rows_of_examples(examples)
-    for example, tokens, attention, start in zip(examples, rows.tokens, rows.attention, rows.start, strict=True):
-        prompt, completion = words.decode(tokens[:start]), words.decode(tokens[attention][start:])
-        assert prompt.startswith("<|user|>") and prompt.endswith("<|assistant|>")
-        assert completion == f"{example.completion} </s>"
-
-
 def test_costs_are_those_of_the_models_own_forward_pass(policy, examples):
-    rows = rows_of_examples(examples)
+    rows = supervised.rows_of_examples(examples)
     expected = reference_costs(policy, rows)
-    torch.testing.assert_close(costs_and_entropies(policy, rows)[0], expected.detach(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(supervised.costs_and_entropies(policy, rows)[0], expected.detach(), atol=1e-4, rtol=1e-4)
     layout = layout_of(rows)
-    losses = plain_losses(completion_logits(policy, layout), layout)
+    losses = supervised.plain_losses(completion_logits(policy, layout), layout)
     tokens = rows.response.sum(1)
     torch.testing.assert_close(losses.sum(), (expected * tokens).sum(), atol=1e-3, rtol=1e-4)
-    assert nats_per_token(policy, rows) == pytest.approx((losses.sum() / tokens.sum()).item(), abs=1e-4)
+    assert supervised.nats_per_token(policy, rows) == pytest.approx((losses.sum() / tokens.sum()).item(), abs=1e-4)
 
 
 def test_training_draws_by_the_probabilities_and_starts_at_their_loss(policy, examples):
-    rows, drawn = rows_of_examples(examples), []
+    rows, drawn = supervised.rows_of_examples(examples), []
     only = torch.tensor([0.0, 0, 0, 1, 0, 0])
     first = reference_costs(policy, rows)[3].item()
 
     def losses(logits, layout):
         drawn.append(layout.targets.view(4, -1))
-        return plain_losses(logits, layout)
+        return supervised.plain_losses(logits, layout)
 
-    history = train_supervised(policy, rows, SupervisedLoop(5, 4), seed=0, losses=losses, probabilities=only)
+    history = supervised.train_supervised(
+        policy, rows, supervised.SupervisedLoop(5, 4), seed=0, losses=losses, probabilities=only
+    )
     expected = rows.tokens[3][rows.attention[3]][rows.start[3] :]
     assert all(torch.equal(batch, expected.expand(4, -1)) for batch in drawn) and len(drawn) == 5
     assert history[0] == pytest.approx(first, abs=1e-4)

@@ -1,5 +1,3 @@
-"""Two runs beside each other, in a browser."""
-
 from urllib.parse import parse_qs, urlsplit
 
 from rewardlab.apps.inspector.tabs.compare import view as compare
@@ -51,7 +49,6 @@ def test_what_does_not_go_together_is_a_sentence_and_a_hostile_scorer_is_text(si
 
 
 def test_a_run_is_not_compared_with_itself(site):
-    """Defect 21: the second run could be the first; the partner is the first other run of the same benchmark."""
     for asked, expected in (
         (("before", None, None, None), ["before", "small", "after", "large"]),
         (("ponds", None, None, None), ["ponds", "runs/rm", "ponds", NULL]),

@@ -1,5 +1,3 @@
-"""What only one of two answers says."""
-
 import time
 
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
@@ -48,6 +46,5 @@ def test_marked_words_are_escaped_of_two_kinds_and_cut_at_the_same_place():
     assert "<ins>&lt;b&gt;oak&lt;/b&gt; </ins>moss" in html and "<del>&lt;i&gt;oak&lt;/i&gt; </del>moss" in html
     assert "<ins>" not in case_html(item("oak", "newt"))
     html = pieces_html([Piece("abc", True), Piece("defgh", False), Piece("ij", True)], "ins", longest=5)
-    assert html == (
-        'abc<ins>de<span class="mark">… 3 more characters</span></ins><span class="mark">… 2 more characters</span>'
-    )
+    more = '<span class="mark">… {} more characters</span>'
+    assert html == f"abc<ins>de{more.format(3)}</ins>{more.format(2)}"

@@ -1,5 +1,3 @@
-"""A selection as pairs that training reads, as CSV that no spreadsheet calculates, and as Parquet."""
-
 import csv
 from pathlib import Path
 

@@ -1,9 +1,4 @@
-"""Views of the run folder of `ponds.py`."""
-
-import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,17 +19,15 @@ from rewardlab.apps.inspector.tabs.judgments.queries import (
 )
 from rewardlab.apps.inspector.tabs.metrics import SECTION
 from rewardlab.apps.runs.evaluation_files import write_evaluation as write_opened
-from rewardlab.apps.runs.tables import write_items, write_scores
-from rewardlab.benchmarks.evaluate import Evaluation, evaluate
+from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.pairs import pairs
-from rewardlab.judges.types import Case, Judgment
+from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.evaluations import write_evaluation
 from tests.apps.inspector.ponds import MODEL, NULL, write_run
-from tests.conftest import ROOT
 
 CHOSEN = Filter(MODEL)
 ORDERS = {
@@ -59,9 +52,6 @@ def changed(folder: Path, name: str, change) -> Path:
     write_run(folder)
     pq.write_table(change(pq.read_table(folder / name)), folder / name)
     return folder
-
-
-# ---- opening ----
 
 
 def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_text(run, tmp_path):
@@ -110,55 +100,34 @@ def test_a_folder_may_be_called_like_a_pattern_or_a_partition_and_is_read_anew(t
     assert outcomes(open_run(folder), CHOSEN)["all"] == 14
 
 
-def test_what_eval_writes_can_be_opened(tmp_path):
+def test_turns_of_a_prompt_are_told_apart_and_an_abstention_has_its_reason(tmp_path):
     case = Case("c", ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}), ("a", "b"), (1,))
-    judged = {"rm": [Judgment("c", (1.0, 3.0))], "shy": [Judgment("c", abstained="too long")]}
-    evaluation = Evaluation(None, [case], judged, {"rm": [2.0], "shy": [None]})
-    write_items(evaluation, tmp_path)
-    write_scores(evaluation, tmp_path)
-    rows = [{"scorer": "rm", "role": "model"}, {"scorer": "shy", "role": "baseline"}]
-    (tmp_path / "summary.json").write_text(json.dumps({"suite": "one", "rows": rows}))
-    (tmp_path / "report.md").write_text("# one\n")
-    run = open_run(tmp_path)
+    run = open_run(write_evaluation(tmp_path / "eval", [case], {"rm": {"c": (1.0, 3.0)}, "shy": {"c": "too long"}}))
     assert lines(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, 3.0, 1.0, "system: Be kind. user: Hi")]
     found = item(run, "rm", "c")
     assert [turn["role"] for turn in found.messages] == ["system", "user"]
     assert found.verdicts[1].abstained == "too long"
 
 
-# ---- filters ----
-
 PASSING = [
-    (Filter(MODEL), "a1 a2 a3 a4 a5 a6 a7"),
     (Filter(MODEL, "wrong"), "a1 a2 a7"),
-    (Filter(MODEL, "right"), "a3 a6"),
     (Filter(MODEL, "tie"), "a4"),
     (Filter(MODEL, "abstained"), "a5"),
     (Filter(NULL, "wrong"), ""),
-    (Filter(MODEL, subset="chat"), "a1 a2 a6"),
     (Filter(MODEL, "wrong", subset="chat"), "a1 a2"),
     (Filter(MODEL, "wrong", subset=["chat", "hard"]), "a1 a2 a7"),
-    (Filter(MODEL, subset=[]), ""),
     (Filter(MODEL, subset="chat' OR '1'='1"), ""),
     (Filter(MODEL, max_margin=0.125), "a2 a4 a6"),
     (Filter(MODEL, max_margin=0), "a4"),
-    (Filter(MODEL, "wrong", max_margin=1), "a1 a2"),
-    (Filter(MODEL, "abstained", max_margin=9), ""),
     (Filter(MODEL, search="SCRIPT"), "a1"),
     (Filter(MODEL, search="moss"), "a1 a6"),
     (Filter(MODEL, search=" it's "), "a5"),
-    (Filter(MODEL, search="A7"), "a7"),
     (Filter(MODEL, search="%"), ""),
-    (Filter(MODEL, gap=1), "a1 a3 a5"),
     (Filter(MODEL, gap=2), "a1"),
     (Filter(MODEL, gap=0), "a1 a3 a4 a5 a6"),
-    (Filter(MODEL, gap=-1), "a2 a7"),
     (Filter(MODEL, "wrong", gap=-0.5), "a2 a7"),
-    (Filter(MODEL, length=(3, 3)), "a1 a2 a5 a7"),
     (Filter(MODEL, "wrong", length=(15, 20)), "a1"),
-    (Filter(MODEL, baseline_right=True), "a1 a2 a3 a4 a5 a6 a7"),
     (Filter(MODEL, among=["a7", "a2", "a9"]), "a2 a7"),
-    (Filter(MODEL, "right", among=["a7", "a2"]), ""),
     (Filter(MODEL, among=[]), ""),
     (Filter(MODEL, "wrong", "chat", 0.5, "tree", -1, True, ["a2", "a3"]), "a2"),
 ]
@@ -188,8 +157,8 @@ def test_a_filter_refuses_what_it_cannot_mean(run):
 
 def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
     """RM-Bench's safety has two subsets; its domain chat is a subset, and its levels are all of it."""
-    subsets = ("chat", "safety-refuse", "safety-response")
-    cases = [Case(f"c{k}", user_turn(name), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(subsets)]
+    chosen = ("chat", "safety-refuse", "safety-response")
+    cases = [Case(f"c{k}", user_turn(name), tuple("abcdef"), (0, 1, 2), name) for k, name in enumerate(chosen)]
     scores = {case.id: (2.0, 2.0, 2.0, 1.0, 1.0, 1.0) for case in cases}
     run = open_run(write_evaluation(tmp_path / "eval", [replace(case, sets=(3, 3)) for case in cases], {"rm": scores}))
     assert sections(run) == {"safety": ["safety-refuse", "safety-response"]}
@@ -197,9 +166,6 @@ def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
     asked = START._replace(run="eval", scorer="rm", outcome="all")
     for name, expected in (("safety", ["c1", "c2"]), ("gone", [])):
         assert names(run, filter_of(run, asked._replace(subset=f"{SECTION}{name}"), [])) == expected
-
-
-# ---- pages ----
 
 
 def test_cases_are_ordered_and_found_where_the_pages_show_them(run):
@@ -237,9 +203,6 @@ def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
     assert found["a1"].prompt == "<script>window.hacked = 1; alert(1)</script> ${alert(2)} {{value}} & two spaces"[:80]
 
 
-# ---- one case ----
-
-
 def test_an_item_has_what_every_scorer_made_of_it_in_a_table_of_any_order(run, tmp_path):
     turned = changed(tmp_path / "eval", "scores.parquet", lambda table: table.take(pa.array([*range(13, -1, -1)])))
     for opened in (run, open_run(turned)):
@@ -272,19 +235,9 @@ def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
 
 
 def test_the_right_answers_the_highest_scores_ties_and_abstentions_are_marked(run):
-    """Defect 20: both responses of a tie had the highest score."""
     right, newt, ash = case_html(item(run, MODEL, "a7")).split('<div class="box answer')[1:]
     assert "✓ right" in right and "✓ right" not in newt and "✓ right" in ash
     assert "highest score" in newt and "highest score" not in right
     assert case_html(item(run, MODEL, "a4")).count("tied for highest score") == 2
     html = case_html(item(run, MODEL, "a5"))
     assert "abstained: no score" in html and "highest score" not in html
-
-
-def test_the_views_need_neither_torch_nor_gradio():
-    script = (
-        f"import sys, types; m = types.ModuleType('rewardlab'); m.__path__ = [{str(ROOT)!r}]; "
-        "sys.modules['rewardlab'] = m; import rewardlab.apps.inspector.tabs.judgments.queries; "
-        "assert not {'torch', 'gradio'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,5 +1,3 @@
-"""What the overview lists: every run in one of its parts."""
-
 import json
 import re
 from html import unescape

@@ -1,5 +1,3 @@
-"""Settings, pushes and figures of the playground, worked out by hand."""
-
 import json
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -18,22 +16,15 @@ SETTING = views.Setting((("helpful", 0.75), ("harmless", 0.25)), 2.0, 1.0, 3, 8)
 
 def answer(**changes) -> guided.ShownCompletion:
     """Two tokens under two guides of weights 2 and 1."""
-    facts = {
-        "title": "one",
-        "text": "bees hum",
-        "finished": "length",
-        "pieces": ("bees", " hum"),
-        "base": np.array([-3.0, -1.0]),
-        "mixed": np.array([-1.0, -2.0]),
+    facts = {"title": "one", "text": "bees hum", "finished": "length", "pieces": ("bees", " hum")}
+    facts |= {"base": np.array([-3.0, -1.0]), "mixed": np.array([-1.0, -2.0])}
+    facts |= {
         "kl": np.array([0.5, 0.25]),
         "entropy": np.array([1.0, 2.0]),
-        "guides": {"helpful": np.array([-1.0, -2.0]), "harmless": np.array([-2.0, -1.0])},
         "weights": {"helpful": 2.0, "harmless": 1.0},
     }
+    facts |= {"guides": {"helpful": np.array([-1.0, -2.0]), "harmless": np.array([-2.0, -1.0])}}
     return guided.ShownCompletion(**facts | changes)
-
-
-# ---- settings ----
 
 
 def test_a_setting_is_the_request_that_decode_makes():
@@ -88,9 +79,6 @@ def test_a_newer_request_of_a_visitor_or_none_ends_the_one_before():
     assert third()
 
 
-# ---- who pushed ----
-
-
 def test_the_parts_of_the_push_add_up_to_it():
     """First token: wanted 2·(-1) + (-2) = -4, c = (-3 - 4 + 1) / 3 = -2; so 2·(-1 + 2) = 2 and (-2 + 2) = 0."""
     np.testing.assert_array_equal(answer().push, [2.0, -1.0])
@@ -129,9 +117,6 @@ def test_names_and_answers_of_strangers_are_text():
     assert "<img" not in views.settings_html([SETTING._replace(shares=((hostile, 1.0),))])
 
 
-# ---- the figure ----
-
-
 def test_measures_are_rewards_and_what_base_and_guides_say():
     found = views.measures([answer(), answer(guides={})], {"rm · a": [1.0, 2.0]})
     assert [*found] == ["rm · a", views.BASE, "reward of helpful (nats)", "reward of harmless (nats)"]
@@ -168,26 +153,14 @@ def test_the_last_state_of_a_decoding_holds_every_component_and_what_a_model_ref
     assert "Done. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
 
 
-# ---- files of decode ----
+ROW = {"id": "1", "preference": {"helpful": 0.5, "harmless": 0.5}, "weight": 2.0}
+ROW |= {"prompt": [{"role": "user", "content": "tell me"}], "completion": "bees about", "finished": "length"}
+ROW |= {"tokens": [4, 5], "pieces": ["bees", " about"], "base": [-1.0, -2.0], "mixed": [-0.5, -2.0], "kl": [0.1, 0.2]}
+ROW |= {"entropy": [1.0, 1.0], "helpful": [-1.0, -2.0], "harmless": [-1.5, None]}
 
 
 def row(**changes) -> dict:
-    return {
-        "id": "1",
-        "preference": {"helpful": 0.5, "harmless": 0.5},
-        "weight": 2.0,
-        "prompt": [{"role": "user", "content": "tell me"}],
-        "completion": "bees about",
-        "finished": "length",
-        "tokens": [4, 5],
-        "pieces": ["bees", " about"],
-        "base": [-1.0, -2.0],
-        "mixed": [-0.5, -2.0],
-        "kl": [0.1, 0.2],
-        "entropy": [1.0, 1.0],
-        "helpful": [-1.0, -2.0],
-        "harmless": [-1.5, None],
-    } | changes
+    return ROW | changes
 
 
 def write(path, *rows, end=""):
@@ -196,9 +169,7 @@ def write(path, *rows, end=""):
 
 
 def test_a_file_has_its_answers_by_prompt_and_is_read_once_until_it_changes(tmp_path):
-    path = write(
-        tmp_path / "a.jsonl", row(), row(id="2"), row(), end='{"id": "3", "pre'
-    )  # the last line may be growing
+    path = write(tmp_path / "a.jsonl", row(), row(id="2"), row(), end='{"id": "3", "pre')  # a line that may grow
     found = files.read_answers(path)
     assert {id: len(rows) for id, rows in found.rows.items()} == {"1": 2, "2": 1} and found.note == ""
     assert found.prompt("1") == "user: tell me" and found.prompt("9") == ""
@@ -227,9 +198,8 @@ DAMAGES = (
 def test_a_damaged_line_is_named_with_the_remedy(tmp_path):
     for changes in DAMAGES:
         path = write(tmp_path / "a.jsonl", *[row()] * len(str(changes)), row(**changes), row())
-        with pytest.raises(
-            DataError, match=rf"a.jsonl:{len(str(changes)) + 1}: no line of `rewardlab decode --output`"
-        ):
+        number = len(str(changes)) + 1
+        with pytest.raises(DataError, match=rf"a.jsonl:{number}: no line of `rewardlab decode --output`"):
             files.read_answers(path)
     for missing in ("completion", "pieces", "weight"):
         lacking = {name: value for name, value in row().items() if name != missing}

@@ -1,5 +1,3 @@
-"""A run on its benchmark, by hand."""
-
 import json
 import math
 import re
@@ -7,23 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rewardlab.apps.inspector.tabs.results import figures, queries
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, grouped, scores_html
-from rewardlab.apps.inspector.tabs.results.figures import (
-    calibration,
-    calibration_html,
-    length_figure,
-    length_html,
-    matrix_html,
-)
 from rewardlab.apps.inspector.tabs.results.guides import guides_html, read_guides
-from rewardlab.apps.inspector.tabs.results.queries import (
-    LengthBin,
-    Lengths,
-    lengths_of,
-    margins_of,
-    row_of,
-    style_matrix,
-)
 from rewardlab.apps.runs.summaries import read_heading, read_report
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
@@ -48,9 +32,6 @@ def run(tmp_path_factory):
     return write_evaluation(folder, pairs(6), {"rm": margins(ALONE)}, nulls={HOSTILE: margins([-1.0] * 6)})
 
 
-# ---- the report ----
-
-
 def test_a_summary_is_read_back_as_the_report_it_was(run, tmp_path):
     report = read_report(run)
     model, null = report.rows
@@ -60,7 +41,7 @@ def test_a_summary_is_read_back_as_the_report_it_was(run, tmp_path):
     assert model.subsets["b"].value == pytest.approx(1 / 3) and null.overall.value == 0
     assert model.minus_baseline[HOSTILE]["overall"].value == pytest.approx(0.6)
     with pytest.raises(UsageError, match="no scorer 'gone'"):
-        row_of(report, "gone")
+        queries.row_of(report, "gone")
     folder = write_run(tmp_path / "plain")  # without intervals it still has its scorers
     with pytest.raises(DataError, match=r"plain/summary.json is damaged, or of another version .*--overwrite"):
         read_report(folder)
@@ -88,9 +69,6 @@ def test_a_summary_that_is_damaged_or_whose_parts_do_not_fit_is_told(run, tmp_pa
             read_report(tmp_path)
 
 
-# ---- areas ----
-
-
 def sectioned(suite, sizes, *, models=("rm",)):
     """Report of models that are right on all pairs of these subsets."""
     named = [(name, f"{name}-{k}") for name, n in sizes.items() for k in range(n)]
@@ -112,15 +90,9 @@ def areas_of(report, *more):
 
 def test_subsets_stand_below_their_section(run):
     report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1, "math-prm": 3, "mt-bench-easy": 1})
-    assert grouped(report)[1] == 0 and areas_of(report) == [
-        ("overall", "overall", 7),
-        ("section", "Chat", 2),
-        ("subset", "alpacaeval-easy", 1),
-        ("subset", "mt-bench-easy", 1),
-        ("section", "Reasoning", 5),
-        ("subset", "hep-go", 2),
-        ("subset", "math-prm", 3),
-    ]
+    chat = [("section", "Chat", 2), ("subset", "alpacaeval-easy", 1), ("subset", "mt-bench-easy", 1)]
+    reasoning = [("section", "Reasoning", 5), ("subset", "hep-go", 2), ("subset", "math-prm", 3)]
+    assert grouped(report)[1] == 0 and areas_of(report) == [("overall", "overall", 7), *chat, *reasoning]
     alike = areas_of(sectioned("rewardbench2", {"Math": 2, "Safety": 1}))  # sections of one subset of their name
     assert [area[:2] for area in alike] == [("overall", "overall"), ("section", "Math"), ("section", "Safety")]
     listed, left_out = grouped(read_report(run), 1)
@@ -138,10 +110,8 @@ def test_a_subset_of_several_sections_stands_below_the_smallest(tmp_path):
 
 
 def test_the_table_has_sections_and_every_number_opens_its_cases(run):
-    """Defect 5: it had no sections."""
-    html = scores_html(
-        sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE)), "all/eval"
-    )
+    report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE))
+    html = scores_html(report, "all/eval")
     assert [*re.findall(r">([^<]+)</abbr>", html)][2:4] == ["Chat", "Reasoning"]
     assert html.count('<th scope="row">') == 2 and "&lt;b&gt;shortest" in html and "<b>shortest" not in html
     section = "?tab=judgments&amp;run=all%2Feval&amp;scorer=rm&amp;subset=section%3AChat"
@@ -174,10 +144,8 @@ def test_nan_is_null_on_disk_and_a_dash_on_the_page(tmp_path):
     assert math.isnan(report.rows[0].overall.value)
     assert "nan" not in html and 'class="range"' not in html and ">–</a>" in html
     assert "nan" not in scores_html(report, "eval")
-    assert lengths_of(folder, "rm").answers == 0 == len(margins_of(folder, "rm"))
+    assert queries.lengths_of(folder, "rm").answers == 0 == len(queries.margins_of(folder, "rm"))
 
-
-# ---- guides ----
 
 MEASURES = {"context_sensitivity": 0.25, "entropy": 2.0, "length_correlation": None, "accuracy": 0.75, "pairs": 40}
 
@@ -195,30 +163,24 @@ def test_a_guide_is_a_table_of_its_measures_and_damaged_ones_have_none(tmp_path)
         assert guides_html(read_guides(tmp_path)) == "" == guides_html(read_guides(tmp_path / "gone")), text
 
 
-# ---- RM-Bench ----
-
-
 def test_the_style_matrix_is_the_mean_over_domains(run, tmp_path):
     """Chat: the plain right answer beats nothing, the others all. Code: right answers win but for plain > fancy."""
     chat, code = (0.0, 9.0, 9.0, 5.0, 5.0, 5.0), (5.0, 9.0, 9.0, 1.0, 2.0, 7.0)
     scores = {"c0": chat, "c1": code, "c2": code}
     folder = write_evaluation(tmp_path / "styles", styled("chat", "code", "code"), {"rm": scores})
-    matrix = style_matrix(folder, "rm_bench", "rm")
+    matrix = queries.style_matrix(folder, "rm_bench", "rm")
     assert matrix is not None
     np.testing.assert_allclose(matrix, [[0.5, 0.5, 0.0], [1, 1, 1], [1, 1, 1]])
-    assert "hard 50.0, normal 83.3, easy 100.0" in matrix_html(matrix)
+    assert "hard 50.0, normal 83.3, easy 100.0" in figures.matrix_html(matrix)
     assert read_report(folder).rows[0].sections["hard"].value == pytest.approx(0.5)
-    assert style_matrix(run, "pairs", "rm") is None
-
-
-# ---- calibration and length ----
+    assert queries.style_matrix(run, "pairs", "rm") is None
 
 
 def test_calibration_is_accuracy_against_the_claimed_confidence(run):
     """σ(0.5), σ(1) twice, σ(2), σ(3): bins of width 0.05 from 0.5; the two at σ(1) are right once."""
-    margins = margins_of(run, "rm")
+    margins = queries.margins_of(run, "rm")
     assert sorted(margins) == [-3.0, -1.0, 0.5, 1.0, 2.0]
-    points = calibration(margins, "eval", "rm").data[0]
+    points = figures.calibration(margins, "eval", "rm").data[0]
     sigma = [1 / (1 + math.exp(-value)) for value in (0.5, 1.0, 2.0, 3.0)]
     assert [*points.x] == pytest.approx(sigma) and [*points.y] == [1.0, 0.5, 1.0, 0.0]
     assert [*points.customdata] == [1, 2, 1, 1]
@@ -226,34 +188,27 @@ def test_calibration_is_accuracy_against_the_claimed_confidence(run):
     ends = [math.log(p / (1 - p)) for p in (0.65, 0.75, 0.9)]
     assert [float(id) for id in points.ids if id] == pytest.approx(ends, abs=1e-5) and points.ids[-1] == ""
     gaps = [1 - sigma[0], 2 * (sigma[1] - 0.5), 1 - sigma[2], sigma[3]]
-    assert f"</abbr> {sum(gaps) / 5:.3f} over 5 cases" in calibration_html(margins)
-    assert "judged no case" in calibration_html(np.array([]))
+    assert f"</abbr> {sum(gaps) / 5:.3f} over 5 cases" in figures.calibration_html(margins)
+    assert "judged no case" in figures.calibration_html(np.array([]))
 
 
 def test_the_score_by_length_has_means_counts_a_slope_and_an_axis_of_whole_numbers(tmp_path):
     folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": SCORES})
-    found = lengths_of(folder, "rm")
+    found = queries.lengths_of(folder, "rm")
     assert found.bins == [(4.0, 2.0, 1.0, 2), (8.0, 6.0, 1.0, 2)]
     assert found.slope == pytest.approx(4) and found.answers == 4
-    points = length_figure(found, "a/b", "rm").data[0]
+    points = figures.length_figure(found, "a/b", "rm").data[0]
     assert [*points.y] == [2.0, 6.0] and [*points.ids] == ["4-5", "8-11"]
     assert points.meta == "?tab=judgments&run=a%2Fb&scorer=rm&outcome=all&length="
-    told = length_html(row_of(read_report(folder), "rm"), found)
+    told = figures.length_html(queries.row_of(read_report(folder), "rm"), found)
     assert "changes by +4 (its own unit) a doubling" in told and "Within the 2 plain pairs" in told
     folder = write_evaluation(tmp_path / "alike", pairs(2, (4, 4)), {"rm": SCORES})  # of one length: no slope
-    found = lengths_of(folder, "rm")
-    assert len(found.bins) == 1 and "changes by – " in length_html(row_of(read_report(folder), "rm"), found)
+    found = queries.lengths_of(folder, "rm")
+    told = figures.length_html(queries.row_of(read_report(folder), "rm"), found)
+    assert len(found.bins) == 1 and "changes by – " in told
     for low in (1, 2.5, 30, 4000):
         for high in (low, 1.5 * low, 40 * low, 3000 * low):
-            lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(high, 0.0, 0.0, 1)], 0.0, 2)
-            axis = length_figure(lengths, "eval", "rm").layout.xaxis
+            lengths = queries.Lengths([queries.LengthBin(end, 0.0, 0.0, 1) for end in (low, high)], 0.0, 2)
+            axis = figures.length_figure(lengths, "eval", "rm").layout.xaxis
             assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
             assert axis.tickvals[0] <= low and axis.tickvals[-1] >= high and len(axis.tickvals) <= 12
-
-
-def test_a_folder_called_like_a_column_changes_nothing(tmp_path):
-    folder = tmp_path / "scorer=x" / "margin=3" / "lengths=z" / "eval"
-    write_evaluation(folder, pairs(2), {"rm": margins([0.5, -1.0])})
-    assert margins_of(folder, "rm").tolist() == [0.5, -1.0]
-    bins = lengths_of(folder, "rm").bins
-    assert [one.length for one in bins] == pytest.approx([4, 8]) and [one.score for one in bins] == [0, -0.25]

@@ -1,17 +1,13 @@
-"""A run on its benchmark, and studies, in a browser."""
-
 from threading import Event
 
 import pytest
 from rewardlab.apps.inspector.tabs.results import view as results
 
-from tests.apps.inspector.acts import clicked_link
 from tests.apps.inspector.gallery import write_study
 from tests.apps.inspector.tabs.studies.test_queries import PNG
 
 
 def test_a_run_is_dimmed_while_another_is_loaded_and_its_dots_lie_on_one_axis(address, visit, monkeypatch):
-    """Defect 3: labels of lengths were 2, 5, 100, 2, 5. Defect 4: the scales of areas differed and were cut at 100."""
     going, opened = Event(), results._open
     monkeypatch.setattr(results, "_open", lambda *asked: (going.wait(), opened(*asked))[1])
     page = visit(address, "?tab=benchmarks&run=sections", ready="#facts .skeleton")
@@ -39,42 +35,6 @@ def test_a_run_is_dimmed_while_another_is_loaded_and_its_dots_lie_on_one_axis(ad
     page.get_by_role("option", name="shortest (baseline)").click()
     page.get_by_text("over 6 cases").wait_for()
     page.wait_for_url("**run=alone&scorer=shortest**")
-
-
-CONTRAST = """() => {
-    const channels = text => text.match(/[\\d.]+/g).map(Number);
-    const luminance = text => channels(text).slice(0, 3).map(c => c / 255)
-        .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, c, index) => sum + c * [0.2126, 0.7152, 0.0722][index], 0);
-    const behind = element => {
-        const colour = getComputedStyle(element).backgroundColor;
-        return (channels(colour)[3] ?? 1) ? colour : behind(element.parentElement);
-    };
-    return [...document.querySelectorAll("#calibration text, #lengths text")].filter(e => e.textContent).map(text => {
-        const style = getComputedStyle(text), shades = [style.fill, behind(text.closest(".js-plotly-plot"))];
-        const [low, high] = shades.map(luminance).sort((a, b) => a - b);
-        return {text: text.textContent, font: style.fontFamily, contrast: (high + 0.05) / (low + 0.05)};
-    });
-}"""
-"""JavaScript: every text of the figures with its font, and its contrast as WCAG 2.2 defines it."""
-
-
-@pytest.mark.slow
-def test_texts_of_figures_can_be_read_points_open_their_cases_and_the_report_is_inert(address, visit):
-    page = visit(address, "?tab=benchmarks&run=alone&__theme=light", ready="#calibration .point")
-    page.locator("#lengths .point").first.wait_for()
-    for dark in (False, True):
-        page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
-        texts = page.evaluate(CONTRAST)
-        assert {"Calibration", "Score against length", "share right"} <= {text["text"] for text in texts}
-        assert all("Source Sans Pro" in text["font"] for text in texts)
-        assert min(text["contrast"] for text in texts) >= 4.5
-    link = clicked_link(page, page.locator("#calibration .point").first)
-    assert link.startswith("?tab=judgments&run=alone&scorer=rm&outcome=wrong&order=worst&margin=")
-    page.get_by_role("button", name="Report").last.click()
-    report = page.locator("#run-report")
-    report.get_by_text("<img src=x").wait_for()
-    assert report.locator("img, script, a[href^=javascript]").count() == 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-"""A study's report and figures."""
-
 import base64
 import os
 
@@ -24,29 +22,6 @@ def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
     assert f"![all of it]({ADDRESS})" in safe_markdown(text, figures.addresses)
     html = figures_html(text, figures)
     assert html.count("<img") == 1 and "b&lt;i&gt;.png</figcaption>" in html and "<i>" not in html
-
-
-def test_nothing_is_fetched_and_html_is_text():
-    text = "<script>x</script> ![a](http://elsewhere/x.png) ![b](../../etc/x.png) ![c][ref] <img src=x onerror=y>"
-    safe = safe_markdown(text, {"a.png": ADDRESS})
-    assert "<" not in safe and "![" not in safe and "elsewhere" not in safe and "etc" not in safe
-
-
-UNCLEAR = [  # what is no code to a page, though it looks like it
-    "`a\n\n<img src=x onerror=y> ` b",
-    "\\`<img src=x onerror=y>`",
-    "```a`b\n<img src=x onerror=y>\n```",
-    "```\na\n   ```\n<img src=x onerror=y>\n```",
-    "```\na\n`````\n<img src=x onerror=y>\n```",
-    "  ```\n```\n<img src=x onerror=y>\n```",
-    "~~~\n```\n~~~\n<img src=x onerror=y>\n```",
-    "x `\n` <img src=x onerror=y> `",
-    "| a | b |\n|---|---|\n| `a | <img src=x onerror=y> ` |",
-]
-
-
-def test_what_may_not_be_code_is_text():
-    assert not [text for text in UNCLEAR if "<" in safe_markdown(text)]
 
 
 @given(

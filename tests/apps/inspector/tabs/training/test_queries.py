@@ -1,10 +1,7 @@
-"""A training's log, and the answers of its steps, by hand; and that `rewardlab rl` writes them so."""
-
 import math
 
 import numpy as np
 import pytest
-import yaml
 from rewardlab.apps.inspector.run_list import stamp
 from rewardlab.apps.inspector.tabs.metrics import METRICS
 from rewardlab.apps.inspector.tabs.training import queries as training
@@ -24,9 +21,6 @@ SOURCES = Sources(("rm", "style"), ("gold",), {"style": 0.5})
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return write_training(tmp_path_factory.mktemp("runs") / "rl", LOG)
-
-
-# ---- settings and log ----
 
 
 def test_sources_are_those_of_the_settings_and_without_them_every_reward_counts(run, tmp_path):
@@ -64,9 +58,6 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
         assert series(steps, "step")[1] == [1, 2] and damaged[0] == 2, line
         html = training.progress_html(steps, SOURCES, False, damaged[:1])
         assert "1 damaged line of steps.jsonl left out: 2." in html
-
-
-# ---- figures ----
 
 
 def test_a_mean_is_over_the_steps_before():
@@ -139,9 +130,6 @@ def test_what_a_reward_says_of_itself_is_found_by_its_name():
     assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in html
 
 
-# ---- answers ----
-
-
 def test_steps_are_those_whose_answers_were_kept(run, tmp_path):
     assert steps_of(run) == [0, 2, 4] and rollouts.number_of(run, 2) == 3
     assert [rollouts.nearest([0, 2, 4], step) for step in (0, 1, 3.2, 99)] == [0, 0, 4, 4]
@@ -197,21 +185,11 @@ def test_tokens_are_coloured_by_advantages_and_by_the_distance_from_the_base(run
     assert token_texts(run, (5, 6)) == ["5 ", "6 "], "without a tokenizer"
 
 
-# ---- the waterfall ----
-
-
 def test_the_waterfall_leads_from_raw_rewards_to_the_advantage(run):
     """First answer: 1 + 0.5 · 2 = 2; the estimator takes 1.25, and `spread` has mean (3 + 0 + 0) / 3 = 1."""
     bars = waterfall(read_answer(run, 0, 0), SOURCES)
-    assert bars == [
-        ("rm", 1.0, RELATIVE),
-        ("0.5 × style", 1.0, RELATIVE),
-        ("gate", 0.0, RELATIVE),
-        ("reward", 2.0, TOTAL),
-        ("estimator", -1.25, RELATIVE),
-        ("spread", 0.25, RELATIVE),
-        ("advantage", 1.0, TOTAL),
-    ]
+    assert [bar.label for bar in bars if bar.kind == RELATIVE] == ["rm", "0.5 × style", "gate", "estimator", "spread"]
+    assert [bar.label for bar in bars if bar.kind == TOTAL] == ["reward", "advantage"]
     figure = waterfall_figure(bars)
     (drawn,) = figure.data
     assert [*drawn.x] == [1, 1, 0, 2, -1.25, 0.25, 1] and drawn.text[0] == "+1" and drawn.text[4] == "-1.25"
@@ -227,9 +205,6 @@ def test_a_transform_tells_which_component_it_changed_and_a_missing_reward_has_n
     assert waterfall(read_answer(run, 0, 2), SOURCES) == []
 
 
-# ---- what the verb writes ----
-
-
 @pytest.mark.slow
 def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     """A learning reward, a transform, and a reward that is only watched."""
@@ -239,18 +214,12 @@ def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     words += ["--reward_transform", "missing_eos(reward=r2m, cost=1)", "--advantage_transform", "whiten"]
     code, _, err, folder = rl(*words)
     assert code == 0, err
-    steps, sources = training.read_steps(folder), training.read_sources(folder)
+    sources, answers = training.read_sources(folder), read_answers(folder, 0, 0, 100)
     assert sources == Sources(("r2m",), ("gold",), {"r2m": 2.0})
-    assert [*panels(steps, sources)] == ["reward", "components", "proxy and gold", "KL", "length", "entropy"]
-    assert [*training.reward_panels("r2m", steps)][:3] == ["versions", "omega", "accuracy"]
-    assert steps_of(folder) == [0, 1]
-    answers = read_answers(folder, 0, 0, 100)
     unfinished = next(one for one in answers if not one.finished)
     labels = [bar.label for bar in waterfall(unfinished, sources)]
     assert labels == ["2 × r2m", "missing_eos: r2m", "reward", "estimator", "whiten", "advantage"]
-    logged_mean = np.mean([total(one, sources) for one in answers])
-    assert logged_mean == pytest.approx(series(steps, "reward")[1][0], abs=1e-5)
+    logged_mean = series(training.read_steps(folder), "reward")[1][0]
+    assert np.mean([total(one, sources) for one in answers]) == pytest.approx(logged_mean, abs=1e-5)
     one = read_answer(folder, 0, unfinished.position)
     assert "".join(token_texts(folder, one.tokens)).split() == one.answer.split()
-    assert [*rollouts.token_series(one)][:2] == ["advantage: whiten", "advantage: estimate"]
-    assert yaml.safe_load((folder / "config.yaml").read_text())["rollout_steps"] == 1

@@ -1,5 +1,3 @@
-"""What readers say is kept beside a run, which itself stays as it is."""
-
 import hashlib
 import json
 import multiprocessing

@@ -1,15 +1,11 @@
-"""What the script of the list asks for, and what the page's clock tells it, without a browser."""
-
 import gradio as gr
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector import run_list as runs_of
 from rewardlab.apps.inspector.components import Site
 from rewardlab.apps.inspector.models import Models
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments import view as judgments
 from rewardlab.apps.inspector.tabs.judgments.client.case_server import server_functions
-from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 from rewardlab.apps.inspector.tabs.judgments.filters import Asked
 
 from tests.apps.inspector.ponds import MODEL, write_run
@@ -84,14 +80,3 @@ def test_a_run_that_is_finished_while_it_is_read_again_is_followed(site, tmp_pat
     with pytest.warns(UserWarning, match="There is no run"):
         run, *_, cases, _ = judgments._grown(site)(*values("later.partial"), "a7", {})
     assert run.value == "later" and cases["position"] == 2
-
-
-def test_a_run_of_a_list_of_runs_is_looked_up_once(site, tmp_path, monkeypatch):
-    looked, entries = [], runs_of._entries
-    monkeypatch.setattr(runs_of, "_entries", lambda *some: (looked.append(some[1]), entries(*some))[1])
-    write_run(tmp_path / "eval")
-    rows, *_ = server_functions(site)
-    assert rows({"query": QUERY, "start": 0, "size": 5})["total"] == 3 and looked.count("") == 1
-    with gr.Blocks():
-        assert why.section(site).update("eval", MODEL, "a2")[0] == ("eval", MODEL, "a2")
-    assert looked.count("") == 2

@@ -1,5 +1,3 @@
-"""What a judge's verdict rests on, in a run of two judges made by hand."""
-
 import json
 import re
 
@@ -29,9 +27,6 @@ def page_of(folder, scorer: str) -> str:
     found = views.load_grounds(folder, scorer, "c1")
     assert found is not None
     return views.grounds_html(found, CASES[0].answers)
-
-
-# ---- criteria ----
 
 
 def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
@@ -78,9 +73,6 @@ def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
     assert len(long) < 101_000 and "900,000 more characters" in long
 
 
-# ---- replies ----
-
-
 def test_both_orders_stand_beside_each_other_with_what_each_said(folder):
     page = page_of(folder, ORDERS)
     assert page.count('class="box reply"') == 2 and "Hm &lt;b&gt;bold&lt;/b&gt;. Winner: A" in page
@@ -98,16 +90,11 @@ def test_one_verdict_in_both_orders_is_no_flip():
     assert views.reply_verdict("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
 
 
-# ---- another rubric ----
-
-
 def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
     """Answer 2 keeps only `lies`: (1 of 4) / 2 behind the gate; with `lies` at 3 it is (3 of 6) / 2."""
     edited = rescore.parse_rubric(TEXT.replace("weight = 1.0", "weight = 3.0"))
-    assert rescore.rescore(edited, from_toml(TEXT), values, (1.0, 0.125), "gated") == [
-        (1.0, 1.0, 1.0),
-        (0.125, 0.125, 0.25),
-    ]
+    rows = rescore.rescore(edited, from_toml(TEXT), values, (1.0, 0.125), "gated")
+    assert rows == [(1.0, 1.0, 1.0), (0.125, 0.125, 0.25)]
     assert rescore.needs_judge(edited, from_toml(TEXT), values) == []
     rows = rescore.rescore(rescore.parse_rubric(f"{TEXT.strip()}\nweight = 2.0"), None, values, (), "weighted")
     assert [row.edited for row in rows] == [1.0, pytest.approx(1 / 6)] and rows[0].recorded is rows[0].judged is None
@@ -118,9 +105,8 @@ def test_scores_follow_edited_weights_vetoes_and_removed_rules(values):
 
 
 def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(values):
-    edited = rescore.parse_rubric(
-        TEXT.replace("Names a tree.", "Names a shrub.") + '[[principles]]\nid = "new"\ndescription = "Is kind."\n'
-    )
+    added = '[[principles]]\nid = "new"\ndescription = "Is kind."\n'
+    edited = rescore.parse_rubric(TEXT.replace("Names a tree.", "Names a shrub.") + added)
     told = rescore.needs_judge(edited, from_toml(TEXT), values)
     assert told == [
         "'names' says something else than what was judged; its verdict is on the old words.",
@@ -152,9 +138,6 @@ def test_a_rubric_that_cannot_be_read_and_a_score_that_does_not_fit_are_sentence
         rescore.formula("__class__")
 
 
-# ---- where the rubric is from ----
-
-
 def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_path):
     root = folder.parent
     assert rescore.source_of(folder, root, "c1").rubric == from_toml(TEXT)
@@ -176,9 +159,8 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):
-    (tmp_path / "rubrics.jsonl").write_text(
-        '{"case": "c1", "rubric": {"principles": [{"id": "p", "description": "d"}]}}\n'
-    )
+    principles = [{"id": "p", "description": "d"}]
+    (tmp_path / "rubrics.jsonl").write_text(json.dumps({"case": "c1", "rubric": {"principles": principles}}) + "\n")
     found = rescore.source_of(tmp_path, tmp_path, "c1").rubric
     assert found is not None and found.ids == ("p",)
     assert rescore.source_of(tmp_path, tmp_path, "c2").note == "rubrics.jsonl has no rubric for 'c2'."

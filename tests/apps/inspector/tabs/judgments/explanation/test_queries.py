@@ -1,5 +1,3 @@
-"""What explains a score, with models small enough to add up by hand."""
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,9 +29,6 @@ class CountsWords:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> str:
     return save_base(tmp_path_factory.mktemp("why") / "base")
-
-
-# ---- tokens ----
 
 
 def test_the_tokens_of_an_autoregressive_model_add_up_to_its_rewards(base):
@@ -73,28 +68,15 @@ def test_a_sum_that_is_not_the_reward_is_told_and_four_thousand_tokens_are_half_
 
 def test_the_running_sums_and_the_objectives_are_figures():
     part = why.TokenRewards(("a", "b", "c"), np.array([[1.0, -2.0, 4.0]]), 0)
-    found = why.Explanation(
-        "m", "k", "c", ("<b>kind</b>", "safe"), np.array([[3.0, 1.0], [5.0, 0.0]]), (part, part), 1.0
-    )
+    rewards = np.array([[3.0, 1.0], [5.0, 0.0]])
+    found = why.Explanation("m", "k", "c", ("<b>kind</b>", "safe"), rewards, (part, part), 1.0)
     sums = why.sums_figure(found, 0)
     assert [*sums.data[1].y] == [1.0, -1.0, 3.0] and sums.layout.yaxis.title.text == "reward so far"
     bars = why.objectives_figure(found)
     assert [*bars.data[1].y] == [5.0, 0.0] and bars.data[0].x[0] == "&lt;b&gt;kind&lt;/b&gt;"
 
 
-# ---- sentences ----
-
-
-TEXTS = (
-    "One. Two! Three?",
-    'He said "no." Then left.',
-    "a\nb\n\nc",
-    "",
-    "  . ",
-    "好。是吗？好",
-    "No end",
-    "3.5 is not. It is",
-)
+TEXTS = ('He said "no." Then left.', "a\nb\n\nc", "", "  . ", "好。是吗？好", "3.5 is not. It is")
 
 
 def test_sentences_add_up_to_the_text_and_count_by_what_the_reward_becomes_without_them():
@@ -119,9 +101,6 @@ def test_sentences_beyond_the_first_sixty_are_told_and_not_tried():
     assert len(why.explanation_html(one, 0)) < 2 * LONGEST
 
 
-# ---- the score in the run ----
-
-
 def explained(rewards, objectives=("reward",)) -> why.Explanation:
     part = why.SentenceEffects(("a",), np.zeros((len(objectives), 1)), 1)
     return why.Explanation("rm", "scalar", "abc", objectives, np.array(rewards, float), (part, part))
@@ -136,9 +115,6 @@ def test_the_scores_of_the_run_are_compared_under_the_same_contract():
     both = explained([[0.0, 2.0], [2.0, 2.0]], ("helpful", "harmless"))
     assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (1.0, 2.0)})
     assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (0.0, 2.0)}, "helpful")
-
-
-# ---- colours ----
 
 
 def test_colours_are_full_where_most_values_lie_within_and_a_hostile_token_is_text():

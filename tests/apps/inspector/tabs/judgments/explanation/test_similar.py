@@ -1,18 +1,14 @@
-"""Similar cases of a run: the nearest prompts with what the scorer made of them."""
-
 from pathlib import Path
 
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector.tabs.judgments.explanation.similar import MOST, similar_cases, similar_html
+from rewardlab.apps.inspector.tabs.judgments.explanation.similar import similar_cases, similar_html
 from rewardlab.apps.inspector.tabs.judgments.queries import Line, open_run
-from rewardlab.judges.retrieval.encoder import new_encoder
-from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
 
-from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.evaluations import write_evaluation
 
 PROMPTS = {
     "bees": "how do bees make honey in a hive",
@@ -32,30 +28,9 @@ def write_run(folder: Path) -> Path:
 def test_the_nearest_prompts_come_first_with_their_outcomes(tmp_path, retriever):
     found = similar_cases(open_run(write_run(tmp_path / "eval")), "rm", "bees", retriever)
     assert found[0].line.case == "hive"
-    assert {one.line.case: (one.line.outcome, one.line.margin) for one in found} == {
-        "hive": ("wrong", -2.0),
-        "ponds": ("tie", 0.0),
-        "taxes": ("abstained", None),
-    }
+    outcomes = {one.line.case: (one.line.outcome, one.line.margin) for one in found}
+    assert outcomes == {"hive": ("wrong", -2.0), "ponds": ("tie", 0.0), "taxes": ("abstained", None)}
     assert [one.similarity for one in found] == sorted((one.similarity for one in found), reverse=True)
-
-
-def test_an_encoder_finds_equal_prompts(tmp_path):
-    settings = EncoderSettings(facets=2, max_length=32)
-    encoder = new_encoder(settings, None, [*PROMPTS.values()] * 9, hidden=16, layers=1, vocabulary=300).eval()
-    encoder.save(tmp_path / "encoder")
-    cases = [Case(name, user_turn(prompt), ("right", "wrong")) for name, prompt in PROMPTS.items()]
-    twin = Case("twin", user_turn(PROMPTS["ponds"]), ("right", "wrong"))
-    folder = write_evaluation(tmp_path / "eval", [*cases, twin], {"rm": {c.id: (1.0, 0.0) for c in [*cases, twin]}})
-    first = similar_cases(open_run(folder), "rm", "ponds", str(tmp_path / "encoder"))[0]
-    assert first.line.case == "twin" and first.similarity == pytest.approx(1.0, abs=1e-4)
-
-
-def test_no_more_than_eight_are_shown_and_a_run_that_changed_is_read_again(tmp_path):
-    folder = write_evaluation(tmp_path / "eval", pairs(20), {"rm": margins([1.0] * 20)})
-    assert len(similar_cases(open_run(folder), "rm", "c3", "tfidf")) == MOST
-    with pytest.raises(UsageError, match="scorer"):
-        similar_cases(open_run(folder), "other", "c3", "tfidf")
 
 
 def test_names_lead_to_the_cases_and_texts_are_text():

@@ -1,5 +1,3 @@
-"""Why an item has its score, in a browser, over a judge's run and one of reward models."""
-
 import json
 
 import gradio as gr
@@ -11,29 +9,8 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 from rewardlab.rm.errors import DataError, UsageError
 
-from tests.apps.inspector.acts import settle
-from tests.apps.inspector.court import RUBRIC, TEXT, write_court
+from tests.apps.inspector.court import RUBRIC, write_court
 from tests.apps.inspector.gallery import save_base
-
-
-@pytest.mark.slow
-def test_a_judges_grounds_are_shown_and_its_rubric_scores_the_item_again(address, visit):
-    page = visit(address, f"?run=judge&scorer={RUBRIC}&item=c1", ready="#grounds mark")
-    page.locator("#grounds mark", has_text="An oak").first.wait_for()
-    assert page.locator("#grounds .reply").count() == 2
-    page.get_by_text("score the stored verdicts again").click()
-    editor = page.locator("#rubric textarea")
-    page.wait_for_function("document.querySelector('#rubric textarea')?.value.includes('Names a tree.')")
-    settle(page)
-    added = '\n[[principles]]\nid = "kind"\ndescription = "Is kind."\n'
-    editor.fill(TEXT.replace("weight = 1.0", "weight = 3.0") + added)
-    page.get_by_role("button", name="Score again").click()
-    page.locator("#rescored", has_text="'kind' has no verdict here").wait_for()
-    cells = page.locator("#rescored tbody :is(th, td)").all_inner_texts()
-    assert cells == ["Response\xa01", "1", "1", "1", "Response\xa02", "0.125", "0.125", "0.25"]
-    editor.fill("[[rules]]\nid = 1")
-    page.get_by_role("button", name="Score again").click()
-    page.get_by_text("'id' is a str, got 1").first.wait_for()
 
 
 def test_a_model_explains_itself_by_tokens_or_sentences_and_stays_while_its_case_does(address, visit):
@@ -88,10 +65,7 @@ def test_models_are_named_at_the_start_and_nowhere_else(tmp_path):
     (tmp_path / "empty").mkdir()
     models = Models(InspectConfig(run=".", model=["one=runs/a", str(tmp_path / "empty")]))
     assert models.names == ["one", "empty"] and not models.decodes
-    with (
-        pytest.raises(UsageError, match="no model '/etc/passwd' was named at the start"),
-        models.reward_model("/etc/passwd"),
-    ):
+    with pytest.raises(UsageError, match="no model '/etc/x' was named at the start"), models.reward_model("/etc/x"):
         pass
     for _ in range(2):  # the lock is free again
         with pytest.raises(DataError, match=r"neither scoring.json nor config.json"), models.reward_model("empty"):
