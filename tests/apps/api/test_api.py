@@ -44,7 +44,8 @@ def test_plan_lint_and_chats_load_neither_pytorch_nor_transformers(tmp_path, scr
     write(tmp_path / "pairs.jsonl", PAIRS)
     code = (
         "from rewardlab.apps.cli import main; main(['plan', '--model', '7b']); main(['lint', 'pairs.jsonl']); "
-        "import rewardlab.judges.backends.openai_endpoint, rewardlab.judges.backends.local_model, rewardlab.judges.store; "
+        "import rewardlab.judges.backends.openai_endpoint, rewardlab.judges.backends.local_model; "
+        "import rewardlab.judges.store; "
         "sys.exit(', '.join({'torch', 'transformers', 'sklearn', 'openai'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run(script(code), capture_output=True, text=True, cwd=tmp_path)
