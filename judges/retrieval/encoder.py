@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModel
 
-from ...rm.backbones.loading import fingerprint, small_config, small_tokenizer
+from ...rm.backbones.loading import fingerprint, load_trunk, small_config, small_tokenizer
 from ...rm.backbones.tokenization import pad
-from ...rm.backbones.trunks import load_trunk
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash

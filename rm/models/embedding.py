@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
+from ..backbones.loading import load_trunk
 from ..backbones.tokenization import pad
-from ..backbones.trunks import load_trunk
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import DataError, UsageError
 from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
