@@ -44,7 +44,7 @@ def test_plan_lint_and_chats_load_neither_pytorch_nor_transformers(tmp_path, scr
     write(tmp_path / "pairs.jsonl", PAIRS)
     code = (
         "from rewardlab.apps.cli import main; main(['plan', '--model', '7b']); main(['lint', 'pairs.jsonl']); "
-        "import rewardlab.judges.backends.openai_endpoint, rewardlab.judges.backends.local_model, rewardlab.judges.store; "
+        "from rewardlab.judges.backends import local_model, openai_endpoint; import rewardlab.judges.store; "
         "sys.exit(', '.join({'torch', 'transformers', 'sklearn', 'openai'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run(script(code), capture_output=True, text=True, cwd=tmp_path)
@@ -188,14 +188,12 @@ def test_results_print_as_short_tables(model):
 
 @pytest.mark.slow
 def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
-    prompts = ["How do I sharpen an axe?", [{"role": "user", "content": "When do bees swarm?"}]]
     small = {"max_steps": 2, "disable_tqdm": True, "use_cpu": True}
     guided = {"kind": "autoregressive", "adapter": "uniarm", "objectives": ["helpful", "harmless"]}
     guided |= {"model": rl_world / "start", "embedding": "one_hot", "output": tmp_path / "guide"}
     guide = rl_api.train(rl_world / "pairs.jsonl", **guided, **small)
-    decoded = rl_api.decode(guide, prompts, preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
-    assert len(decoded.completions) == 2 and decoded[0]["preference"] == {"helpful": 0.7, "harmless": 0.3}
-    assert len(decoded.to_pandas()) == 2 and "axe" in decoded._repr_html_()
+    decoded = rl_api.decode(guide, ["An axe?"], preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
+    assert len(decoded.to_pandas()) == 1 and "axe" in decoded._repr_html_()
 
     def brevity(prompts, completions, **columns):
         return [-float(len(completion[0]["content"])) for completion in completions]

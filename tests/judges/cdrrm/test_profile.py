@@ -51,15 +51,12 @@ def test_one_json_object_is_read_and_any_other_reply_is_rejected_for_a_reason():
         assert json_object(Reply(text, "stop")) == {"a": 1}
 
 
-def test_a_diagnosis_sees_one_answer_and_no_label_and_equal_answers_are_asked_once():
+def test_a_diagnosis_sees_one_answer_and_no_label_and_one_bad_finding_rejects_it():
     asked = text_of(profile_ask(Example(PROMPT, LONG)))
     assert LONG in asked and BRIEF not in asked
     chat = scripted(lambda asked: json.dumps(findings()))
     first, second = profile(chat, [Example(PROMPT, LONG), Example(PROMPT, LONG)])
     assert len(chat.asked) == 1 and first == second
-
-
-def test_a_finding_is_kept_as_it_is_and_one_bad_one_rejects_the_diagnosis():
     (found,) = as_profile(findings(), LONG).findings
     assert found.status == "fail" and found.severity == 2 and found.evidence == "which flows through Paris"
     assert not isinstance(as_profile(findings(evidence="which  flows\nthrough Paris"), LONG), Rejected)

@@ -24,7 +24,7 @@ RUBRIC = Rubric(
 )
 
 
-def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
+def test_a_rubric_comes_back_from_toml_and_json_and_what_is_wrong_is_named_with_its_place():
     odd = Rubric((Rule("r", "must", 'A "quote", a \\ and\na line', "Tab\t, ü, \x7f."),))
     for rubric in (RUBRIC, odd):
         assert from_toml(to_toml(rubric)) == rubric
@@ -36,9 +36,6 @@ def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
     assert lines[0] == "Hard rules:" and lines[4] == "Principles, only where the rules do not decide:"
     assert lines[2] == "2. [r2] MUST NOT: Criterion r2. Test: Test r2."
     assert "worthless" in lines[3] and len(lines) == 7
-
-
-def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
     for text, message in [
         ("no rubric", "no JSON object"),
         ("[]", "an object with rules and principles is expected, got list"),
