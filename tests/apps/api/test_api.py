@@ -136,12 +136,22 @@ def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
         rl_api.compare(*runs, gate=tmp_path / "no_rules.yaml")
 
 
-def test_lint_returns_findings_and_plan_its_phases():
+def test_lint_returns_findings_plan_its_phases_and_results_print_as_short_tables(model):
     report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
     assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "identical" in report._repr_html_()
     assert rl_api.lint(PAIRS[:2]).ok
     plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
+    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
+    lines = str(evaluation).splitlines()
+    assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
+    assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
+    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
+    assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
+    scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
+    assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
+    plan = str(rl_api.plan("7b", gpus=8))
+    assert "gpus" in plan and "(" not in plan.splitlines()[-1] and max(map(len, plan.splitlines())) < 160
 
 
 def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypatch):
@@ -171,19 +181,6 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypat
     with pytest.raises(rl_api.UsageError, match="^model: ") as raised:
         rl_api.evaluate(object(), PAIRS)
     assert raised.value.__suppress_context__ and raised.value.__cause__ is None, "no traceback behind it"
-
-
-def test_results_print_as_short_tables(model):
-    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
-    lines = str(evaluation).splitlines()
-    assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
-    assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
-    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
-    assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
-    scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
-    assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
-    plan = str(rl_api.plan("7b", gpus=8))
-    assert "gpus" in plan and "(" not in plan.splitlines()[-1] and max(map(len, plan.splitlines())) < 160
 
 
 @pytest.mark.slow

@@ -68,13 +68,18 @@ def busy(status: int, header: str, figure: float | None = None) -> httpx.Respons
     return httpx.Response(status, json=body, headers={"retry-after": header})
 
 
-def test_it_rates_as_the_model_does(url, model):
+def test_it_rates_as_the_model_does_and_a_wrong_address_is_told_at_once(url, model):
     with ScoringClient(url) as client:
         assert client.contract == model.contract
         assert client.rate(EXAMPLES) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
         assert client.rate([]).shape == (0, 2)
         for found in parity(model, EXAMPLES, own_ways(client)):
             assert found.passed, found
+    with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
+        ScoringClient("http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="not what rewardlab serve answers"):
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
+        ScoringClient("http://x", http=httpx.Client(transport=transport))
 
 
 def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_as_the_contract_says(url, model):
@@ -91,14 +96,6 @@ def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_
             client.rate([Example(({"role": "root", "content": "a"},), "b")])
 
 
-def test_a_wrong_address_is_told_at_once():
-    with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
-        ScoringClient("http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="not what rewardlab serve answers"):
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
-        ScoringClient("http://x", http=httpx.Client(transport=transport))
-
-
 def test_many_or_long_conversations_go_in_several_requests():
     seen: list = []
     client = ScoringClient("http://x", http=scripted(*[1.0] * 9, limits={"request_items": 4}, seen=seen))
@@ -110,7 +107,7 @@ def test_many_or_long_conversations_go_in_several_requests():
     assert lengths == [[10, 10], [900], [10], [2000]], "1,000 tokens are at least 1,000 bytes, some of them of roles"
 
 
-def test_it_comes_again_when_it_was_told_to_until_its_patience_ends(clock):
+def test_those_who_were_refused_come_back_when_told_and_not_together(clock, monkeypatch):
     answers = [busy(429, "2"), busy(503, "1", 0.25), httpx.ConnectError("gone"), 1.0]
     client = ScoringClient("http://x", http=scripted(*answers))
     assert client.rate(EXAMPLES[:1]).tolist() == [[1.0]]
@@ -120,9 +117,7 @@ def test_it_comes_again_when_it_was_told_to_until_its_patience_ends(clock):
     with pytest.raises(UsageError, match="status 429 for 7 s"):
         client.rate(EXAMPLES[:1])
     assert clock.slept == [3.0, 3.0], "a third wait would end after nine seconds"
-
-
-def test_those_who_were_refused_together_do_not_come_back_together(clock, monkeypatch):
+    clock.slept.clear()
     drawn = []
     monkeypatch.setattr(client_module.random, "uniform", lambda low, high: drawn.append((low, high)) or high)
     ScoringClient("http://x", http=scripted(busy(429, "2"), 1.0)).rate(EXAMPLES[:1])

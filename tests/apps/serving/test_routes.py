@@ -68,7 +68,7 @@ def test_what_the_model_would_read_cut_off_is_refused_with_the_lengths(url, http
     assert [(one["tokens"] == 64, one["truncated"]) for one in cut.json()["results"]] == [(False, False), (True, True)]
 
 
-def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, model):
+def test_classify_answers_as_vllm_does_and_refuses_what_would_change_a_number(url, http, model):
     truth = model.rate(EXAMPLES[:3])
     rendered = [model.encoder.render(example) for example in EXAMPLES[:3]]
     ids = [encoded.ids for encoded in model.encoder.encode_all(EXAMPLES[:3])]
@@ -83,9 +83,6 @@ def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, mod
     for alone in ({"input": rendered[0]}, {"input": ids[0]}, {"messages": turns(EXAMPLES[0])}):
         (one,) = http.post(f"{url}/classify", json=alone).json()["data"]
         assert one["probs"] == pytest.approx(truth[0], abs=NEAR)
-
-
-def test_classify_refuses_what_would_change_a_number_and_another_models_name(url, http):
     rendered = "the contract says how messages are rendered"
     for setting, status, sentence in (
         ({"use_activation": True}, 422, "scores here are raw"),

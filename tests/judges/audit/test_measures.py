@@ -55,7 +55,7 @@ def both_orders(first: float, second: float) -> Judgment:
     return replace(compared((STRAIGHT, first), (CROSSED, second)), orders=(STRAIGHT, CROSSED))
 
 
-def test_flips_and_first_positions_of_comparisons():
+def test_flips_and_first_positions_are_those_of_the_requests_of_a_judge_that_asks_in_both_orders():
     straight, crossed = STRAIGHT, CROSSED
     assert comparison_flips(compared((straight, 1.0), (crossed, 1.0))) == [1.0]
     assert comparison_flips(compared((straight, 1.0), (crossed, 0.0))) == [0.0]
@@ -67,6 +67,17 @@ def test_flips_and_first_positions_of_comparisons():
     three_responses = compared(((0, 1), 1.0), ((0, 2), 1.0), ((1, 0), 0.0), ((2, 0), 1.0))
     assert comparison_flips(three_responses) == [0.0, 1.0]
     assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
+    always_a = both_orders(1.0, 1.0)  # a tie by its scores, whatever the order of the case
+    fair = both_orders(1.0, 0.0)
+    half = both_orders(0.5, 1.0)
+    one_verdict = both_orders(1.0, NAN)
+    judgments = [always_a, fair, half, one_verdict]
+    assert np.array_equal(first_slot(judgments), [1.0, 0.5, 0.75, 1.0], equal_nan=True)
+    assert np.array_equal(order_flips(judgments, judgments), [1.0, 0.0, 0.5, NAN], equal_nan=True)
+    assert order_flips([always_a], [fair]).tolist() == [0.5], "the mean over the four requests of a pair"
+    silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
+    abstaining = replace(always_a, scores=(), abstained=silent.abstained)
+    assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
 
 
 def test_an_order_flip_and_the_first_slot_need_what_was_shown_first():
@@ -84,20 +95,6 @@ def test_an_order_flip_and_the_first_slot_need_what_was_shown_first():
     assert np.isnan(first_slots(*kept)).all(), "it may have won there by being right"
     turned = [judged(2, 1, orders=((0, 1),))], [judged(2, 1, orders=((0, 1),))]
     assert order_flips(*turned).tolist() == first_slots(*turned).tolist() == [1.0]
-
-
-def test_flips_and_first_slot_of_a_judge_that_asks_in_both_orders_are_those_of_its_requests():
-    always_a = both_orders(1.0, 1.0)  # a tie by its scores, whatever the order of the case
-    fair = both_orders(1.0, 0.0)
-    half = both_orders(0.5, 1.0)
-    one_verdict = both_orders(1.0, NAN)
-    judgments = [always_a, fair, half, one_verdict]
-    assert np.array_equal(first_slot(judgments), [1.0, 0.5, 0.75, 1.0], equal_nan=True)
-    assert np.array_equal(order_flips(judgments, judgments), [1.0, 0.0, 0.5, NAN], equal_nan=True)
-    assert order_flips([always_a], [fair]).tolist() == [0.5], "the mean over the four requests of a pair"
-    silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
-    abstaining = replace(always_a, scores=(), abstained=silent.abstained)
-    assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
 
 
 def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():

@@ -29,7 +29,7 @@ def test_a_panel_votes_keeps_its_disagreement_takes_means_and_may_be_decided_by_
         panel([judges[0], judges[0]])
 
 
-def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
+def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure_and_keeps_what_was_not_read():
     asked = []
 
     def strong(cases):
@@ -43,9 +43,6 @@ def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
     assert judged[1].criteria[0].name == "escalated" and judged[1].criteria[0].value == pytest.approx(0.1)
     both = cascade(judge_of("x", "no reply: a"), judge_of("y", "no reply: b"), gap=1.0)([case()])[0]
     assert both.abstained == "no reply: b"
-
-
-def test_what_one_of_several_judges_has_not_read_stays_counted():
     for combined in [lambda a, b: panel([a, b]), lambda a, b: cascade(a, b, gap=9.0), consistent]:
         reader = judge_of("reader", (1.0, 0.0))
         cut = Judging("cut", {}, lambda cases: [Judgment(cases[0].id, (1.0, 0.0), truncated=True, omitted="tool")])
