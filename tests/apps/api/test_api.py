@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_verb_and_count_what_the_template_leaves_out(mod
     assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
-def test_rows_may_hold_any_line_separator_and_dates(model):
+def test_rows_may_hold_line_separators_dates_and_missing_cells(model):
     for separator in ("\u2028", "\x85", "\x0b", "\r"):
         row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
         scores = rl_api.score(
@@ -87,9 +87,19 @@ def test_rows_may_hold_any_line_separator_and_dates(model):
         )
         assert [scored["id"] for scored in scores.rows] == [row["id"]], separator
         assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0], separator
+    rows = [
+        {"prompt": "a", "chosen": "with rain", "rejected": "no", "id": "one", "subset": "s", "margin": 1.0},
+        {"prompt": "b", "chosen": "cups", "rejected": "not", "wins": {"overall": 0.9}},
+        {"prompt": "c", "chosen": "rain", "rejected": "none", "system": "Be kind."},
+    ]
+    frame = pd.DataFrame(rows)
+    assert frame.isna().to_numpy().sum() == 10
+    of_frame, of_rows = (rl_api.evaluate(model, data, **QUICK).to_pandas() for data in (frame, rows))
+    pd.testing.assert_frame_equal(of_frame, of_rows)
+    assert "nan" not in set(of_frame.area)
 
 
-def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
+def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_checked_by_its_gate(model, tmp_path):
     evaluation = rl_api.evaluate(model, PAIRS, samples=50, output=tmp_path / "run")
     frame = evaluation.to_pandas()
     overall = frame[(frame.kind == "overall") & (frame.scorer == "rm")].iloc[0]
@@ -104,21 +114,6 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
     comparison = rl_api.compare(evaluation, evaluation)
     assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
 
-
-def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
-    rows = [
-        {"prompt": "a", "chosen": "with rain", "rejected": "no", "id": "one", "subset": "s", "margin": 1.0},
-        {"prompt": "b", "chosen": "cups", "rejected": "not", "wins": {"overall": 0.9}},
-        {"prompt": "c", "chosen": "rain", "rejected": "none", "system": "Be kind."},
-    ]
-    frame = pd.DataFrame(rows)
-    assert frame.isna().to_numpy().sum() == 10
-    of_frame, of_rows = (rl_api.evaluate(model, data, **QUICK).to_pandas() for data in (frame, rows))
-    pd.testing.assert_frame_equal(of_frame, of_rows)
-    assert "nan" not in set(of_frame.area)
-
-
-def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     def longer(completions):
         return [len(text) for text in completions]
 

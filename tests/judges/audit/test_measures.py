@@ -33,7 +33,7 @@ def judged(*scores: float, orders=(), abstained="") -> Judgment:
 SILENT = judged(abstained="no reply")
 
 
-def test_credits_verdicts_labels_and_bounds():
+def test_credits_verdicts_labels_bounds_and_calibration_on_paper():
     assert [credit(judged(*pair), 0) for pair in ((2, 1), (1, 1), (1, 2))] == [1.0, 0.5, 0.0]
     assert np.array_equal(verdicts([judged(2, 1), judged(1, 2), judged(1, 1), SILENT]), [0, 1, 2, NAN], equal_nan=True)
     assert labels([Case("a", (), ("x", "y"), (1,)), Case("b", (), ("x", "y"), (0, 1))]).tolist() == [1, 2]
@@ -41,6 +41,15 @@ def test_credits_verdicts_labels_and_bounds():
     with pytest.raises(ValueError, match="add up to 1, got 0.9 and 0.3"):
         shares(0.9, 0.3)
     assert bounds(np.array([1.0, 0.5, NAN, NAN, 0.0])) == (0.3, 0.7)
+    # Claims of 0.9 that hold in 3 of 5, 0.6 in 3 of 5: overconfidence (0.3 + 0) / 2, and so is the error
+    chance = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.6, 0.6, 0.6, 0.4, 0.4])
+    assert overconfidence(chance).mean() == pytest.approx(0.15)
+    assert calibration_error(chance) == pytest.approx(0.15)
+    # one too bold and one too shy cancel in the mean and not in the error: 0.9 holds in 4 of 5, 0.6 in 7 of 10
+    both = np.array([0.9] * 4 + [0.1] + [0.6] * 7 + [0.4] * 3)
+    assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
+    assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
+    assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))
 
 
 def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
@@ -110,15 +119,3 @@ def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
     assert np.isnan(logistic_slope(np.ones(5), np.arange(5.0))) and np.isnan(logistic_slope(np.arange(2.0), np.ones(2)))
     assert np.isfinite(logistic_slope(np.array([0, 0, 1, 1.0]), np.array([-1, -1, 1, 1.0]))), "separated, yet finite"
     assert doublings([Case("c", (), ("", "a b c d"))], [1]).tolist() == [2.0]
-
-
-def test_calibration_on_paper():
-    # Claims of 0.9 that hold in 3 of 5, 0.6 in 3 of 5: overconfidence (0.3 + 0) / 2, and so is the error
-    chance = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.6, 0.6, 0.6, 0.4, 0.4])
-    assert overconfidence(chance).mean() == pytest.approx(0.15)
-    assert calibration_error(chance) == pytest.approx(0.15)
-    # one too bold and one too shy cancel in the mean and not in the error: 0.9 holds in 4 of 5, 0.6 in 7 of 10
-    both = np.array([0.9] * 4 + [0.1] + [0.6] * 7 + [0.4] * 3)
-    assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
-    assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
-    assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))

@@ -74,7 +74,7 @@ def test_the_joint_loss_weighs_both_kinds_and_shared_texts_are_no_negatives(tmp_
     assert same == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
 
 
-def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_again():
+def test_partners_are_of_the_same_group_and_missing_pairs_weights_and_divided_batches_are_refused(tmp_path):
     texts, groups = ["a", "b", "c", "d", "e"], ["x", "x", "x", "y", ""]
     pairs = pairs_within(texts, groups, per_text=2, seed=3)
     assert sorted(pairs) == [TextPair(*text, "x") for text in ("ab", "ac", "ba", "bc", "ca", "cb")]
@@ -85,9 +85,6 @@ def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_aga
     assert [row.case for row in rows[3:6]] == [row.case for row in rows[:3]]
     assert all(row.case is None for row in joint_rows(QUESTIONS, [], 0.0, seed=0))
     assert all(row.question is None for row in joint_rows([], CASES, 1.0, seed=0))
-
-
-def test_pairs_that_are_missing_weights_out_of_range_and_divided_batches_are_refused(tmp_path):
     with pytest.raises(DataError, match="no case -> case pair, and --case_weight 0.5"):
         joint_rows(QUESTIONS, [], 0.5, seed=0)
     with pytest.raises(DataError, match="no prompt -> rubric pair"):

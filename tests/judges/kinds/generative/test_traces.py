@@ -67,7 +67,7 @@ def test_a_trace_is_the_request_of_a_judge_with_its_rubric_and_the_reply_in_both
     assert all("brief" in record["prompt"][-1]["content"] for record in traces.records)
 
 
-def test_the_first_right_reply_of_each_order_is_kept():
+def test_the_first_right_reply_of_each_order_is_kept_and_a_case_is_its_pairs_of_a_right_and_a_wrong_response():
     right = pair("right")
     labels = [right_label(right, order) for order in orders_of(right)]
     wrong = ["B" if label == "A" else "A" for label in labels]
@@ -78,9 +78,6 @@ def test_the_first_right_reply_of_each_order_is_kept():
     records = select_traces(chat, [right], prompt, samples=3).records
     assert [record["completion"][0]["content"][0] for record in records] == ["2", "4"]
     assert [ask.seed for ask in chat.asked] == [3, 4, 5, 3, 4, 5]
-
-
-def test_a_case_is_trained_on_as_its_pairs_of_a_right_and_a_wrong_response():
     assert labelled_pairs(case()) == [case()]
     assert labelled_pairs(case(best=(0, 1))) == []
     pairs = labelled_pairs(case("list", answers=("a", "b", "c", "d"), best=(1, 3)))
