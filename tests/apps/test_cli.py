@@ -54,7 +54,7 @@ def test_the_overview_names_every_verb_and_a_warning_is_one_line_without_code(ca
 # ---- the main job on the cheapest model ----
 
 
-def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
+def test_train_eval_score_end_to_end_and_twice_to_the_same_bytes(pairs, model, tmp_path, capsys):
     run = str(tmp_path / "run")
     words = ["--benchmark", "pairs", "--model", model, "--data", pairs, "--samples", "50"]
     assert main(["eval", *words, "--output", run]) == 0
@@ -74,9 +74,6 @@ def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
     lines = str(tmp_path / "scores.jsonl")
     assert main(["score", "--model", model, "--data", pairs, "--output", lines]) == 0
     assert json.loads(Path(lines).read_text().split("\n")[0])["id"] == "0/chosen"
-
-
-def test_two_runs_of_eval_write_the_same_bytes(pairs, model, tmp_path):
     runs = [tmp_path / "one", tmp_path / "two"]
     for run in runs:
         assert main(["eval", "--model", model, "--data", pairs, "--output", str(run), "--samples", "50"]) == 0
@@ -147,7 +144,7 @@ def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):
 # ---- help and summaries ----
 
 
-def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(capsys):
+def test_the_help_of_a_verb_is_short_and_its_choices_exist(capsys):
     for verb in VERBS:
         assert main([verb, "--help"]) == 0
         lines = capsys.readouterr().out.rstrip().split("\n")
@@ -155,6 +152,12 @@ def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(cap
         example = next(index for index, line in enumerate(lines) if VERBS[verb].example in line)
         settings = [index for index, line in enumerate(lines) if line.startswith("  --")]
         assert not settings or example < settings[0], verb
+    folders = {"benchmark": "benchmarks.suites", "loss": "rm.losses", "advantage": "policy.advantages"}
+    for verb, name in (("eval", "benchmark"), ("train", "loss"), ("rl", "advantage"), ("rl", "scheduler")):
+        assert main([verb, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        listed = re.search(rf"--{name} TEXT .*?one of ([\w, ]+)", text)
+        assert listed and listed[1].split(", ") == names(folders.get(name, f"policy.{name}s"))
 
 
 def test_every_setting_is_in_the_long_help_with_its_default(capsys):
@@ -168,15 +171,6 @@ def test_every_setting_is_in_the_long_help_with_its_default(capsys):
             if isinstance(field.default, int | float) and not isinstance(field.default, bool):
                 default = rf"default ({re.escape(str(field.default))}|no limit)\b"
                 assert re.search(default, by_name[field.name]), (name, field.name)
-
-
-def test_the_choices_in_the_help_exist(capsys):
-    folders = {"benchmark": "benchmarks.suites", "loss": "rm.losses", "advantage": "policy.advantages"}
-    for verb, name in (("eval", "benchmark"), ("train", "loss"), ("rl", "advantage"), ("rl", "scheduler")):
-        assert main([verb, "--help"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
-        listed = re.search(rf"--{name} TEXT .*?one of ([\w, ]+)", text)
-        assert listed and listed[1].split(", ") == names(folders.get(name, f"policy.{name}s"))
 
 
 def test_on_a_terminal_a_verb_ends_with_a_short_summary(pairs, model, tmp_path, capsys, monkeypatch):

@@ -66,19 +66,7 @@ def pairs(folder):
     return load_pairs(str(folder / "pairs.jsonl"))[0]
 
 
-def test_the_text_that_the_model_reads_contains_tools_and_call_and_lint_finds_the_pairs_different(
-    model, pairs, folder, capsys
-):
-    text = model.encoder.render(pairs[0].examples[0])
-    assert '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>' in text
-    assert '"description": "Weather of a city"' in text and "Be brief." in text and "21 C" in text
-    found = main(["lint", "--data", str(folder / "pairs.jsonl"), "--model", str(folder / "rm")])
-    text = "".join(capsys.readouterr())
-    assert found == 0 and "Nothing is wrong with any of 24 rows." in text
-    assert "data: ignored columns: source (24 rows)" in text
-
-
-def test_train_eval_and_score_read_the_call(folder, model, pairs):
+def test_train_eval_and_score_read_the_call_and_lint_says_what_is_ignored(folder, model, pairs, capsys):
     examples, kept = read_golden(folder / "rm")
     assert model.rate(examples) == pytest.approx(kept, abs=1e-5)
     assert examples[0] in [one for pair in pairs for one in pair.examples]
@@ -89,6 +77,13 @@ def test_train_eval_and_score_read_the_call(folder, model, pairs):
     assert (rewards[:, 0] != rewards[:, 1]).all()
     assert "Ignored columns: source (24 rows)." in (folder / "eval" / "report.md").read_text()
     assert json.loads((folder / "rm" / "manifest.json").read_text())["rows"]["ignored"] == {"source": 24}
+    text = model.encoder.render(pairs[0].examples[0])
+    assert '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>' in text
+    assert '"description": "Weather of a city"' in text and "Be brief." in text and "21 C" in text
+    found = main(["lint", "--data", str(folder / "pairs.jsonl"), "--model", str(folder / "rm")])
+    text = "".join(capsys.readouterr())
+    assert found == 0 and "Nothing is wrong with any of 24 rows." in text
+    assert "data: ignored columns: source (24 rows)" in text
 
 
 def test_a_server_gives_the_same_numbers(model, pairs):

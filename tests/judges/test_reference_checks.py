@@ -6,16 +6,13 @@ from rewardlab.judges.reference_checks import Check, checks_of, content, key_poi
 REFERENCE = "The sun heats the sea; water rises, cools and falls as rain on the sea."
 
 
-def test_keywords_are_whole_words_in_their_order():
+def test_keywords_are_whole_words_and_content_their_share_in_the_references_order():
     assert matched("Rain, then rainfall, then SEA-rain.", ["sea", "rain"]) == ["rain", "sea", "rain"]
     assert matched("ice cream on ice", ["ice", "ice cream"]) == ["ice cream", "ice"]  # the longer wording is read first
     assert matched("a+b is not ab", ["a+b"]) == ["a+b"] and matched("anything", []) == []
     for first, second, common in [("", "ab", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4)]:
         assert longest_common(first, second) == common == longest_common(second, first)
-
-
-def test_content_is_the_share_of_keywords_in_the_references_order():
-    """In the reference the keywords stand as sun, sea, rain, sea."""
+    # In the reference the keywords stand as sun, sea, rain, sea.
     for answer, share in [
         ("sun, sea, rain, sea", 1.0),
         ("sun and rain", 2 / 4),

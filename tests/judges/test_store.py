@@ -102,16 +102,7 @@ def test_replies_of_a_store_without_request_counts_are_one_request_each(tmp_path
     assert (reply.requests, reply.estimated, reply.reasoning) == (1, 0, "")
 
 
-def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
-    def priced(ask):
-        time.sleep(0.6)  # a bar shows itself after a second
-        return Reply("A", "stop", 0, 1_000_000)
-
-    StoredReplies(scripted(priced), tmp_path, prices=Prices(completion=2.0), progress=True).ask(asks(3))
-    assert "cost 4 of about 6" in capsys.readouterr().err
-
-
-def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
+def test_a_line_that_was_being_written_is_dropped_and_told_and_a_damaged_one_named(tmp_path):
     with Store(tmp_path) as store:
         StoredReplies(scripted(echo), store).ask(asks(3))
     whole = (tmp_path / FILE).read_bytes()
@@ -121,9 +112,7 @@ def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
         store = Store(tmp_path)
     StoredReplies(chat, store).ask(asks(3))
     assert chat.asked == asks(3)[2:] and (tmp_path / FILE).read_bytes() == whole
-
-
-def test_a_damaged_line_and_a_reply_that_is_there_twice_are_named(tmp_path):
+    tmp_path = tmp_path / "damaged"
     StoredReplies(scripted(echo), tmp_path).ask(asks(2))
     whole = (tmp_path / FILE).read_text()
     (tmp_path / FILE).write_text(whole * 2)

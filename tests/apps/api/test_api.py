@@ -44,8 +44,7 @@ def test_plan_lint_and_chats_load_neither_pytorch_nor_transformers(tmp_path, scr
     write(tmp_path / "pairs.jsonl", PAIRS)
     code = (
         "from rewardlab.apps.cli import main; main(['plan', '--model', '7b']); main(['lint', 'pairs.jsonl']); "
-        "import rewardlab.judges.backends.openai_endpoint, rewardlab.judges.backends.local_model; "
-        "import rewardlab.judges.store; "
+        "from rewardlab.judges.backends import local_model, openai_endpoint; import rewardlab.judges.store; "
         "sys.exit(', '.join({'torch', 'transformers', 'sklearn', 'openai'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run(script(code), capture_output=True, text=True, cwd=tmp_path)
@@ -80,7 +79,7 @@ def test_scores_are_those_of_the_verb_and_count_what_the_template_leaves_out(mod
     assert "leaves out" not in Scores([{"reward": 1.0}])._repr_html_()
 
 
-def test_rows_may_hold_any_line_separator_and_dates(model):
+def test_rows_may_hold_line_separators_dates_and_missing_cells(model):
     for separator in ("\u2028", "\x85", "\x0b", "\r"):
         row = {"id": f"x{separator}y", "prompt": "Hi?", "completion": f"With{separator}rain."}
         scores = rl_api.score(
@@ -88,9 +87,19 @@ def test_rows_may_hold_any_line_separator_and_dates(model):
         )
         assert [scored["id"] for scored in scores.rows] == [row["id"]], separator
         assert scores[0]["reward"] == model.rate([row["prompt"]], [row["completion"]])[0, 0], separator
+    rows = [
+        {"prompt": "a", "chosen": "with rain", "rejected": "no", "id": "one", "subset": "s", "margin": 1.0},
+        {"prompt": "b", "chosen": "cups", "rejected": "not", "wins": {"overall": 0.9}},
+        {"prompt": "c", "chosen": "rain", "rejected": "none", "system": "Be kind."},
+    ]
+    frame = pd.DataFrame(rows)
+    assert frame.isna().to_numpy().sum() == 10
+    of_frame, of_rows = (rl_api.evaluate(model, data, **QUICK).to_pandas() for data in (frame, rows))
+    pd.testing.assert_frame_equal(of_frame, of_rows)
+    assert "nan" not in set(of_frame.area)
 
 
-def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
+def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_checked_by_its_gate(model, tmp_path):
     evaluation = rl_api.evaluate(model, PAIRS, samples=50, output=tmp_path / "run")
     frame = evaluation.to_pandas()
     overall = frame[(frame.kind == "overall") & (frame.scorer == "rm")].iloc[0]
@@ -105,21 +114,6 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
     comparison = rl_api.compare(evaluation, evaluation)
     assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
 
-
-def test_missing_cells_of_a_frame_are_columns_that_the_row_lacks(model):
-    rows = [
-        {"prompt": "a", "chosen": "with rain", "rejected": "no", "id": "one", "subset": "s", "margin": 1.0},
-        {"prompt": "b", "chosen": "cups", "rejected": "not", "wins": {"overall": 0.9}},
-        {"prompt": "c", "chosen": "rain", "rejected": "none", "system": "Be kind."},
-    ]
-    frame = pd.DataFrame(rows)
-    assert frame.isna().to_numpy().sum() == 10
-    of_frame, of_rows = (rl_api.evaluate(model, data, **QUICK).to_pandas() for data in (frame, rows))
-    pd.testing.assert_frame_equal(of_frame, of_rows)
-    assert "nan" not in set(of_frame.area)
-
-
-def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
     def longer(completions):
         return [len(text) for text in completions]
 
@@ -137,12 +131,22 @@ def test_a_comparison_is_written_and_checked_by_its_gate(tmp_path):
         rl_api.compare(*runs, gate=tmp_path / "no_rules.yaml")
 
 
-def test_lint_returns_findings_and_plan_its_phases():
+def test_lint_returns_findings_plan_its_phases_and_results_print_as_short_tables(model):
     report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
     assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "identical" in report._repr_html_()
     assert rl_api.lint(PAIRS[:2]).ok
     plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
+    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
+    lines = str(evaluation).splitlines()
+    assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
+    assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
+    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
+    assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
+    scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
+    assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
+    plan = str(rl_api.plan("7b", gpus=8))
+    assert "gpus" in plan and "(" not in plan.splitlines()[-1] and max(map(len, plan.splitlines())) < 160
 
 
 def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypatch):
@@ -174,29 +178,14 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypat
     assert raised.value.__suppress_context__ and raised.value.__cause__ is None, "no traceback behind it"
 
 
-def test_results_print_as_short_tables(model):
-    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
-    lines = str(evaluation).splitlines()
-    assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
-    assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
-    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
-    assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
-    scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
-    assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
-    plan = str(rl_api.plan("7b", gpus=8))
-    assert "gpus" in plan and "(" not in plan.splitlines()[-1] and max(map(len, plan.splitlines())) < 160
-
-
 @pytest.mark.slow
 def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
-    prompts = ["How do I sharpen an axe?", [{"role": "user", "content": "When do bees swarm?"}]]
     small = {"max_steps": 2, "disable_tqdm": True, "use_cpu": True}
     guided = {"kind": "autoregressive", "adapter": "uniarm", "objectives": ["helpful", "harmless"]}
     guided |= {"model": rl_world / "start", "embedding": "one_hot", "output": tmp_path / "guide"}
     guide = rl_api.train(rl_world / "pairs.jsonl", **guided, **small)
-    decoded = rl_api.decode(guide, prompts, preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
-    assert len(decoded.completions) == 2 and decoded[0]["preference"] == {"helpful": 0.7, "harmless": 0.3}
-    assert len(decoded.to_pandas()) == 2 and "axe" in decoded._repr_html_()
+    decoded = rl_api.decode(guide, ["An axe?"], preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
+    assert len(decoded.to_pandas()) == 1 and "axe" in decoded._repr_html_()
 
     def brevity(prompts, completions, **columns):
         return [-float(len(completion[0]["content"])) for completion in completions]

@@ -87,26 +87,17 @@ def test_a_missing_comparison_is_missing_for_its_two_answers_and_one_that_follow
         assert reward(lambda ask: first, kind)(answers("a", "b")) == [value, value]
 
 
-def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_that_is_down():
-    with ChatServer(answer=longer) as first, ChatServer(answer=longer) as second:
-        urls = f"[{first.url}, {second.url}, http://127.0.0.1:9/v1]"
-        spec = f"judge(endpoint={urls}, kind=pointwise, model=qwen, retries=0)"
-        one = build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
-        assert one(answers("abc", "abcdef", "a", "ab")) == [3.0, 6.0, 1.0, 2.0]
-        assert first.asked.total() and second.asked.total() and one.asked.name == f"qwen at {first.url}"
-    config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
-    assert config.identity() == ChatConfig(endpoint="http://a/v1", model="qwen").identity(), "it goes on with more"  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="--endpoint names http://a twice"):
-        ChatConfig(endpoint=["http://a", "http://a"])
-
-
-def test_equal_requests_of_a_call_are_asked_once():
+def test_equal_requests_are_asked_once_and_a_judge_behind_several_servers_is_that_behind_the_first():
     chat = Asked(scripted(["one", "two"]))
     asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
     arrived = {}
     replies = Once(chat).ask(asks, arrived.__setitem__)
     assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.calls == 2
     assert arrived == dict(enumerate(replies))
+    config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
+    assert config.identity() == ChatConfig(endpoint="http://a/v1", model="qwen").identity(), "it goes on with more"  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--endpoint names http://a twice"):
+        ChatConfig(endpoint=["http://a", "http://a"])
 
 
 def test_a_label_is_a_verdict_that_both_orders_share_and_else_an_abstention():

@@ -104,15 +104,6 @@ def test_a_run_is_rewarded_by_its_own_policy(rl, rl_world, prompts):
     assert max(off[0]) < 1e-6 and max(off[1]) > 1e-5
 
 
-def test_prompts_on_which_all_answers_do_alike_are_dropped(rl):
-    """With so large a share nothing is left in the second step."""
-    flags = ["--reward", GOLD, "--reward_transform", "std_filter(reward=gold, share=100, first=1)"]
-    code, _, err, folder = rl(*flags, "--max_steps", 2)
-    assert code == 0, err
-    assert [row["rewards/gold/missing"] for row in steps_of(folder)] == [0, 16]
-    assert [row.get("skipped_steps") for row in steps_of(folder)] == [None, 1]
-
-
 def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refused(rl, tmp_path):
     for spec, columns, message in (
         ("rlvrr", {}, "the row of the prompt 'user: what is it?': no column 'reference'"),

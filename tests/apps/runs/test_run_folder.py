@@ -7,13 +7,10 @@ import pytest
 from rewardlab.apps.runs.run_folder import run_folder, write_rows
 
 
-def test_rows_are_a_line_each_with_null_for_what_is_no_finite_number(tmp_path):
+def test_rows_are_a_line_each_with_null_for_no_finite_number_and_a_file_is_whole_or_as_it_was(tmp_path):
     path = tmp_path / "rows.jsonl"
     write_rows(path, ({"n": n, "text": "é|"} for n in (1.5, math.nan)))
     assert path.read_text(encoding="utf-8") == '{"n": 1.5, "text": "é|"}\n{"n": null, "text": "é|"}\n'
-
-
-def test_a_file_is_whole_or_as_it_was(tmp_path):
     path = tmp_path / "rows.jsonl"
     write_rows(path, [{"kept": 1}])
     with pytest.raises(TypeError):

@@ -4,21 +4,15 @@ import json
 from dataclasses import asdict, replace
 
 import httpx
-import numpy as np
 import pytest
-from datasets import Dataset
 from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving.client import ScoringClient, TooLong
-from rewardlab.benchmarks import garden
-from rewardlab.benchmarks.garden import models
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.types import Example, user_turn
-from trl import GRPOConfig, GRPOTrainer
 
 from tests.apps.serving.conftest import EXAMPLES
-from tests.conftest import SMALL_RUN
 
 NEAR = 1e-6
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
@@ -74,13 +68,18 @@ def busy(status: int, header: str, figure: float | None = None) -> httpx.Respons
     return httpx.Response(status, json=body, headers={"retry-after": header})
 
 
-def test_it_rates_as_the_model_does(url, model):
+def test_it_rates_as_the_model_does_and_a_wrong_address_is_told_at_once(url, model):
     with ScoringClient(url) as client:
         assert client.contract == model.contract
         assert client.rate(EXAMPLES) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
         assert client.rate([]).shape == (0, 2)
         for found in parity(model, EXAMPLES, own_ways(client)):
             assert found.passed, found
+    with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
+        ScoringClient("http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="not what rewardlab serve answers"):
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
+        ScoringClient("http://x", http=httpx.Client(transport=transport))
 
 
 def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_as_the_contract_says(url, model):
@@ -97,14 +96,6 @@ def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_
             client.rate([Example(({"role": "root", "content": "a"},), "b")])
 
 
-def test_a_wrong_address_is_told_at_once():
-    with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
-        ScoringClient("http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="not what rewardlab serve answers"):
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
-        ScoringClient("http://x", http=httpx.Client(transport=transport))
-
-
 def test_many_or_long_conversations_go_in_several_requests():
     seen: list = []
     client = ScoringClient("http://x", http=scripted(*[1.0] * 9, limits={"request_items": 4}, seen=seen))
@@ -116,7 +107,7 @@ def test_many_or_long_conversations_go_in_several_requests():
     assert lengths == [[10, 10], [900], [10], [2000]], "1,000 tokens are at least 1,000 bytes, some of them of roles"
 
 
-def test_it_comes_again_when_it_was_told_to_until_its_patience_ends(clock):
+def test_those_who_were_refused_come_back_when_told_and_not_together(clock, monkeypatch):
     answers = [busy(429, "2"), busy(503, "1", 0.25), httpx.ConnectError("gone"), 1.0]
     client = ScoringClient("http://x", http=scripted(*answers))
     assert client.rate(EXAMPLES[:1]).tolist() == [[1.0]]
@@ -126,9 +117,7 @@ def test_it_comes_again_when_it_was_told_to_until_its_patience_ends(clock):
     with pytest.raises(UsageError, match="status 429 for 7 s"):
         client.rate(EXAMPLES[:1])
     assert clock.slept == [3.0, 3.0], "a third wait would end after nine seconds"
-
-
-def test_those_who_were_refused_together_do_not_come_back_together(clock, monkeypatch):
+    clock.slept.clear()
     drawn = []
     monkeypatch.setattr(client_module.random, "uniform", lambda low, high: drawn.append((low, high)) or high)
     ScoringClient("http://x", http=scripted(busy(429, "2"), 1.0)).rate(EXAMPLES[:1])
@@ -149,7 +138,7 @@ def test_other_failures_are_not_repeated_and_another_contract_is_refused(clock):
         client.rate(EXAMPLES[:1])
 
 
-def test_a_reward_function_takes_plain_and_conversational_prompts(url, model):
+def test_a_reward_function_takes_plain_and_conversational_prompts_and_gives_none_without_a_score(url, model):
     with ScoringClient(url) as client:
         truth = model.rate(EXAMPLES[:2])
         plain = client.as_reward()([EXAMPLES[0].prompt[0]["content"]], [EXAMPLES[0].completion], extra=[1])
@@ -163,31 +152,9 @@ def test_a_reward_function_takes_plain_and_conversational_prompts(url, model):
             client.as_reward("breif")
         with pytest.raises(DataError, match="ends with the turn of 'user'"):
             brief(prompts=talks[:1], completions=[[{"role": "user", "content": "no"}]])
-
-
-def test_an_answer_without_a_score_is_none(url, model):
     rows = ["fox", "fox " * 200, "dog"]
     truth = model.rate([Example(user_turn("a"), row) for row in rows])
     with ScoringClient(url) as client:
         found = client.as_reward("helpful")(["a"] * 3, rows)
     assert found[1] is None and [found[0], found[2]] == pytest.approx([truth[0, 0], truth[2, 0]], abs=NEAR)
     assert ScoringClient("http://x", http=scripted(None)).as_reward()(["a"], ["b"]) == [None]
-
-
-def test_grpo_trains_on_a_served_reward(url, model, tmp_path):
-    words = models.tokenizer()
-    prompts = [{"prompt": [*map(dict, prompt)]} for prompt in garden.prompts(16, 0)]
-    with ScoringClient(url, truncate=True) as client:
-        trainer = GRPOTrainer(
-            models.causal_lm(words, seed=3),
-            reward_funcs=[client.as_reward("helpful"), client.as_reward("brief")],
-            args=GRPOConfig(output_dir=str(tmp_path), max_steps=2, logging_steps=1, report_to=[], **SMALL_RUN),
-            train_dataset=Dataset.from_list(prompts),
-            processing_class=words,
-        )
-        trainer.train()
-    logged = [row for row in trainer.state.log_history if "reward" in row]
-    assert len(logged) == 2
-    for row in logged:
-        parts = [row[f"rewards/{name}/mean"] for name in ("helpful", "brief")]
-        assert row["reward"] == pytest.approx(sum(parts), abs=1e-5) and all(np.isfinite(parts)) and all(parts)

@@ -134,7 +134,7 @@ def test_a_replica_of_another_model_is_refused_and_one_that_is_down_at_first_is_
         model.rate(EXAMPLES)
 
 
-def test_the_smallest_limits_hold_for_all_and_what_the_servers_refuse_is_not_repeated(clock):
+def test_the_smallest_limits_hold_for_all_and_servers_that_cannot_be_asked_are_told(clock):
     fleet = Fleet([], [], limits={"b": {"request_items": 4}})
     assert fleet.open().rate(EXAMPLES[:20]).tolist() == LENGTHS[:20]
     assert fleet.asked.total() == 5
@@ -143,9 +143,6 @@ def test_the_smallest_limits_hold_for_all_and_what_the_servers_refuse_is_not_rep
     with pytest.raises(DataError, match="http://a: conversation 0: no"):
         fleet.open().rate(EXAMPLES[:1])
     assert fleet.asked.total() == 1
-
-
-def test_servers_that_cannot_be_asked_are_told():
     for urls, message in (
         ("http://127.0.0.1:9", "no answer .*is rewardlab serve running there"),
         ("127.0.0.1:9", "a server's address is an address such as"),

@@ -86,7 +86,7 @@ def test_a_closed_line_answers_who_still_waits(queue, gated):
         queue.enter([item("b")])
 
 
-def test_a_bad_item_takes_no_other_along(queue, gated):
+def test_a_bad_item_takes_no_other_along_and_one_that_the_model_refuses_is_the_senders_fault(queue, gated):
     gated.gate.set()
     good, bad = queue.enter([item("fine"), item("as well")]), queue.enter([item("ba\nd")])
     assert good.result(PATIENCE)[:, 0].tolist() == [4.0, 7.0]
@@ -95,8 +95,6 @@ def test_a_bad_item_takes_no_other_along(queue, gated):
     assert refused.value.status == 500
     assert refused.value.sentence == "conversation 0: the model failed with RuntimeError"
 
-
-def test_an_item_that_the_model_refuses_is_the_senders_fault():
     class Picky:
         def rate(self, examples):
             if any(example.completion == "x" for example in examples):

@@ -7,18 +7,15 @@ from html import unescape
 
 import numpy as np
 import pytest
-import torch
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example, PreferencePair, user_turn
-from transformers import AutoModelForCausalLM
 
 from tests.apps.serving.conftest import EXAMPLES, asks, turns
 from tests.rm.backbones.test_omitted_texts import NO_THOUGHT
@@ -71,7 +68,7 @@ def test_what_the_model_would_read_cut_off_is_refused_with_the_lengths(url, http
     assert [(one["tokens"] == 64, one["truncated"]) for one in cut.json()["results"]] == [(False, False), (True, True)]
 
 
-def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, model):
+def test_classify_answers_as_vllm_does_and_refuses_what_would_change_a_number(url, http, model):
     truth = model.rate(EXAMPLES[:3])
     rendered = [model.encoder.render(example) for example in EXAMPLES[:3]]
     ids = [encoded.ids for encoded in model.encoder.encode_all(EXAMPLES[:3])]
@@ -86,9 +83,6 @@ def test_classify_answers_messages_and_rendered_text_as_vllm_does(url, http, mod
     for alone in ({"input": rendered[0]}, {"input": ids[0]}, {"messages": turns(EXAMPLES[0])}):
         (one,) = http.post(f"{url}/classify", json=alone).json()["data"]
         assert one["probs"] == pytest.approx(truth[0], abs=NEAR)
-
-
-def test_classify_refuses_what_would_change_a_number_and_another_models_name(url, http):
     rendered = "the contract says how messages are rendered"
     for setting, status, sentence in (
         ({"use_activation": True}, 422, "scores here are raw"),
@@ -133,21 +127,6 @@ def test_a_model_without_a_tokenizer_scores_conversations_and_says_so_of_the_res
     for prompts, sentence in ((None, "give prompts"), (["no "], "does not begin with its prompt")):
         answer = http.post(f"{url}/get_reward", json={"query": ["hello good fox"], "prompts": prompts})
         assert answer.status_code == 422 and sentence in answer.json()["error"]["message"]
-
-
-def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_answers(serve, http, words, tmp_path):
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(small_config(words)).save_pretrained(tmp_path)
-    words.save_pretrained(tmp_path)
-    guide = autoregressive(str(tmp_path))
-    url = serve(guide)
-    truth = guide.rate(EXAMPLES[:4])
-    answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))
-    assert scores(answer) == pytest.approx(truth, abs=1e-4)
-    prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
-    query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
-    rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
-    assert rewards == pytest.approx(truth[:, 0], abs=1e-4)
 
 
 def test_an_ensemble_tells_its_members_longest_reading_and_what_needs_more_than_text_is_not_served(

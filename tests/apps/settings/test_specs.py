@@ -9,7 +9,7 @@ def listed(sizes, *, scale=1):
     return sizes, scale
 
 
-def test_a_spec_is_a_name_and_arguments_and_anything_else_is_refused():
+def test_a_spec_is_a_name_and_arguments_and_a_source_is_called_by_its_last_part():
     for text, spec in {
         "grpo": Spec("grpo", {}),
         "grpo()": Spec("grpo", {}),
@@ -21,6 +21,18 @@ def test_a_spec_is_a_name_and_arguments_and_anything_else_is_refused():
     for text in ("", "gae(", "gae)lam=1(", "gae(0.95)", "gae(lam=)", "gae(lam=1, lam=2)", "a b"):
         with pytest.raises(UsageError, match="cannot read"):
             parse_spec(text)
+    for text, name, source in (
+        ("safe=runs/rm", "safe", "runs/rm"),
+        ("runs/rm/", "rm", "runs/rm/"),
+        ("runs/lr=0.1/rm", "rm", "runs/lr=0.1/rm"),
+        ("Skywork/Reward-V2", "Reward-V2", "Skywork/Reward-V2"),
+        ("my.code:compiles", "compiles", "my.code:compiles"),
+        ("gold=my.code:gold(objectives=['a', 'b'])", "gold", "my.code:gold(objectives=['a', 'b'])"),
+        ("my.code:gold(objectives=['a/b'])", "gold", "my.code:gold(objectives=['a/b'])"),
+    ):
+        assert named(text) == (name, source)
+        assert is_function(source) == source.startswith("my.code:")
+    assert is_function("my.code:fn(a=1)") and not is_function("org/model") and not is_function("grpo(a=1)")
 
 
 def test_values_are_what_the_function_annotates_or_else_read_as_python_reads_them(monkeypatch):
@@ -55,18 +67,3 @@ def test_a_wrong_choice_is_answered_with_what_there_is_and_what_we_give_is_for_n
     assert callable(build("policy.advantages", "gdpo(epsilon=0.1)", weights=[1.0, 2.0]))
     with pytest.raises(UsageError, match="no argument 'weights'; there is partial, epsilon"):
         build("policy.advantages", "gdpo(weights=[1, 2])", weights=[1.0, 2.0])
-
-
-def test_a_source_is_called_as_told_or_by_its_last_part():
-    for text, name, source in (
-        ("safe=runs/rm", "safe", "runs/rm"),
-        ("runs/rm/", "rm", "runs/rm/"),
-        ("runs/lr=0.1/rm", "rm", "runs/lr=0.1/rm"),
-        ("Skywork/Reward-V2", "Reward-V2", "Skywork/Reward-V2"),
-        ("my.code:compiles", "compiles", "my.code:compiles"),
-        ("gold=my.code:gold(objectives=['a', 'b'])", "gold", "my.code:gold(objectives=['a', 'b'])"),
-        ("my.code:gold(objectives=['a/b'])", "gold", "my.code:gold(objectives=['a/b'])"),
-    ):
-        assert named(text) == (name, source)
-        assert is_function(source) == source.startswith("my.code:")
-    assert is_function("my.code:fn(a=1)") and not is_function("org/model") and not is_function("grpo(a=1)")

@@ -26,7 +26,7 @@ def test_cohens_kappa_on_paper_without_abstentions():
     assert np.isnan(cohen_kappa(np.array([NAN]), np.array([1.0])))
 
 
-def test_krippendorffs_alpha_on_paper_and_in_his_own_example():
+def test_krippendorffs_alpha_on_paper_and_cohens_kappa_of_published_annotators(shared_data):
     # Pairs (0,0), (1,1), (0,1): coincidences o_00 = o_11 = 2, o_01 = o_10 = 1, n = 6, n_0 = n_1 = 3.
     # α = 1 - (6 - 1) · 2 / (2 · 3 · 3) = 1 - 10/18
     ratings = np.array([[0, 1, 0], [0, 1, 1.0]])
@@ -40,9 +40,6 @@ def test_krippendorffs_alpha_on_paper_and_in_his_own_example():
         [NAN, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NAN], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
     ]  # fmt: skip
     assert round(krippendorff_alpha(np.array(observers)), 3) == 0.743
-
-
-def test_pandalms_annotators_agree_as_published(shared_data):
     rows = json.loads(gzip.decompress((shared_data / "pandalm" / "testset-v1.json.gz").read_bytes()))
     marks = np.array([[row[f"annotator{rater}"] for row in rows] for rater in (1, 2, 3)], float)
     found = sorted(cohen_kappa(marks[a], marks[b]) for a, b in combinations(range(3), 2))

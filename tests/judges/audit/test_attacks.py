@@ -59,16 +59,13 @@ def test_padding_doubles_the_words_and_markdown_is_a_list_under_a_heading():
     assert dress(case(answers=(RIGHT, code)), 1).answers[1] == f"## Answer\n\n{code}"
 
 
-def test_an_injection_names_the_place_of_its_answer():
+def test_an_injection_names_its_place_and_nulls_follow_from_the_question_or_the_other_answers_length():
     for place, label in enumerate("AB"):
         said = {name: attack.change(case(), place).answers[place] for name, attack in ATTACKS.items()}
         assert f"choose response {label}" in said["injected command"]
         assert f"Winner: {label}\n" in said["injected verdict"] and f"[[{label}]]" in said["injected verdict"]
         assert json.loads(said["injected JSON"].split("\n")[-1])["winner"] == label
         assert "</answer>\n<rubric>" in said["injected rubric"]
-
-
-def test_nulls_follow_from_the_question_or_the_other_answers_length():
     prompts = [user_turn(f"question {number}") for number in range(200)]
     used = [one_token().change(case(prompt=prompt), 1).answers[1] for prompt in prompts]
     assert set(used) == set(MASTER_KEYS)

@@ -33,7 +33,7 @@ def judged(*scores: float, orders=(), abstained="") -> Judgment:
 SILENT = judged(abstained="no reply")
 
 
-def test_credits_verdicts_labels_and_bounds():
+def test_credits_verdicts_labels_bounds_and_calibration_on_paper():
     assert [credit(judged(*pair), 0) for pair in ((2, 1), (1, 1), (1, 2))] == [1.0, 0.5, 0.0]
     assert np.array_equal(verdicts([judged(2, 1), judged(1, 2), judged(1, 1), SILENT]), [0, 1, 2, NAN], equal_nan=True)
     assert labels([Case("a", (), ("x", "y"), (1,)), Case("b", (), ("x", "y"), (0, 1))]).tolist() == [1, 2]
@@ -41,6 +41,15 @@ def test_credits_verdicts_labels_and_bounds():
     with pytest.raises(ValueError, match="add up to 1, got 0.9 and 0.3"):
         shares(0.9, 0.3)
     assert bounds(np.array([1.0, 0.5, NAN, NAN, 0.0])) == (0.3, 0.7)
+    # Claims of 0.9 that hold in 3 of 5, 0.6 in 3 of 5: overconfidence (0.3 + 0) / 2, and so is the error
+    chance = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.6, 0.6, 0.6, 0.4, 0.4])
+    assert overconfidence(chance).mean() == pytest.approx(0.15)
+    assert calibration_error(chance) == pytest.approx(0.15)
+    # one too bold and one too shy cancel in the mean and not in the error: 0.9 holds in 4 of 5, 0.6 in 7 of 10
+    both = np.array([0.9] * 4 + [0.1] + [0.6] * 7 + [0.4] * 3)
+    assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
+    assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
+    assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))
 
 
 def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
@@ -55,7 +64,7 @@ def both_orders(first: float, second: float) -> Judgment:
     return replace(compared((STRAIGHT, first), (CROSSED, second)), orders=(STRAIGHT, CROSSED))
 
 
-def test_flips_and_first_positions_of_comparisons():
+def test_flips_and_first_positions_are_those_of_the_requests_of_a_judge_that_asks_in_both_orders():
     straight, crossed = STRAIGHT, CROSSED
     assert comparison_flips(compared((straight, 1.0), (crossed, 1.0))) == [1.0]
     assert comparison_flips(compared((straight, 1.0), (crossed, 0.0))) == [0.0]
@@ -67,6 +76,17 @@ def test_flips_and_first_positions_of_comparisons():
     three_responses = compared(((0, 1), 1.0), ((0, 2), 1.0), ((1, 0), 0.0), ((2, 0), 1.0))
     assert comparison_flips(three_responses) == [0.0, 1.0]
     assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
+    always_a = both_orders(1.0, 1.0)  # a tie by its scores, whatever the order of the case
+    fair = both_orders(1.0, 0.0)
+    half = both_orders(0.5, 1.0)
+    one_verdict = both_orders(1.0, NAN)
+    judgments = [always_a, fair, half, one_verdict]
+    assert np.array_equal(first_slot(judgments), [1.0, 0.5, 0.75, 1.0], equal_nan=True)
+    assert np.array_equal(order_flips(judgments, judgments), [1.0, 0.0, 0.5, NAN], equal_nan=True)
+    assert order_flips([always_a], [fair]).tolist() == [0.5], "the mean over the four requests of a pair"
+    silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
+    abstaining = replace(always_a, scores=(), abstained=silent.abstained)
+    assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
 
 
 def test_an_order_flip_and_the_first_slot_need_what_was_shown_first():
@@ -86,20 +106,6 @@ def test_an_order_flip_and_the_first_slot_need_what_was_shown_first():
     assert order_flips(*turned).tolist() == first_slots(*turned).tolist() == [1.0]
 
 
-def test_flips_and_first_slot_of_a_judge_that_asks_in_both_orders_are_those_of_its_requests():
-    always_a = both_orders(1.0, 1.0)  # a tie by its scores, whatever the order of the case
-    fair = both_orders(1.0, 0.0)
-    half = both_orders(0.5, 1.0)
-    one_verdict = both_orders(1.0, NAN)
-    judgments = [always_a, fair, half, one_verdict]
-    assert np.array_equal(first_slot(judgments), [1.0, 0.5, 0.75, 1.0], equal_nan=True)
-    assert np.array_equal(order_flips(judgments, judgments), [1.0, 0.0, 0.5, NAN], equal_nan=True)
-    assert order_flips([always_a], [fair]).tolist() == [0.5], "the mean over the four requests of a pair"
-    silent = judged(abstained="the verdict follows the order", orders=always_a.orders)
-    abstaining = replace(always_a, scores=(), abstained=silent.abstained)
-    assert order_flips([abstaining], [abstaining]).tolist() == [1.0] and np.isnan(order_flips([silent], [silent])).all()
-
-
 def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
     # x = 1: 30 won, 10 lost; x = 0: 10 won, 20 lost; the slope is log(30/10) - log(10/20) = log 6
     x = np.repeat([1.0, 1.0, 0.0, 0.0], [30, 10, 10, 20])
@@ -113,15 +119,3 @@ def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
     assert np.isnan(logistic_slope(np.ones(5), np.arange(5.0))) and np.isnan(logistic_slope(np.arange(2.0), np.ones(2)))
     assert np.isfinite(logistic_slope(np.array([0, 0, 1, 1.0]), np.array([-1, -1, 1, 1.0]))), "separated, yet finite"
     assert doublings([Case("c", (), ("", "a b c d"))], [1]).tolist() == [2.0]
-
-
-def test_calibration_on_paper():
-    # Claims of 0.9 that hold in 3 of 5, 0.6 in 3 of 5: overconfidence (0.3 + 0) / 2, and so is the error
-    chance = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.6, 0.6, 0.6, 0.4, 0.4])
-    assert overconfidence(chance).mean() == pytest.approx(0.15)
-    assert calibration_error(chance) == pytest.approx(0.15)
-    # one too bold and one too shy cancel in the mean and not in the error: 0.9 holds in 4 of 5, 0.6 in 7 of 10
-    both = np.array([0.9] * 4 + [0.1] + [0.6] * 7 + [0.4] * 3)
-    assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
-    assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
-    assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))

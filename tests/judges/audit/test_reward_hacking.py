@@ -27,15 +27,12 @@ def test_exploitation_is_the_weight_of_new_credits_that_all_references_reject_an
     assert np.isnan(exploitation_rate(before, now, np.array([[open_, rejected, open_, rejected]])))
 
 
-def test_the_rate_over_a_run_compares_each_checkpoint_with_the_one_before():
+def test_the_rate_over_a_run_the_gap_per_token_and_the_onset_over_the_grid():
     credited = np.array([[[0, 0]], [[1, 0]], [[1, 1]], [[1, 1]]])
     reference = np.ones((4, 1, 2, 3)) * np.array([0, 1])[None, None, :, None]
     assert np.array_equal(exploitation(credited, reference), [1.0, 0.0, NAN], equal_nan=True)
     with pytest.raises(ValueError, match=r"\(1, 2\), \(1, 2\), \(2, 2, 3\)"):
         exploitation_rate(credited[0], credited[1], np.zeros((2, 2, 3)))
-
-
-def test_the_gap_is_per_token_and_every_answer_counts_alike():
     bare = np.array([[-1.0, -3.0, NAN], [-2.0, -2.0, -2.0]])
     guided = np.array([[-0.5, -1.5, NAN], [-1.0, -1.0, -1.0]])
     response = np.array([[1, 1, 0], [1, 1, 1]])
@@ -44,9 +41,6 @@ def test_the_gap_is_per_token_and_every_answer_counts_alike():
     assert internalisation_gap(bare, bare, response) == 0.0
     with pytest.raises(ValueError, match=r"every answer needs a token, got lengths \[0, 3\]"):
         internalisation_gap(bare, guided, np.array([[0, 0, 0], [1, 1, 1]]))
-
-
-def test_onset_is_the_most_frequent_first_step_over_the_grid():
     # A ramp of 0.01 a step is its own centred mean: G first reaches 0.08, 0.10, 0.12 at 8, 10, 12
     gap, share = 0.01 * np.arange(60) + 1e-9, np.full(60, 0.6)
     assert onset(gap, share) == Onset(8, 8, 12, 30)

@@ -138,17 +138,6 @@ def test_each_planted_fault_is_found():
             assert seen == figures
 
 
-def test_a_judge_that_does_not_read_takes_nonsense_of_like_length_for_an_answer():
-    class Counts(Adder):
-        def _utility(self, question, answer):
-            return float(len(answer.split()))
-
-    figures = audited(Counts()).figures
-    for null in ("filler of like length", "scrambled words"):
-        assert figures[f"wins of {null}"].value == 0.5, "a tie in every pair"
-    assert figures["wins of one token"].value == 0.0, "which length alone gives away"
-
-
 def test_figures_are_what_the_settings_say():
     # reads = 1 of noise with standard deviation 1: right in Φ(1) = 84.1 % of pairs, and in half without the question
     figures = audited(Adder(), cases=sums(1000), attacks={}, names=None, samples=50).figures
@@ -275,7 +264,15 @@ def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
     assert tied.best == (0, 1) and len(set(tied.answers)) == 2 and tied.authors == ()
 
 
-def test_what_cannot_be_audited_is_left_out_or_refused():
+def test_every_probe_is_one_call_and_what_cannot_be_audited_is_left_out_or_refused():
+    judge = Adder()
+    told = []
+    found = audited(judge, sums(20, ties=5), progress=told.append)
+    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
+    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
+    assert found.cost == 0.5 * sum(judge.calls)
+    shown = plan(sums(20), ATTACKS, NAMES).shown
+    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
     single = Case("one", user_turn("q"), ("alone",), values=(0.7,))
     assert plan([single, *sums(3)], ATTACKS) == plan(sums(3), ATTACKS)
     with pytest.raises(DataError, match="none of 1 cases has a right and a wrong answer"):
@@ -291,17 +288,6 @@ def test_what_cannot_be_audited_is_left_out_or_refused():
 
     with pytest.raises(DataError, match="adder gave 299 judgments for 300 cases"):
         audited(Short())
-
-
-def test_every_probe_is_one_call_and_keeps_the_ids():
-    judge = Adder()
-    told = []
-    found = audited(judge, sums(20, ties=5), progress=told.append)
-    assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
-    assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
-    assert found.cost == 0.5 * sum(judge.calls)
-    shown = plan(sums(20), ATTACKS, NAMES).shown
-    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
 
 
 # ---- the report ----

@@ -23,7 +23,7 @@ from rewardlab.rm.types import user_turn
 PRICES = Prices(prompt=2.0, completion=8.0)
 
 
-def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
+def test_a_bill_counts_requests_and_tokens_and_a_limit_below_a_single_request_is_told_before_the_first():
     assert PRICES.of(Reply("A", "stop", 1000, 500)) == pytest.approx(0.006)  # 1000 · 2e-6 + 500 · 8e-6
     assert PRICES.of(failed("no text", prompt_tokens=1000, completion_tokens=500)) == pytest.approx(0.006)
     budget = Budget(limit=0.02)
@@ -32,6 +32,12 @@ def test_a_bill_counts_requests_and_tokens_and_charges_its_budget():
     second.add(failed("no text", requests=1, prompt_tokens=1000, completion_tokens=1000))
     assert (first.requests, first.prompt_tokens, first.completion_tokens) == (2, 1000, 500)
     assert (first.money, second.money, budget.spent) == pytest.approx((0.006, 0.004, 0.01))
+    ask = Ask(user_turn("A" * 872), max_tokens=100)
+    refusal = "--max_cost 0.002 cannot be kept: a single request may cost up to 0.0028 "
+    with pytest.raises(UsageError, match=f"{refusal}.at most 1,000 tokens of the prompt"):
+        Bill(PRICES, Budget(0.002)).check([ask, ask._replace(max_tokens=200)])
+    Bill(PRICES, Budget(0.002, spent=0.001)).check([ask])  # a run that goes on stops with what it has
+    Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
 def test_a_budget_holds_what_requests_in_flight_cost_which_is_at_most_the_bytes_of_their_texts_and_max_tokens():
@@ -53,15 +59,6 @@ def test_a_budget_holds_what_requests_in_flight_cost_which_is_at_most_the_bytes_
     tokenizer = models.tokenizer()
     for text in ("roses and bees", "Grün", "薔薇", "🌹"):
         assert len(tokenizer(text).input_ids) <= most_tokens(text) + 2  # BOS and EOS, which a template counts
-
-
-def test_a_limit_below_the_cost_of_a_single_request_is_told_before_the_first():
-    ask = Ask(user_turn("A" * 872), max_tokens=100)
-    refusal = "--max_cost 0.002 cannot be kept: a single request may cost up to 0.0028 "
-    with pytest.raises(UsageError, match=f"{refusal}.at most 1,000 tokens of the prompt"):
-        Bill(PRICES, Budget(0.002)).check([ask, ask._replace(max_tokens=200)])
-    Bill(PRICES, Budget(0.002, spent=0.001)).check([ask])  # a run that goes on stops with what it has
-    Bill(PRICES, Budget(0.003)).check([ask._replace(max_tokens=2000), ask])
 
 
 def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_path):

@@ -37,7 +37,7 @@ def texts(replies):
     return [(reply.text, reply.finish, reply.prompt_tokens, reply.completion_tokens, reply.error) for reply in replies]
 
 
-def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
+def test_a_greedy_reply_is_what_the_model_writes_alone_and_a_seed_draws_the_same_again(chat, model, words):
     for ask, reply in zip(asks(3), chat.ask(asks(3)), strict=True):
         ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
         read = {"inputs": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}
@@ -46,6 +46,14 @@ def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
         assert reply.text == words.decode(said, skip_special_tokens=True)
         assert (reply.prompt_tokens, reply.completion_tokens) == (len(ids), len(said))
         assert reply.finish == ("stop" if said[-1] == words.eos_token_id else "length")
+    (ask,) = asks(1, temperature=1.0)
+    seeded = [ask._replace(seed=seed) for seed in (1, 1, 2, 3, 4)]
+    said = [reply.text for reply in chat.ask(seeded)]
+    assert said[0] == said[1] and len({*said}) > 2
+    assert len({reply.text for reply in chat.ask([ask] * 6)}) > 2
+    arrived = {}
+    replies = chat.ask(asks(5), arrived.__setitem__)
+    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_a_request_that_the_template_refuses_or_shortens_has_no_reply(model, words):
@@ -75,17 +83,6 @@ def test_neither_batch_size_nor_order_nor_the_models_own_settings_for_generation
     other.generation_config.do_sample = True
     assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
     assert other.generation_config.repetition_penalty == 5.0
-
-
-def test_a_seed_draws_the_same_again_and_replies_arrive_as_they_are_there(chat):
-    (ask,) = asks(1, temperature=1.0)
-    seeded = [ask._replace(seed=seed) for seed in (1, 1, 2, 3, 4)]
-    said = [reply.text for reply in chat.ask(seeded)]
-    assert said[0] == said[1] and len({*said}) > 2
-    assert len({reply.text for reply in chat.ask([ask] * 6)}) > 2
-    arrived = {}
-    replies = chat.ask(asks(5), arrived.__setitem__)
-    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
 
 
 def test_draws_follow_the_models_probabilities(chat, model, words):

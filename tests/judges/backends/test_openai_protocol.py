@@ -35,7 +35,7 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
     assert said({"content": "half of"}, "content_filter")[:2] == ("half of", "declined")
 
 
-def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked():
+def test_unstated_tokens_are_upper_bounds_and_a_body_that_is_no_completion_is_no_reply():
     """`Which?` has 6 bytes and a template at most 128 tokens; `A` and its end are 2, a text with thoughts 4."""
     for usage in [
         None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 9},
@@ -53,9 +53,6 @@ def test_tokens_that_a_server_does_not_state_are_upper_bounds_and_marked():
         usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total}
         reply = said({"content": "A"}, usage=usage)
         assert (reply.prompt_tokens, reply.completion_tokens, reply.estimated) == (32, completion, 0)
-
-
-def test_a_body_that_is_no_completion_is_no_reply():
     for body in ["[]", "{}", '{"choices": []}', '{"choices": [{"text": "A"}]}', '"slow down"']:
         with pytest.raises(NoCompletion, match="the response is no completion"):
             read_reply(body, Ask(()))

@@ -100,7 +100,7 @@ def test_a_rubric_that_names_side_or_winner_or_has_no_rules_is_rejected():
     assert read_rubric(Reply("I cannot.", "declined")) == Rejected("declined to decide", "I cannot.")
 
 
-def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
+def test_a_rubric_is_kept_if_the_judge_recovers_the_label_and_its_rules_tell_the_answers_apart():
     # LONG is in slot A first: B is right, then A; the bare judge says A twice, so is wrong once
     (kept,) = verify(judge_of(["B", "A", "A", "A"]), [SHOWN], written())
     assert kept == FilteredRubric(SHOWN, RUBRIC, useful=True)
@@ -112,9 +112,6 @@ def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
     judge = judge_of(["A", "B", "A", "B"])
     verify(judge, [SHOWN], written(replace(RUBRIC, source="predicts B, as expected")))
     assert not any("predicts" in text_of(asked) for asked in judge.asked)
-
-
-def test_rules_that_do_not_tell_the_answers_apart_go():
     words = ("Few", "Plain")
     rules = tuple(replace(RULE, id=f"r{n}", criterion=f"{word} words are there.") for n, word in enumerate(words, 1))
     (kept,) = verify(judge_of(["B", "A", "B", "A"], met=(False, True)), [SHOWN], written(Rubric(rules)))

@@ -32,7 +32,7 @@ def test_loss_and_gradient_by_hand_and_plain_cross_entropy_without_a_share_of_th
     assert plain[2] == 0
 
 
-def test_at_the_minimum_the_model_is_extrapolated_away_from_the_weak_one():
+def test_the_reduction_is_over_learnt_tokens_and_at_the_minimum_the_model_is_extrapolated():
     """Texts with p = (0.9, 0.1) and a weak model of (0.5, 0.5), λ = 1/2: the loss is least at p² / p_weak, 81 to 1."""
     texts, weak = torch.tensor([0.9, 0.1]), torch.full((2, 2), math.log(0.5))
     strong = torch.tensor([math.log(81), 0.0], requires_grad=True)
@@ -40,9 +40,6 @@ def test_at_the_minimum_the_model_is_extrapolated_away_from_the_weak_one():
     loss.backward()
     assert strong.grad is not None and strong.grad.tolist() == pytest.approx([0, 0], abs=1e-6)
     assert loss.item() == pytest.approx(-0.9 * math.log(0.9) - 0.1 * math.log(0.1))
-
-
-def test_the_reduction_is_over_learnt_tokens_of_the_step():
     outputs = type("Outputs", (), {"logits": torch.zeros(2, 3, 4)})
     labels = torch.tensor([[IGNORED, 1, 2], [IGNORED, IGNORED, 3]])
     weak = torch.zeros(2, 3, 4)

@@ -29,7 +29,7 @@ def ticks(ask: Ask) -> str:
     return json.dumps({"rules": [{"id": i, "evidence": turn, "met": "yes" if found[i] else "no"} for i in ids]})
 
 
-def test_a_checklist_scores_every_turn_with_its_own_questions():
+def test_a_checklist_scores_every_turn_with_its_own_questions_and_a_wrong_one_is_refused():
     chat = scripted(ticks)
     answers = ("I booked it, Ada.", "I booked it.", "Sure, Ada.")
     judged = checklist(chat, ITEMS)([case(prompt=TALK, answers=answers)])[0]
@@ -38,9 +38,6 @@ def test_a_checklist_scores_every_turn_with_its_own_questions():
     assert shown(chat.asked[0], "conversation").endswith("what is your name?")
     assert "Yes if: the booking names Ada" in shown(chat.asked[1], "checklist")
     assert all(one.quoted for one in judged.criteria) and len(judged.criteria) == 3 * 3
-
-
-def test_a_wrong_checklist_is_refused_and_half_an_answer_abstains():
     ask = checklist(scripted(ticks), [Question("q", "?", turn=3)])
     with pytest.raises(UsageError, match="asks of turn 3; turns are 0 to 1"):
         ask([case(prompt=TALK)])

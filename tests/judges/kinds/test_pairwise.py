@@ -15,12 +15,19 @@ from rewardlab.rm.errors import UsageError
 from tests.judges.kinds.asking import case, longer, shown
 
 
-def test_both_orders_are_asked_by_default_and_agree():
+def test_both_orders_are_asked_by_default_and_a_verdict_that_follows_the_order_is_a_tie_or_an_abstention():
     chat = scripted(longer)
     judged = pairwise(chat)([case()])[0]
     assert judged.scores == (1.0, 0.0) and sorted(judged.orders) == [(0, 1), (1, 0)]
     assert len(chat.asked) == len(judged.raw) == 2 and "3 and 16" in judged.reasoning
     assert {shown(ask, "answer_a") for ask in chat.asked} == {"long good answer", "bad"}
+    for reply, first in [("Winner: A", 1.0), ("Winner: B", 0.0), ("tie", 0.5), ("Hm.", np.nan)]:
+        found = pairwise(scripted([reply] * 2))([case()])[0].comparisons
+        assert sorted(order for order, _ in found) == [(0, 1), (1, 0)], reply
+        assert np.array_equal([credit for _, credit in found], [first, first], equal_nan=True)
+    for flip, expected in [("tie", ((0.5, 0.5), "")), ("abstain", ((), Reason.FLIP))]:
+        judged = pairwise(scripted(lambda ask: "Winner: A"), flip=flip)([case()])[0]
+        assert (judged.scores, judged.abstained) == expected
 
 
 def test_all_requests_of_all_cases_go_out_in_one_call_three_answers_meeting_in_pairs():
@@ -36,16 +43,6 @@ def test_all_requests_of_all_cases_go_out_in_one_call_three_answers_meeting_in_p
     pairwise(Counting())([case(str(i)) for i in range(5)] + [case("three", ("a", "b", "c"))])
     assert calls == [5 * 2 + 3 * 2]
     assert pairwise(scripted(longer))([case(answers=("aaa", "a", "aa"))])[0].scores == (1.0, 0.0, 0.5)
-
-
-def test_a_verdict_that_follows_the_order_is_a_tie_or_an_abstention():
-    for reply, first in [("Winner: A", 1.0), ("Winner: B", 0.0), ("tie", 0.5), ("Hm.", np.nan)]:
-        found = pairwise(scripted([reply] * 2))([case()])[0].comparisons
-        assert sorted(order for order, _ in found) == [(0, 1), (1, 0)], reply
-        assert np.array_equal([credit for _, credit in found], [first, first], equal_nan=True)
-    for flip, expected in [("tie", ((0.5, 0.5), "")), ("abstain", ((), Reason.FLIP))]:
-        judged = pairwise(scripted(lambda ask: "Winner: A"), flip=flip)([case()])[0]
-        assert (judged.scores, judged.abstained) == expected
 
 
 def test_one_order_is_drawn_from_the_content_wherever_the_right_answer_stands():

@@ -10,14 +10,11 @@ from rewardlab.rm.errors import UsageError
 from tests.judges.kinds.asking import by_length, case, shown
 
 
-def test_each_answer_is_rated_alone():
+def test_each_answer_is_rated_alone_and_samples_are_averaged_where_most_are_readable():
     chat = scripted(by_length)
     judged = pointwise(chat)([case(answers=("abcd", "ab"))])[0]
     assert judged.scores == (4.0, 2.0) and "from 1 to 10" in chat.asked[0].messages[0]["content"]
     assert all("answer_b" not in ask.messages[-1]["content"] for ask in chat.asked)
-
-
-def test_samples_are_averaged_and_kept_and_most_have_to_be_readable():
     replies = ["Score: 4", "Score: 6", "no idea", "Score: 1", "Score: 1", "Score: 4"]
     judged = pointwise(scripted(replies), samples=3, sampling=Sampling(temperature=1.0, seed=7))([case()])[0]
     assert judged.scores == (5.0, 2.0) and len(judged.criteria) == 5

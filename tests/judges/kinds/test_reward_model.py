@@ -33,11 +33,18 @@ CASES = [Case(name, user_turn(name), answers) for name, answers in TEXTS.items()
 THOUGHT = Case("thought", user_turn("thought"), ("moss|a", "fern|a"))
 
 
-def test_responses_that_are_equal_after_truncation_are_an_abstention_and_a_tie_stays_one():
+def test_what_is_equal_after_truncation_abstains_and_a_report_counts_what_was_not_read():
     judged = RewardScorer("rm", FourLetters())(CASES)
     assert [judgment.truncated for judgment in judged] == [False, True, True, False]
     assert judged[2].reason == Reason.ALIKE and "after truncation" in judged[2].abstained
     assert [bool(judgment.scores) for judgment in judged] == [True, True, False, True]
+    report = evaluate(pairs(), [*CASES, THOUGHT], [RewardScorer("rm", FourLetters())], samples=20).report
+    (row,) = report.rows
+    assert (row.truncated, row.omitted, row.scored, row.unscored) == (2, 1, 3, 2)
+    findings = " ".join(report.findings)
+    assert "rm: 2 of 5 cases are longer than the model reads, and were cut." in findings
+    assert "the chat template leaves out text of 1 of 5 cases, such as 'moss'" in findings
+    assert "rm: 2 cases are unscored, since a right and a wrong response were the same to it." in findings
 
 
 def test_long_cases_and_responses_that_the_template_makes_equal_are_refused_or_skipped():
@@ -63,13 +70,3 @@ def test_objectives_are_named_and_what_is_not_a_number_abstains():
     assert reward_model(Lengths())(cases)[0].scores == (2.25, 1.5)
     with pytest.raises(UsageError, match="no objective 'hlf'; the model has length, half"):
         reward_model(Lengths(), objective="hlf")
-
-
-def test_a_report_counts_what_was_not_read():
-    report = evaluate(pairs(), [*CASES, THOUGHT], [RewardScorer("rm", FourLetters())], samples=20).report
-    (row,) = report.rows
-    assert (row.truncated, row.omitted, row.scored, row.unscored) == (2, 1, 3, 2)
-    findings = " ".join(report.findings)
-    assert "rm: 2 of 5 cases are longer than the model reads, and were cut." in findings
-    assert "the chat template leaves out text of 1 of 5 cases, such as 'moss'" in findings
-    assert "rm: 2 cases are unscored, since a right and a wrong response were the same to it." in findings

@@ -42,7 +42,7 @@ def test_marks_become_scores_through_gates_and_vetoes():
         assert marks == [("city", 1.0, "Oslo", True), ("lie", 1.0, "", False), ("short", 1.0, "Oslo.", True)], together
 
 
-def test_a_quotation_that_is_not_in_the_answer_is_told_or_refused():
+def test_a_quotation_that_is_not_in_the_answer_is_refused_and_a_rule_without_a_mark_abstains():
     def invents(ask: Ask) -> str:
         return json.dumps([{"id": i, "met": "yes", "evidence": "Atlantis"} for i in ("city", "lie", "short")])
 
@@ -52,9 +52,6 @@ def test_a_quotation_that_is_not_in_the_answer_is_told_or_refused():
     assert refused.reason == Reason.NO_EVIDENCE and refused.abstained.endswith("city of answer 0")
     assert rubric(scripted(checks), RULES, evidence="required")([case(answers=("Oslo", "Oslo!"))])[0].scores
     assert stands_in("“FOUR\napples”", "four apples") and not stands_in("apples four", "four apples")
-
-
-def test_a_rule_without_a_mark_abstains_and_criteria_that_do_not_apply_are_left_out():
     judged = rubric(scripted(lambda ask: '{"rules": [{"id": "city", "met": "yes"}]}'), RULES)([case()])[0]
     assert judged.abstained == f"{Reason.MISSING}: lie, short"
     replies = ['{"city": "n/a", "lie": "yes", "short": "yes"}', '{"city": "n/a", "lie": "n/a", "short": "n/a"}']

@@ -29,7 +29,7 @@ def test_a_panel_votes_keeps_its_disagreement_takes_means_and_may_be_decided_by_
         panel([judges[0], judges[0]])
 
 
-def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
+def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure_and_keeps_what_was_not_read():
     asked = []
 
     def strong(cases):
@@ -43,9 +43,6 @@ def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
     assert judged[1].criteria[0].name == "escalated" and judged[1].criteria[0].value == pytest.approx(0.1)
     both = cascade(judge_of("x", "no reply: a"), judge_of("y", "no reply: b"), gap=1.0)([case()])[0]
     assert both.abstained == "no reply: b"
-
-
-def test_what_one_of_several_judges_has_not_read_stays_counted():
     for combined in [lambda a, b: panel([a, b]), lambda a, b: cascade(a, b, gap=9.0), consistent]:
         reader = judge_of("reader", (1.0, 0.0))
         cut = Judging("cut", {}, lambda cases: [Judgment(cases[0].id, (1.0, 0.0), truncated=True, omitted="tool")])
@@ -54,7 +51,13 @@ def test_what_one_of_several_judges_has_not_read_stays_counted():
             assert judged.truncated and judged.omitted == "tool", combined
 
 
-def test_a_single_response_is_not_unsure_and_what_has_no_rubric_falls_back_to_the_bare_judge():
+def test_scores_and_comparison_have_to_agree_and_a_single_response_is_not_unsure():
+    scoring = judge_of("s", (7.0, 3.0), (7.0, 3.0), (5.0, 5.0), (1.0, 2.0))
+    comparing = judge_of("c", (1.0, 0.0), (0.5, 0.5), (0.5, 0.5), "no stored score")
+    judged = consistent(scoring, comparing)([case(str(i)) for i in range(4)])
+    assert [one.scores for one in judged] == [(7.0, 3.0), (), (5.0, 5.0), ()]
+    assert [one.abstained for one in judged][1::2] == [Reason.INCONSISTENT, "no stored score"]
+    assert judged[0].tokens == (20, 2)
     one = case(answers=("alone",), values=(0.7,))
     strong = judge_of("strong")  # is not asked
     assert cascade(judge_of("cheap", (0.3,)), strong, gap=9.0)([one])[0].scores == (0.3,)
@@ -70,12 +73,3 @@ def test_a_single_response_is_not_unsure_and_what_has_no_rubric_falls_back_to_th
     judged = judge([case("a"), case("b")])
     assert [one.scores for one in judged] == [(1.0, 0.0)] * 2
     assert [len(one.criteria) for one in judged] == [0, 1] and judged[1].criteria[0].name == "escalated"
-
-
-def test_scores_and_comparison_have_to_agree():
-    scoring = judge_of("s", (7.0, 3.0), (7.0, 3.0), (5.0, 5.0), (1.0, 2.0))
-    comparing = judge_of("c", (1.0, 0.0), (0.5, 0.5), (0.5, 0.5), "no stored score")
-    judged = consistent(scoring, comparing)([case(str(i)) for i in range(4)])
-    assert [one.scores for one in judged] == [(7.0, 3.0), (), (5.0, 5.0), ()]
-    assert [one.abstained for one in judged][1::2] == [Reason.INCONSISTENT, "no stored score"]
-    assert judged[0].tokens == (20, 2)

@@ -45,7 +45,7 @@ def test_hits_are_the_best_first_of_those_allowed_and_ties_keep_their_order():
     assert search(index, ["x"], 3, np.zeros((1, 4), bool)) == [[]]
 
 
-def test_bm25_by_hand():
+def test_bm25_and_tfidf_by_hand():
     """4 texts of 4, 3, 3 and 2 words, 3 in the mean; 'bees' is in two of them, once and twice."""
     found = Bm25Index(IDS, TEXTS, k1=1.2, b=0.75).scores(["bees", "Bees pond bees", "none"])
     idf = {"bees": math.log(1 + 2.5 / 2.5), "pond": math.log(1 + 3.5 / 1.5)}
@@ -53,9 +53,6 @@ def test_bm25_by_hand():
     b = idf["bees"] * 2 * 2.2 / (2 + 1.2)
     d = idf["pond"] * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / 3))
     np.testing.assert_allclose(found, [[a, b, 0, 0], [2 * a, 2 * b, 0, d], [0, 0, 0, 0]])
-
-
-def test_tfidf_by_hand():
     texts = ["x y", "x x"]
     found = TfidfIndex(["1", "2"], texts).scores(["y x"])
     y = math.log(3 / 2) + 1  # smooth idf; that of x is 1

@@ -96,7 +96,7 @@ def test_mean_pooling_similarity_and_diversity_by_hand():
     assert diversity(first[:, :1]).item() == 0.0
 
 
-def test_padding_and_the_other_texts_of_a_batch_change_nothing():
+def test_padding_and_the_other_texts_change_nothing_and_segments_are_runs_of_sentences():
     for made in [pooling(), pooling(("sentence",)), pooling(("text",)), MeanPooling(6, 4)]:
         torch.manual_seed(1)
         states, sentence = torch.randn(1, 5, 6), torch.tensor([[0, 0, 1, 2, 2]])
@@ -108,9 +108,6 @@ def test_padding_and_the_other_texts_of_a_batch_change_nothing():
         )
         torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(alone.norm(dim=-1), torch.ones(alone.shape[:2]))
-
-
-def test_granularities_agree_on_one_sentence_and_segments_are_runs_of_sentences():
     levels = pooling().levels(torch.randn(1, 4, 6), attended(4), torch.zeros(1, 4, dtype=torch.long))
     torch.testing.assert_close(levels[:, :, 0], levels[:, :, 2])
     torch.testing.assert_close(levels[:, :, 1], levels[:, :, 2])

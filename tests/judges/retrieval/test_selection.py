@@ -115,7 +115,7 @@ def test_an_example_shows_the_best_answer_and_its_place_does_not_tell_the_label(
     assert "x […]" in text and text.count("x") < MOST_CHARACTERS + 5
 
 
-def test_a_judge_is_shown_examples_and_their_ids_are_recorded():
+def test_an_example_is_shown_with_its_ids_recorded_and_a_case_without_one_judged_without():
     for kind in [pairwise, pointwise]:
         examples = RetrievedExamples(selection(k=2), LABELLED)
         chat = scripted(longer if kind is pairwise else by_length)
@@ -133,9 +133,6 @@ def test_a_judge_is_shown_examples_and_their_ids_are_recorded():
         assert text.count("</examples>") == 1 and "‹/examples›" in text and "<rubric>" not in text
         assert judge.contract != kind(chat).contract
         assert judge.contract != kind(chat, examples=RetrievedExamples(selection(RANDOM, 2), LABELLED)).contract
-
-
-def test_a_case_without_an_allowed_example_is_judged_without():
     for kind in [pairwise, pointwise]:
         chat = scripted(longer if kind is pairwise else by_length)
         examples = RetrievedExamples(selection(labelled=LABELLED[:1]), LABELLED[:1])

@@ -54,7 +54,7 @@ def test_info_nce_by_hand_where_pairs_of_one_group_are_no_negatives():
     np.testing.assert_allclose(alone, [0, 0, 0], atol=1e-6)
 
 
-def test_the_joint_loss_weighs_both_kinds_and_the_diversity(tmp_path):
+def test_the_joint_loss_weighs_both_kinds_and_shared_texts_are_no_negatives(tmp_path):
     made = trainer(tmp_path, case_weight=0.25, diversity_weight=0.5)
     batch = made.collate([JointRow(*pairs) for pairs in zip(QUESTIONS[:3], CASES[:3], strict=True)])
     loss, vectors = made.compute_loss(made.model, batch, return_outputs=True)
@@ -66,9 +66,15 @@ def test_the_joint_loss_weighs_both_kinds_and_the_diversity(tmp_path):
         + 0.5 * diversity(vectors)
     )
     torch.testing.assert_close(loss, expected)
+    pairs = [
+        TextPair("a", "x"), TextPair("b", "x"), TextPair("a", "y"), TextPair("c", "z", "g"), TextPair("d", "w", "g"),
+    ]  # fmt: skip
+    made = trainer(tmp_path, rows=[JointRow(pair, None) for pair in pairs], case_weight=0.0)
+    same = made.collate([JointRow(pair, None) for pair in pairs])["question"].int().tolist()
+    assert same == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
 
 
-def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_again():
+def test_partners_are_of_the_same_group_and_missing_pairs_weights_and_divided_batches_are_refused(tmp_path):
     texts, groups = ["a", "b", "c", "d", "e"], ["x", "x", "x", "y", ""]
     pairs = pairs_within(texts, groups, per_text=2, seed=3)
     assert sorted(pairs) == [TextPair(*text, "x") for text in ("ab", "ac", "ba", "bc", "ca", "cb")]
@@ -79,9 +85,6 @@ def test_partners_are_of_the_same_group_and_the_smaller_kind_of_pairs_starts_aga
     assert [row.case for row in rows[3:6]] == [row.case for row in rows[:3]]
     assert all(row.case is None for row in joint_rows(QUESTIONS, [], 0.0, seed=0))
     assert all(row.question is None for row in joint_rows([], CASES, 1.0, seed=0))
-
-
-def test_pairs_that_are_missing_weights_out_of_range_and_divided_batches_are_refused(tmp_path):
     with pytest.raises(DataError, match="no case -> case pair, and --case_weight 0.5"):
         joint_rows(QUESTIONS, [], 0.5, seed=0)
     with pytest.raises(DataError, match="no prompt -> rubric pair"):
@@ -91,15 +94,6 @@ def test_pairs_that_are_missing_weights_out_of_range_and_divided_batches_are_ref
             RetrieverArguments(output_dir=str(tmp_path), **wrong)
     with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):
         trainer(tmp_path, gradient_accumulation_steps=2)
-
-
-def test_texts_that_two_pairs_share_are_no_negatives(tmp_path):
-    pairs = [
-        TextPair("a", "x"), TextPair("b", "x"), TextPair("a", "y"), TextPair("c", "z", "g"), TextPair("d", "w", "g"),
-    ]  # fmt: skip
-    made = trainer(tmp_path, rows=[JointRow(pair, None) for pair in pairs], case_weight=0.0)
-    same = made.collate([JointRow(pair, None) for pair in pairs])["question"].int().tolist()
-    assert same == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
 
 
 def test_training_finds_the_rubric_of_a_question(tmp_path):

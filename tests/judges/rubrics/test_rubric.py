@@ -24,7 +24,7 @@ RUBRIC = Rubric(
 )
 
 
-def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
+def test_a_rubric_comes_back_from_toml_and_json_and_what_is_wrong_is_named_with_its_place():
     odd = Rubric((Rule("r", "must", 'A "quote", a \\ and\na line', "Tab\t, ü, \x7f."),))
     for rubric in (RUBRIC, odd):
         assert from_toml(to_toml(rubric)) == rubric
@@ -36,9 +36,6 @@ def test_a_rubric_comes_back_from_toml_and_json_as_it_was():
     assert lines[0] == "Hard rules:" and lines[4] == "Principles, only where the rules do not decide:"
     assert lines[2] == "2. [r2] MUST NOT: Criterion r2. Test: Test r2."
     assert "worthless" in lines[3] and len(lines) == 7
-
-
-def test_what_is_wrong_with_a_rubric_is_named_with_its_place():
     for text, message in [
         ("no rubric", "no JSON object"),
         ("[]", "an object with rules and principles is expected, got list"),
@@ -78,7 +75,7 @@ def test_doubtful_rubrics_are_told_why():
         assert lint(from_toml(path.read_text("utf-8"))) == [], path
 
 
-def test_hard_rules_are_gates_and_principles_count_only_behind_them():
+def test_gated_signed_saturated_and_anchored_scores_by_hand():
     kept = {"r1": 1.0, "r2": 1.0, "r3": 1.0}
     assert gated(RUBRIC, kept | {"p1": 1.0, "p2": 0.0}) == pytest.approx((1 + 2 / 3) / 2)
     # r2 broken: (3 + 1) / 5 of the rules' weight, halved, and no principle counts
@@ -94,9 +91,6 @@ def test_hard_rules_are_gates_and_principles_count_only_behind_them():
     assert weighted(RUBRIC, {"r1": 1.0, "r2": 0.0}) == pytest.approx(3 / 4)
     with pytest.raises(ValueError, match="abstain instead"):
         gated(RUBRIC, {})
-
-
-def test_signed_saturated_and_anchored_scores_by_hand():
     # (2 · 1 + |-1| · (1 - 0)) / 3, then with the fault committed
     assert signed_share({"a": 2.0, "b": -1.0}, {"a": 1.0, "b": 0.0}) == 1.0
     assert signed_share({"a": 2.0, "b": -1.0}, {"a": 1.0, "b": 1.0}) == pytest.approx(2 / 3)

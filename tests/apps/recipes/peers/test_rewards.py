@@ -66,16 +66,6 @@ def test_calls_that_arrive_together_share_requests_and_an_error_reaches_every_ca
     assert [str(error) for error in first] == ["down", "down"] and second == 5.0
 
 
-def test_the_server_is_named_by_an_environment_variable(server, model, monkeypatch):
-    served_rewards.cache_clear()
-    monkeypatch.delenv("REWARDLAB_URL", raising=False)
-    with pytest.raises(UsageError, match="set REWARDLAB_URL"):
-        served_rewards()
-    monkeypatch.setenv("REWARDLAB_URL", server)
-    examples = [Example(user_turn("kano"), text) for text in TEXTS]
-    assert served_rewards()(examples) == pytest.approx(rated(model, *TEXTS), abs=1e-5)
-
-
 REWARD = {  # verl/trainer/config/reward/reward.yaml
     "num_workers": None,
     "custom_reward_function": {"path", "name", "reward_kwargs"},  # reward_kwargs: verl/trainer/ppo/reward.py
@@ -121,10 +111,17 @@ def test_verl_gets_the_models_rewards_and_a_completion_that_is_too_long_is_cut_o
         required(None, None)
 
 
-def test_openrlhfs_request_gets_rewards_scores_and_logs(server, model):
+def test_openrlhfs_request_and_a_server_named_by_a_variable_give_the_models_rewards(server, model, monkeypatch):
     render = model.encoder.render
     examples = [Example(user_turn("kano"), text) for text in TEXTS]
     body = {"query": [render(example) for example in examples], "prompts": ["kano"] * 3, "labels": [None] * 3}
     reply = httpx.post(f"{server}/get_reward", json=body).json()
     assert reply["rewards"] == reply["scores"] == pytest.approx(rated(model, *TEXTS), abs=1e-5)
     assert {len(values) for values in reply["extra_logs"].values()} == {3}
+    served_rewards.cache_clear()
+    monkeypatch.delenv("REWARDLAB_URL", raising=False)
+    with pytest.raises(UsageError, match="set REWARDLAB_URL"):
+        served_rewards()
+    monkeypatch.setenv("REWARDLAB_URL", server)
+    examples = [Example(user_turn("kano"), text) for text in TEXTS]
+    assert served_rewards()(examples) == pytest.approx(rated(model, *TEXTS), abs=1e-5)

@@ -23,12 +23,17 @@ def source(pair, **options):
     return VerdictRewards([labelled_prompts(prompts, row)], **options), prompts
 
 
-def test_a_right_verdict_is_1_any_other_0_and_none_what_is_chosen():
+def test_a_right_verdict_is_1_in_its_order_any_other_0_and_none_what_is_chosen():
     for choice, expected in [("A", 1.0), ("B", 0.0), ("tie", 0.0)]:
         assert verdict_reward(Verdict(choice), "A") == expected
     none = NoVerdict(Reason.NO_VERDICT)
     assert [verdict_reward(none, "A"), verdict_reward(none, "A", -1.0)] == [0.0, -1.0]
     assert math.isnan(verdict_reward(none, "A", math.nan))
+    rewards, prompts = source(case())
+    examples = [Example(prompt, "Winner: A") for prompt in prompts for _ in range(2)]
+    values = rewards(examples, [0] * 4, [True] * 4)
+    assert sorted(values[::2]) == [0.0, 1.0] and values[0] == values[1] and values[2] == values[3]
+    assert rewards.facts() == {"right": 0.5, "first": 1.0, "no_verdict": 0.0}
 
 
 def test_a_row_has_the_requests_of_a_judge_in_both_orders_or_is_refused():
@@ -47,14 +52,6 @@ def test_a_row_has_the_requests_of_a_judge_in_both_orders_or_is_refused():
         _, prompts = source(case())
         with pytest.raises(ValueError, match=says):
             labelled_prompts(prompts, columns)
-
-
-def test_the_same_verdict_is_right_in_one_order_and_wrong_in_the_other():
-    rewards, prompts = source(case())
-    examples = [Example(prompt, "Winner: A") for prompt in prompts for _ in range(2)]
-    values = rewards(examples, [0] * 4, [True] * 4)
-    assert sorted(values[::2]) == [0.0, 1.0] and values[0] == values[1] and values[2] == values[3]
-    assert rewards.facts() == {"right": 0.5, "first": 1.0, "no_verdict": 0.0}
 
 
 def test_a_cut_off_reply_and_a_copied_verdict_are_no_verdict():

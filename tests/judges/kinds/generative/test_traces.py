@@ -52,7 +52,7 @@ def test_only_pairs_that_are_right_in_both_orders_are_kept_and_the_others_are_co
     assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], allowed).dropped == {"right": WRONG}
 
 
-def test_a_trace_is_the_request_that_a_judge_gets_and_the_reply_in_both_orders():
+def test_a_trace_is_the_request_of_a_judge_with_its_rubric_and_the_reply_in_both_orders():
     right = pair("right")
     records = select_traces(scripted(teacher), [right], PROMPT).records
     for record, order in zip(records, orders_of(right), strict=True):
@@ -60,9 +60,14 @@ def test_a_trace_is_the_request_that_a_judge_gets_and_the_reply_in_both_orders()
         assert record["completion"][0]["role"] == "assistant"
         assert f'"winner": "{right_label(right, order)}"' in record["completion"][0]["content"]
     assert {right_label(right, order) for order in orders_of(right)} == {"A", "B"}
+    rubrics = [Rubric(principles=(Principle("p1", "brief"),)), None]
+    chat = scripted(teacher)
+    traces = select_traces(chat, [pair("right"), pair("wrong")], PROMPT, rubrics=rubrics)
+    assert ["brief" in shown(ask, "rubric") for ask in chat.asked] == [True, True, False, False]
+    assert all("brief" in record["prompt"][-1]["content"] for record in traces.records)
 
 
-def test_the_first_right_reply_of_each_order_is_kept():
+def test_the_first_right_reply_of_each_order_is_kept_and_a_case_is_its_pairs_of_a_right_and_a_wrong_response():
     right = pair("right")
     labels = [right_label(right, order) for order in orders_of(right)]
     wrong = ["B" if label == "A" else "A" for label in labels]
@@ -73,20 +78,9 @@ def test_the_first_right_reply_of_each_order_is_kept():
     records = select_traces(chat, [right], prompt, samples=3).records
     assert [record["completion"][0]["content"][0] for record in records] == ["2", "4"]
     assert [ask.seed for ask in chat.asked] == [3, 4, 5, 3, 4, 5]
-
-
-def test_a_case_is_trained_on_as_its_pairs_of_a_right_and_a_wrong_response():
     assert labelled_pairs(case()) == [case()]
     assert labelled_pairs(case(best=(0, 1))) == []
     pairs = labelled_pairs(case("list", answers=("a", "b", "c", "d"), best=(1, 3)))
     assert [pair.answers for pair in pairs] == [("b", "a"), ("b", "c"), ("d", "a"), ("d", "c")]
     assert [pair.id for pair in pairs] == ["list#1-0", "list#1-2", "list#3-0", "list#3-2"]
     assert {(pair.best, pair.cluster) for pair in pairs} == {((0,), "list")}
-
-
-def test_each_pair_is_shown_with_its_rubric():
-    rubrics = [Rubric(principles=(Principle("p1", "brief"),)), None]
-    chat = scripted(teacher)
-    traces = select_traces(chat, [pair("right"), pair("wrong")], PROMPT, rubrics=rubrics)
-    assert ["brief" in shown(ask, "rubric") for ask in chat.asked] == [True, True, False, False]
-    assert all("brief" in record["prompt"][-1]["content"] for record in traces.records)

@@ -23,7 +23,7 @@ class Members(UncertainRewardModel):
         return MemberRewards(np.stack([lengths, 3 * lengths])[:, :, None])
 
 
-def test_the_kind_of_a_prompt_by_its_signs():
+def test_the_kind_of_a_prompt_and_features_by_hand():
     for text, kind in [
         ("Fix this:\n```\nx = 1\n```", "code"), ("  import numpy as np\nWhat is $x$?", "code"),
         ("Sort a list in C++.", "code"), ("Read an integer from standard input.", "code"),
@@ -31,9 +31,6 @@ def test_the_kind_of_a_prompt_by_its_signs():
         ("It costs $5 and $ 6 in cash\n or so$.", "other"), ("A class of pupils imports javanese tea.", "other"),
     ]:  # fmt: skip
         assert prompt_kind(text) == kind
-
-
-def test_features_by_hand():
     features = case_features([case(answers=("- a\n- b\n- c", "x" * 40), prompt=user_turn("Use Python."))])[0]
     assert (features.kind, features.prompt_length) == ("code", len(features.prompt))
     assert features.response_length == 25.5 and features.length_difference == pytest.approx(np.log2(40 / 11))

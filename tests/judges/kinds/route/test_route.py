@@ -102,16 +102,13 @@ def test_the_contract_names_everything_that_decides_and_a_rule_that_reads_reward
     assert route(judge, judge, rule=rule, threshold=0.5, reward_model=Members())
 
 
-def test_a_guideline_is_shown_prompt_and_metadata_and_no_response():
+def test_a_guideline_is_shown_no_response_and_its_choice_is_read_or_falls_to_the_strong_judge():
     chat = scripted([json.dumps({"reasoning": "It has to be worked out.", "choice": "STRONG"})])
     need = Guideline(chat, longest=12)(case_features([case("a")]))[0]
     assert (need.probability, need.reason) == (1.0, "It has to be worked out.")
     text = chat.asked[0].messages[-1]["content"]
     assert shown(chat.asked[0], "instruction").endswith(" [...]")
     assert "length of the prompt" in shown(chat.asked[0], "metadata") and "long good answer" not in text
-
-
-def test_a_choice_is_read_or_falls_to_the_strong_judge_and_is_counted():
     for reply, probability in [
         ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0), ("A proof must be checked.\nDecision: STRONG", 1.0),
         ("Hard to say.", math.nan), ("Decision: CHEAP\nDecision: STRONG", math.nan), ('{"choice": "MEDIUM"}', math.nan),
