@@ -26,15 +26,11 @@ def words():
     return models.tokenizer()
 
 
-def _trained(words, architecture):
-    model = models.causal_lm(words, architecture, seed=3)
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100, learning_rate=6e-3)
-    return model
-
-
 @pytest.fixture(scope="session")
 def qwen3(words):
-    return _trained(words, "qwen3")
+    model = models.causal_lm(words, "qwen3", seed=3)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100, learning_rate=6e-3)
+    return model
 
 
 @pytest.fixture(scope="session")

@@ -105,20 +105,6 @@ def test_a_constant_reward_and_one_of_weight_0_change_nothing_under_gdpo():
         gdpo([0.0, 0.0])(missing, rollout())
 
 
-def test_gae_is_its_plain_loop():
-    gamma, lam, batch = 0.9, 0.8, rollout()
-    rewards = torch.tensor(REWARDS, dtype=torch.float64)
-    found = load("policy.advantages", "gae")(gamma=gamma, lam=lam)(rewards, batch)
-    for row, (length, reward) in enumerate(zip(LENGTHS, REWARDS, strict=True)):
-        V = batch.values[row, 2 : 2 + length].tolist() + [0.0]  # the reward is terminal, cut off or not
-        expected, ahead = [], 0.0
-        for t in reversed(range(length)):
-            delta = (reward if t == length - 1 else 0.0) + gamma * V[t + 1] - V[t]
-            ahead = delta + gamma * lam * ahead
-            expected.insert(0, 0.0 if math.isnan(reward) else ahead)
-        torch.testing.assert_close(found[row, 2 : 2 + length].tolist(), expected)
-
-
 def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
     """Two tokens, V = (1, 2), gamma = 1, lambda = 1/2."""
     gae = load("policy.advantages", "gae")(lam=0.5)
@@ -173,16 +159,13 @@ def taken(batch: Rollout, rows) -> Rollout:
     return Rollout(*(one[rows] if isinstance(one, Tensor) else one for one in batch))
 
 
-def test_a_missing_reward_counts_for_nobody():
+def test_a_missing_reward_counts_for_nobody_and_rows_may_come_in_any_order():
     """Whatever else is in the row without a reward, and whether the row is there at all."""
     rows = [0, 1, 3, 4, 5, 6, 7]
     for name in ESTIMATORS:
         found = estimate(name)
         assert found.isfinite().all() and not found[2].any(), name
         assert torch.allclose(found[rows], made(name)(rewards_for(name)[rows], taken(rollout(), rows))), name
-
-
-def test_rows_may_come_in_any_order():
     order = torch.tensor([5, 0, 7, 2, 1, 6, 3, 4])
     for name in ESTIMATORS:
         found = made(name)(rewards_for(name)[order], taken(rollout(), order))

@@ -21,7 +21,7 @@ def rollout(texts: list[str], group: list[int], prompt: int = 1) -> Rollout:
     return Rollout(torch.tensor(group), response, torch.ones(len(texts), dtype=torch.bool), tokens=tokens)
 
 
-def test_by_hand():
+def test_by_hand_and_rewards_of_tokens_are_returns_from_there_on():
     # "a" is shared by the first two: there their rewards 1 and 0 meet, z = ±0.7071; all three share the beginning
     rewards, batch = torch.tensor([1.0, 0.0, 0.5], dtype=torch.float64), rollout(["ab", "ac", "b"], [0] * 3)
     found, root = gigpo(epsilon=0.0)(rewards, batch), math.sqrt(0.5)
@@ -35,6 +35,14 @@ def test_by_hand():
     assert found[2, 1].item() == pytest.approx(third / 2) and not found[~batch.response].any()
     with pytest.raises(ValueError, match="no tokens to tell states apart by"):
         gigpo()(rewards, batch._replace(tokens=None))
+    batch = rollout(["ab", "ac"], [0, 0])
+    rewards = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    # returns at the first token 2 and 1, at the second 0 and 1; in all 2 and 1
+    root = math.sqrt(0.5)
+    assert gigpo(epsilon=0.0)(rewards, batch)[:, 1:].tolist() == [
+        pytest.approx([2 * root, 0], abs=1e-12),
+        pytest.approx([-2 * root, 0], abs=1e-12),
+    ]
 
 
 def test_its_limits_are_grpo_once_and_twice():
@@ -45,14 +53,3 @@ def test_its_limits_are_grpo_once_and_twice():
     torch.testing.assert_close(gigpo()(rewards, parted)[:, 2], plain)  # nobody shares what follows the first token
     alike = rollout(["xx"] * 4, [0] * 4)
     torch.testing.assert_close(gigpo()(rewards, alike)[:, 1:], 2 * plain[:, None].expand(4, 2))
-
-
-def test_rewards_of_tokens_are_returns_from_there_on():
-    batch = rollout(["ab", "ac"], [0, 0])
-    rewards = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    # returns at the first token 2 and 1, at the second 0 and 1; in all 2 and 1
-    root = math.sqrt(0.5)
-    assert gigpo(epsilon=0.0)(rewards, batch)[:, 1:].tolist() == [
-        pytest.approx([2 * root, 0], abs=1e-12),
-        pytest.approx([-2 * root, 0], abs=1e-12),
-    ]

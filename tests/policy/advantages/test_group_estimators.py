@@ -19,7 +19,7 @@ def rollout(lengths, group, entropy=None) -> Rollout:
     return made._replace(entropy=entropy)
 
 
-def test_canon_by_hand():
+def test_canon_by_hand_and_what_it_refuses():
     # short answers got 1 and 0, long ones 1 and 1: halves' means 0.5 and 1
     rewards, batch = torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64), rollout([1, 2, 3, 4], [0] * 4)
     assert canon(mu=1.0)(rewards, batch).tolist() == [0.0, -1.0, 0.5, 0.5]
@@ -31,29 +31,23 @@ def test_canon_by_hand():
     entropy[:, :4] = torch.tensor([[5.0, 9, 9, 9], [1.0, 1, 9, 9], [1.0, 2, 3, 9], [4.0] * 4])
     found = canon(metric="entropy", mu=1.0, alpha=0.8)(rewards, rollout([1, 2, 3, 4], [0] * 4, entropy))
     assert found.tolist() == pytest.approx([1 - 0.4, 0 - 1.0, 0.8 - 1.0, 1 - 0.4])
-
-
-def test_canon_with_a_mu_of_a_half_is_dr_grpo_whatever_ties_and_number():
-    rewards = torch.tensor([1.0, 0.2, 0.7, 0.0, 0.4, 5.0, float("nan"), 6.0], dtype=torch.float64)
-    for lengths in ([1, 2, 3, 4, 5], [2, 2, 2, 2, 2], [3, 1, 3, 3, 2]):
-        batch = rollout([*lengths, 7, 7, 8], [0] * 5 + [4] * 3)
-        torch.testing.assert_close(canon()(rewards, batch), dr_grpo()(rewards, batch))
-
-
-def test_answers_that_tie_in_the_middle_get_the_same_whatever_their_order():
-    rewards = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    first = canon(mu=1.0)(rewards, rollout([1, 2, 2, 3], [0] * 4))
-    turned = canon(mu=1.0)(rewards[[0, 2, 1, 3]], rollout([1, 2, 2, 3], [0] * 4))
-    assert first[1] == first[2] and torch.equal(first, turned[[0, 2, 1, 3]])
-
-
-def test_what_canon_refuses():
     with pytest.raises(ValueError, match="metric is one of length, entropy, got 'words'"):
         canon(metric="words")
     with pytest.raises(ValueError, match=r"mu lies in \[0, 1\] and alpha is 0 or more, got 2.0"):
         canon(mu=2.0)
     with pytest.raises(ValueError, match="no entropies of its tokens; take metric=length"):
         canon(metric="entropy")(torch.rand(2), rollout([1, 2], [0, 0]))
+
+
+def test_canon_with_a_mu_of_a_half_is_dr_grpo_and_ties_in_the_middle_get_the_same():
+    rewards = torch.tensor([1.0, 0.2, 0.7, 0.0, 0.4, 5.0, float("nan"), 6.0], dtype=torch.float64)
+    for lengths in ([1, 2, 3, 4, 5], [2, 2, 2, 2, 2], [3, 1, 3, 3, 2]):
+        batch = rollout([*lengths, 7, 7, 8], [0] * 5 + [4] * 3)
+        torch.testing.assert_close(canon()(rewards, batch), dr_grpo()(rewards, batch))
+    rewards = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+    first = canon(mu=1.0)(rewards, rollout([1, 2, 2, 3], [0] * 4))
+    turned = canon(mu=1.0)(rewards[[0, 2, 1, 3]], rollout([1, 2, 2, 3], [0] * 4))
+    assert first[1] == first[2] and torch.equal(first, turned[[0, 2, 1, 3]])
 
 
 def of_groups(group: torch.Tensor) -> Rollout:
@@ -100,10 +94,6 @@ def test_debiased_groups_of_two_are_dr_grpos_and_equal_rewards_are_worth_nothing
     assert not debiased()(rewards, of_groups(group))[2:].any()
 
 
-def in_fours(rows: int) -> Rollout:
-    return Rollout(torch.arange(rows) // 4, torch.ones(rows, 1, dtype=torch.bool), torch.ones(rows, dtype=torch.bool))
-
-
 def with_outliers(rows: int = 64) -> torch.Tensor:
     """Every eighth is far off."""
     generator = torch.Generator().manual_seed(0)
@@ -128,16 +118,13 @@ def test_the_robust_centre_is_its_plain_loop():
     values, shape = with_outliers(), 0.3
     expected = by_loop(values.tolist(), shape)
     assert centre(values, shape, 1e-3).item() == pytest.approx(expected)
-    found = are(shape=shape)(values, in_fours(64))
+    found = are(shape=shape)(values, of_groups(torch.arange(64) // 4))
     torch.testing.assert_close(found, (values - expected) / (values.std() + 1e-4))
 
 
 def test_outliers_do_not_move_the_centre_and_the_centre_moves_with_the_rewards():
-    values = with_outliers(256)
-    assert values.mean() > 30
-    assert abs(centre(values, 0.5, 1e-3).item()) < 0.3
-    assert abs(location(values, 0.5, 4, 1e-3).item()) < 0.4
     values = with_outliers()
+    assert values.mean() > 30 and abs(location(values, 0.5, 4, 1e-3).item()) < 0.4
     moved = location(3 * values + 7, 0.5, 2, 1e-3)
     torch.testing.assert_close(moved, 3 * location(values, 0.5, 2, 1e-3) + 7)
     values = torch.tensor([5.0, 1.0, 900.0], dtype=torch.float64)
@@ -147,7 +134,7 @@ def test_outliers_do_not_move_the_centre_and_the_centre_moves_with_the_rewards()
 def test_of_verdicts_it_is_the_more_frequent_one_not_the_mean_and_that_is_warned_of():
     verdicts = torch.tensor([0.0] * 11 + [1.0] * 5, dtype=torch.float64)
     with pytest.warns(UserWarning, match="of rewards with two values the centre is the more frequent one; take grpo"):
-        found = are(shape=0.5)(verdicts, in_fours(16))
+        found = are(shape=0.5)(verdicts, of_groups(torch.arange(16) // 4))
     assert abs(found[0].item()) < 0.01 and verdicts.mean() > 0.3
 
 
@@ -156,9 +143,9 @@ def test_scores_are_not_warned_of_and_missing_ones_do_not_count():
     holed = torch.cat([values, values.new_tensor([torch.nan])])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = are(shape=1.0)(holed, in_fours(17))
+        found = are(shape=1.0)(holed, of_groups(torch.arange(17) // 4))
     assert found[16] == 0
-    torch.testing.assert_close(found[:16], are(shape=1.0)(values, in_fours(16)))
+    torch.testing.assert_close(found[:16], are(shape=1.0)(values, of_groups(torch.arange(16) // 4)))
 
 
 @pytest.mark.parametrize("settings", [{"shape": 0.0}, {"shape": 1.0, "blocks": 0}, {"shape": 1.0, "floor": 0.0}])

@@ -39,32 +39,26 @@ def by_loop(rewards, finished, weights) -> list[float]:
     return found
 
 
-def test_it_is_its_plain_loop():
+def test_it_is_its_plain_loop_of_two_rewards():
     rewards, finished = drawn(), (True, False, True, True) * 2
     found = laser([0.8, 0.2], reference=-23.0)(rewards, rollout(finished))
     assert found.tolist() == pytest.approx(by_loop(rewards.tolist(), finished, (0.8, 0.2)))
+    with pytest.raises(ValueError, match="log-probability, got 3 without those of weight 0; give two"):
+        laser([1.0, 1.0, 1.0], reference=-23.0)
+    with pytest.raises(ValueError, match="log-probability, got 1"):
+        laser(reference=-23.0)(drawn()[:, :1], rollout())
 
 
-def test_without_its_share_and_where_the_policy_says_nothing_it_is_grpo():
+def test_without_its_share_it_is_grpo_and_a_row_that_misses_either_counts_for_nobody():
     rewards = drawn()
     plain = grpo()(rewards[:, 0], rollout())
     torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
     torch.testing.assert_close(laser(reference=-23.0)(rewards, rollout())[4:], plain[4:])
     rewards[1:, 1] = math.nan
     torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
-
-
-def test_a_row_that_misses_either_counts_for_nobody():
     rewards = drawn()
     rewards[1, 1] = math.nan
     found = laser(reference=-23.0)(rewards, rollout())
     rewards[1] = torch.tensor([math.nan, -14.0])
     assert found[1] == 0
     torch.testing.assert_close(found, laser(reference=-23.0)(rewards, rollout()))
-
-
-def test_other_numbers_of_rewards_are_refused():
-    with pytest.raises(ValueError, match="log-probability, got 3 without those of weight 0; give two"):
-        laser([1.0, 1.0, 1.0], reference=-23.0)
-    with pytest.raises(ValueError, match="log-probability, got 1"):
-        laser(reference=-23.0)(drawn()[:, :1], rollout())

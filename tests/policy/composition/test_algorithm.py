@@ -32,16 +32,13 @@ def rewards(*columns: list[float]) -> Rewards:
     return Rewards(torch.tensor(columns, dtype=torch.float64).T.contiguous(), names)
 
 
-def test_shares_decide_what_is_trained_on_and_what_is_missed():
+def test_shares_decide_what_is_trained_on_and_a_missing_reward_weighs_nothing():
     both = rewards([1, 3, 0, 4], [10, 0, 0, 0])
     assert made(shares={"right": 1.0})(both, rollout()).advantages["estimate"].tolist() == [-1, 1, -2, 2]
     assert made(shares={"right": 2.0, "style": 0.5})(both, rollout()).total.tolist() == [7, 6, 0, 8]
     assert made()(both, rollout()).total.tolist() == [11, 3, 0, 4]
     scored = made(shares={"right": 1.0, "style": 0.0})(rewards([1, 3, 0, 4], [NAN, 0, NAN, NAN]), rollout())
     assert scored.total.tolist() == [1, 3, 0, 4]
-
-
-def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
     scored = made()(rewards([1, 3, NAN, 4]), rollout())
     assert scored.advantages["estimate"].tolist() == [-1, 1, 0, 0]
     assert scored.weights.tolist() == [[0.25, 0.25, 0], [0.25, 0, 0], [0, 0, 0], [0.25, 0, 0]]

@@ -8,7 +8,7 @@ from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.apps.settings.specs import build
 from rewardlab.policy.advantages.laser import laser
-from rewardlab.policy.types import Rewards, Rollout, Transform
+from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.errors import UsageError
 
 TRANSFORMS = [
@@ -65,18 +65,6 @@ def test_all_of_them_one_after_the_other_keep_shape_mask_and_finiteness():
     other.load(json.loads(json.dumps(made.state)))
     batch = rollout(rewards(9)["right"])
     torch.testing.assert_close(made(rewards(9), batch).advantage, other(rewards(9), batch).advantage)
-
-
-def test_a_reward_transform_takes_rates_as_numbers_and_as_names():
-    for rates in ("false_positive=0.1, false_negative=0.2", "false_positive=fp, false_negative=0.2"):
-        text = f"noise_backward(reward=right, {rates})"
-        made = build("policy.transforms", text)
-        assert isinstance(made, Transform) and made.slot == "reward"
-    scored = algorithm(
-        advantage="fixed_baseline",
-        reward_transform=["noise_backward(reward=right, false_positive=0.0, false_negative=0.2)"],
-    )(rewards(0), rollout(rewards(0)["right"]))
-    assert {*scored.total.tolist()} == {0.0, 1.25}
 
 
 def test_what_could_not_be_read_in_a_paper_has_to_be_given():

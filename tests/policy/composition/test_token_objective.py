@@ -26,13 +26,19 @@ def objective(made, logprob=OLD, **options):
     return token_objective(made, logprob, OLD, ADVANTAGES, WEIGHTS, RESPONSE, **options)
 
 
-def test_at_ratio_1_the_loss_is_minus_the_weighted_advantages():
+def test_the_loss_is_minus_the_weighted_advantages_and_its_ratio_is_clipped():
     logprob = OLD.clone().requires_grad_()
     loss = objective(algorithm(), logprob).total
     assert loss.item() == pytest.approx(-(0.5 + 0.25 - 2 * 0.25))
     loss.backward()
     # the gradient of a ratio of 1 is 1: -w A for every token, 0 outside completions
     torch.testing.assert_close(logprob.grad, torch.tensor([[-0.5, -0.25], [0.5, 0.0]]))
+    # A > 0: a ratio above 1 + 0.2 counts as 1.2, without a gradient
+    logprob = (OLD + torch.tensor([[math.log(2), 0.0], [0.0, 0.0]])).requires_grad_()
+    loss = objective(algorithm(), logprob).total
+    loss.backward()
+    assert loss.item() == pytest.approx(-(0.5 * 1.2 + 0.25 - 0.5))
+    assert logprob.grad is not None and logprob.grad[0, 0] == 0
 
 
 def test_a_penalty_adds_the_weighted_kl_in_the_loss_and_nothing_in_the_reward():
@@ -51,12 +57,3 @@ def test_importance_and_losses_of_whole_completions_leave_the_kl_alone():
     assert objective(algorithm(kimi(tau=0.1))).total.item() == 0
     loss = objective(algorithm(kimi(tau=0.1), Penalty(0.1, "loss", "k1")), base=BASE).total
     assert loss.item() == pytest.approx(0.1 * 0.125)
-
-
-def test_the_ratio_is_clipped():
-    # A > 0: a ratio above 1 + 0.2 counts as 1.2, without a gradient
-    logprob = (OLD + torch.tensor([[math.log(2), 0.0], [0.0, 0.0]])).requires_grad_()
-    loss = objective(algorithm(), logprob).total
-    loss.backward()
-    assert loss.item() == pytest.approx(-(0.5 * 1.2 + 0.25 - 0.5))
-    assert logprob.grad is not None and logprob.grad[0, 0] == 0

@@ -19,7 +19,7 @@ def test_sec_by_hand():
     assert shares["c"] == pytest.approx(math.exp(2.0) / (math.exp(2.0) + math.exp(0.35) + 1))
 
 
-def test_sec_forgets_what_taught_nothing_of_late_and_large_values_do_not_overflow():
+def test_sec_forgets_what_taught_nothing_of_late_and_settings_out_of_range_are_refused():
     step, state = sec(rate=0.5, temperature=0.1), {"a": 1.0, "b": 0.2}
     for _ in range(20):
         state, shares = step(state, {"a": [0.0], "b": [0.2]})
@@ -27,6 +27,12 @@ def test_sec_forgets_what_taught_nothing_of_late_and_large_values_do_not_overflo
     assert sec(rate=0.0, temperature=1.0)({}, {"a": [5.0], "b": [1.0]})[1] == {"a": 0.5, "b": 0.5}
     assert sec(rate=1.0, temperature=1e-3)({}, {"a": [1e4], "b": [0.0]})[1] == {"a": 1.0, "b": 0.0}
     assert sec(rate=1.0, temperature=1.0)({}, {}) == ({}, {})
+    for settings in ({"rate": 1.5, "temperature": 1.0}, {"rate": 0.5, "temperature": 0.0}):
+        with pytest.raises(ValueError, match=r"rate lies in \[0, 1\] and temperature is above 0"):
+            sec(**settings)
+    for settings in ({"window": 0}, {"window": 1, "temperature": 0.0}):
+        with pytest.raises(ValueError, match="window is 1 or more and temperature is above 0"):
+            dump(**settings)
 
 
 def test_dump_is_its_plain_loop():
@@ -46,19 +52,3 @@ def test_dump_is_its_plain_loop():
         total = sum(math.exp(one / 0.2) for one in bounds.values())
         assert shares == pytest.approx({name: math.exp(one / 0.2) / total for name, one in bounds.items()})
     assert state["c"] == {"recent": [0.4] * 3, "seen": 6}
-
-
-def test_dump_tries_a_new_source_first_and_then_the_one_that_teaches_more():
-    _, shares = dump(window=10)({}, {"seen": [0.5] * 50, "new": []})
-    assert shares["new"] > 0.99
-    _, shares = dump(window=10)({}, {"hard": [0.5] * 50, "easy": [0.1] * 50})
-    assert shares["hard"] == pytest.approx(1 / (1 + math.exp(-4)))  # (0.5 - 0.1) / 0.1
-
-
-def test_settings_out_of_range_are_refused():
-    for settings in ({"rate": 1.5, "temperature": 1.0}, {"rate": 0.5, "temperature": 0.0}):
-        with pytest.raises(ValueError, match=r"rate lies in \[0, 1\] and temperature is above 0"):
-            sec(**settings)
-    for settings in ({"window": 0}, {"window": 1, "temperature": 0.0}):
-        with pytest.raises(ValueError, match="window is 1 or more and temperature is above 0"):
-            dump(**settings)

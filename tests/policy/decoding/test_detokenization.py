@@ -27,17 +27,6 @@ def chunks(tokens, size):
 
 
 @pytest.mark.parametrize("size", [1, 16])
-def test_pieces_add_up_to_the_text_and_no_character_is_halved(tokenizer, size):
-    tokens = tokenizer(TEXT).input_ids
-    assert len(tokens) > len(TEXT) / 2
-    one = reader(tokenizer)
-    pieces = [one.read(chunk) for chunk in chunks([*tokens, tokenizer.eos_token_id], size)]
-    assert "".join(pieces) == TEXT == one.text()
-    assert "�" not in "".join(pieces)
-    assert one.finished == "eos" and one.tokens == [*tokens, tokenizer.eos_token_id]
-
-
-@pytest.mark.parametrize("size", [1, 16])
 def test_a_stop_string_ends_the_text_before_it_however_many_tokens_come_at_once(tokenizer, size):
     tokens = tokenizer(TEXT).input_ids
     one = reader(tokenizer, stop=("Questions", "\nQuestion:"))
@@ -68,25 +57,20 @@ def test_pieces_of_any_tokens_add_up_to_the_text(tokenizer, size):
     bees, honey = tokenizer("bees and").input_ids, tokenizer(" honey").input_ids
     generator = random.Random(0)
     rows = {
+        "a text": [*tokenizer(TEXT).input_ids, tokenizer.eos_token_id],
         "a special token": [*bees, user, *honey],
         "special tokens": [user, *bees, *[user] * 9, *broken[:2], user, *broken[2:], *honey],
-        "broken bytes": [*broken[:3], *broken, *broken[:3], *bees],
+        "invalid bytes": broken[:1] * 9,
+        "broken characters": [*broken[:3], *broken, *broken[:3], *bees],
         "any ids": generator.choices(range(len(tokenizer)), k=200),
     }
     for name, tokens in rows.items():
         stream, one = TextStream(tokenizer), reader(tokenizer, ignore_eos=True, max_new_tokens=len(tokens))
         pieces = [one.read(chunk) for chunk in chunks(tokens, size)]
-        assert "".join(pieces) == one.text(), name
+        assert "".join(pieces) == one.text() and (name != "a text" or one.text() == TEXT), name
         stream.add(tokens)
         assert one.text().startswith(stream.text) and len(one.text()) - len(stream.text) < 4, name
     assert one.finished == "length"
-
-
-def test_broken_bytes_do_not_wait_for_ever(tokenizer):
-    one = TextStream(tokenizer)
-    for token in tokenizer("🌱").input_ids[:1] * 9:
-        one.add([token])
-    assert len(one.text) >= 4
 
 
 def test_length_context_and_eos_are_told_apart(tokenizer):

@@ -102,14 +102,11 @@ def swapped(words, first, second):
     )
 
 
-def test_another_vocabulary_is_refused_with_the_first_token_that_differs(base, words, make_guide):
+def test_another_vocabulary_is_refused_and_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     bees = words.convert_tokens_to_ids("bees")
     other = swapped(words, "bees", "honey")
     with pytest.raises(DataError, match=f"token {bees} is 'bees' to .* and 'honey' to .* need one vocabulary"):
         SeparateModels(decoding_model(base, words), make_guide(tokenizer=other))
-
-
-def test_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     wide, more = copy.deepcopy(base), copy.deepcopy(words)
     wide.resize_token_embeddings(len(words) + 40, mean_resizing=False)
     with torch.no_grad():
@@ -143,7 +140,7 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
         decode(SharedBackbone(make_guide()), [long])
 
 
-def test_engines_that_make_no_sense_are_refused(base, words, make_guide):
+def test_engines_that_make_no_sense_are_refused_and_one_serves_one_batch_at_a_time(base, words, make_guide):
     guide = make_guide(from_layer=1)
     with pytest.raises(UsageError, match="needs a guide with an adapter; decode two models with SeparateModels"):
         SharedBackbone(decoding_model(base, words))
@@ -156,9 +153,6 @@ def test_engines_that_make_no_sense_are_refused(base, words, make_guide):
     late = SharedBackbone(guide, encoder=decoding_model(base, other).encoder, late=True)
     with pytest.raises(UsageError, match="with late=True base and guide read the same prompt"):
         decode(late, requests(EVEN))
-
-
-def test_a_model_serves_one_batch_at_a_time_and_is_free_when_it_is_closed(make_guide):
     engine = SharedBackbone(make_guide())
     first = stream(engine, requests(EVEN))
     next(first)

@@ -3,8 +3,6 @@ from rewardlab.policy.decoding.requests import Request
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
 
-PROMPT = user_turn("tell me about bees")
-
 
 def test_what_makes_no_sense_is_refused():
     for field, value, sentence in (
@@ -21,7 +19,7 @@ def test_what_makes_no_sense_is_refused():
         ("stop", "Question", "stop is a tuple of strings"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            Request(PROMPT, **{field: value})
+            Request(user_turn("tell me about bees"), **{field: value})
     for prompt in ((), user_turn(""), user_turn(" \n")):
         with pytest.raises(UsageError, match="has no text; give at least one message"):
             Request(prompt)

@@ -45,11 +45,14 @@ def made_up(tokens, mixed=(), text=""):
     return DecodedCompletion(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
 
 
-def test_the_mean_logprob_is_per_token():
+def test_the_mean_logprob_is_per_token_and_seeds_do_not_collide():
     short, long = made_up([1, 2], [-1.0, -3.0]), replace(made_up([1, 2, 3]), mixed=np.array([-1.0, -1.0, -1.0]))
     candidates = [Candidate(BEES, short), Candidate(BEES, long)]
     assert mean_logprob()(candidates).tolist() == [-2.0, -1.0]
     assert mean_logprob("base")(candidates[:1]).tolist() == [-2.0]
+    seeds = {derived(seed, step, sample) for seed in range(5) for step in range(5) for sample in range(20)}
+    assert len(seeds) == 500 and max(seeds) < 2**63
+    assert derived(9, 0, 0) == 9
 
 
 def test_a_reward_model_scores_by_objective_or_by_preference_and_needs_no_other_score():
@@ -104,12 +107,6 @@ def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(e
     assert [one.tokens for one in ranked.completions] == [order[place].tokens for place in (2, 0, 4, 1, 3)]
     assert ranked.unscored == 2 and np.isnan(ranked.scores[3:]).all()
     assert [one.prompt for one in seen] == [request.prompt] * 5
-
-
-def test_seeds_are_derived_without_collisions():
-    seeds = {derived(seed, step, sample) for seed in range(5) for step in range(5) for sample in range(20)}
-    assert len(seeds) == 500 and max(seeds) < 2**63
-    assert derived(9, 0, 0) == 9
 
 
 def test_what_makes_no_sense_is_refused(engine):

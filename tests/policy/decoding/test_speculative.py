@@ -50,14 +50,11 @@ def rows(*values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-def test_a_token_is_kept_with_the_ratio_of_target_to_draft():
+def test_a_token_is_kept_with_the_ratio_of_target_to_draft_and_residuals_are_drawn_from():
     p, q = rows([0.2, 0.8], [0.2, 0.8]), rows([0.8, 0.2], [0.8, 0.2])
     for numbers, expected in [((0.24, 0.24), 2), ((0.24, 0.26), 1), ((0.26, 0.1), 0)]:
         assert accepted(p, q, [0, 0], torch.tensor(numbers)) == expected  # 0.2 / 0.8 = 0.25
     assert accepted(p, q, [1, 0], torch.tensor([0.999, 0.24])) == 2  # more likely in the target: always kept
-
-
-def test_draws_and_residuals_worked_out_by_hand():
     torch.testing.assert_close(residual(*rows([0.5, 0.3, 0.2], [0.7, 0.2, 0.1])), rows(0.0, 0.1, 0.1))
     same = rows(0.5, 0.5)
     assert residual(same, same) is same
@@ -96,10 +93,10 @@ class Table:
         pass
 
 
-def tables(vocabulary, disagree, dtype=torch.float32):
+def tables(vocabulary, disagree):
     """Big, small and guide."""
     random = torch.Generator().manual_seed(1)
-    big, other, arm = (torch.randn(vocabulary + 1, vocabulary, generator=random, dtype=dtype) for _ in range(3))
+    big, other, arm = (torch.randn(vocabulary + 1, vocabulary, generator=random) for _ in range(3))
     return big, -big if disagree else big + other, arm
 
 
@@ -145,10 +142,8 @@ CASES = {
     "one draft": {"draft": 1},
     "four drafts": {"draft": 4},
     "big and small disagree": {"draft": 4, "disagree": True},
-    "no guide": {"draft": 2, "weight": 0.0},
     "guide avoided": {"draft": 2, "weight": -1.0},
     "cool and truncated": {"draft": 2, "temperature": 0.7, "top_k": 3, "top_p": 0.95},
-    "float64": {"draft": 2, "dtype": torch.float64},
 }
 
 
@@ -157,7 +152,7 @@ CASES = {
 )
 def test_sequences_come_as_often_as_they_should(words, case):
     settings = dict(CASES[case])
-    big, small, arm = tables(4, settings.pop("disagree", False), settings.pop("dtype", torch.float32))
+    big, small, arm = tables(4, settings.pop("disagree", False))
     draft = settings.pop("draft")
     found, acceptance = count(words, big, small, arm, number=500, draft=draft, **settings)
     assert p_value(found, expected(big, arm, **settings)) > 1e-3

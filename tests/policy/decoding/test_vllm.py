@@ -62,14 +62,11 @@ def test_a_pair_gets_base_plus_weighted_guide_and_masked_tokens_stay_masked():
         assert mixed.tolist() == [expected, expected]
 
 
-def test_the_words_of_a_request_make_it_a_member():
+def test_the_words_of_a_request_make_it_a_member_and_nonsense_is_refused():
     assert member_of(params()) is None
     assert member_of(params(extra_args={"other": 1})) is None
     assert member_of(params("a", "guide", 2)) == ("a", "guide", 2.0)
     assert member_of(params("a", temperature=1.0, seed=0)).role == "base"
-
-
-def test_a_member_that_makes_no_sense_is_refused():
     nameless = {"extra_args": {"guide_role": "base"}}
     for wrong, message in (
         ({"role": "bass"}, "pair 'a': guide_role is base or guide, got 'bass'"),
@@ -146,7 +143,7 @@ def context(slots, lengths, last):
     )
 
 
-def test_slots_are_found_in_any_row_and_forget_who_had_them():
+def test_slots_are_found_in_any_row_forget_who_had_them_and_stop_the_engine_out_of_step():
     processor = V2Pairs(config(), None)
     assert processor.add_request(5, params("a")) and processor.add_request(3, params("a", "guide"))
     assert not processor.add_request(0, params())
@@ -155,9 +152,6 @@ def test_slots_are_found_in_any_row_and_forget_who_had_them():
     assert torch.equal(mixed, torch.stack([both, logits[1], both]))
     assert not processor.add_request(5, params()) and not processor.add_request(3, params())
     assert processor.apply(logits, context([3, 0, 5], [4, 9, 4], [7, 1, 7])) is logits
-
-
-def test_a_slot_out_of_step_stops_the_engine():
     processor = V2Pairs(config(), None)
     processor.add_request(5, params("a")), processor.add_request(3, params("a", "guide"))
     for slots, lengths, last in (([5], [4], [7]), ([5, 3], [4, 5], [7, 7]), ([5, 3], [4, 4], [7, 8])):
@@ -298,7 +292,7 @@ def tokens_of(answers):
     return [list(answer.token_ids) for answer in answers]
 
 
-def test_vllm_draws_the_tokens_of_two_models(world):
+def test_vllm_draws_the_tokens_of_two_models_and_with_a_weight_of_zero_those_of_the_base(world):
     expected = [two_models(world.model, world.adapter, prompt, 16) for prompt in world.prompts]
     alone = [two_models(world.model, world.adapter, prompt, 16, weight=0) for prompt in world.prompts]
     found = tokens_of(vllm_guided(world.llm, world.prompts, world.guide, W, max_new_tokens=16, ignore_eos=True))
@@ -306,9 +300,6 @@ def test_vllm_draws_the_tokens_of_two_models(world):
     guided = sum(own != other for own, other in zip(expected, alone, strict=True))
     assert found == expected
     assert different > 100 and guided > 25
-
-
-def test_a_weight_of_zero_gives_the_base_alone(world):
     expected = [two_models(world.model, world.adapter, prompt, 8, weight=0) for prompt in world.prompts]
     found = vllm_guided(world.llm, world.prompts, world.guide, 0.0, max_new_tokens=8, ignore_eos=True)
     assert tokens_of(found) == expected

@@ -37,13 +37,16 @@ def slope(loss: torch.Tensor, logprob: torch.Tensor) -> list[float]:
     return torch.autograd.grad(loss.sum(), logprob)[0].tolist()
 
 
-def test_kimi_by_hand():
+def test_kimi_by_hand_and_a_missing_reward_has_neither_loss_nor_gradient():
     # -2 (-3) + 0.5/2 (-3 + 5)² = 6 + 1; without an advantage the square pulls back: downhill is back to -5
     logprob, old = torch.tensor([-3.0], requires_grad=True), torch.tensor([-5.0])
     assert kimi(tau=0.5)(told(logprob, old, torch.tensor([2.0]))).item() == 7.0
     assert slope(kimi(tau=0.5)(told(logprob, old, torch.zeros(1))), logprob) == [1.0]
     with pytest.raises(ValueError, match="tau is 0 or more, got -1"):
         kimi(tau=-1.0)
+    logprob = torch.tensor([math.nan, -1.0], requires_grad=True)
+    found = kimi(tau=1.0)(told(logprob, torch.tensor([-1.0, -1.0]), torch.tensor([math.nan, 1.0])))
+    assert found.tolist() == [0.0, 1.0] and slope(found, logprob) == [0.0, -1.0]
 
 
 def test_kimis_gradient_is_that_of_finite_differences_and_of_reinforce_on_the_policy_that_wrote():
@@ -51,12 +54,6 @@ def test_kimis_gradient_is_that_of_finite_differences_and_of_reinforce_on_the_po
     assert torch.autograd.gradcheck(lambda one: kimi(tau=0.7)(told(one, old, advantage)), (logprob,))
     for tau in (0.0, 3.0):
         assert slope(kimi(tau=tau)(told(logprob, logprob, advantage)), logprob) == (-advantage).tolist()
-
-
-def test_a_missing_reward_has_no_loss_and_no_gradient_under_kimi():
-    logprob = torch.tensor([math.nan, -1.0], requires_grad=True)
-    found = kimi(tau=1.0)(told(logprob, torch.tensor([-1.0, -1.0]), torch.tensor([math.nan, 1.0])))
-    assert found.tolist() == [0.0, 1.0] and slope(found, logprob) == [0.0, -1.0]
 
 
 def test_p3o_by_hand():
@@ -72,14 +69,11 @@ def test_p3o_by_hand():
         p3o(epsilon=1.0)
 
 
-def test_p3os_gradient_is_that_of_finite_differences_and_what_a_prompts_rewards_have_in_common_cancels():
+def test_p3os_gradient_is_that_of_finite_differences_and_on_the_policy_that_wrote_of_dr_grpo():
     (logprob, old, rewards), loss = drawn(), p3o(epsilon=0.1)
     assert torch.autograd.gradcheck(lambda one: loss(told(one, old, rewards)), (logprob,))
     shifted = rewards + torch.tensor([5.0, -3.0])[GROUP]
     torch.testing.assert_close(loss(told(logprob, old, shifted)), loss(told(logprob, old, rewards)))
-
-
-def test_p3o_on_the_policy_that_wrote_the_completions_is_dr_grpo_of_whole_completions():
     logprob, _, rewards = drawn()
     batch = Rollout(GROUP, torch.ones(6, 1, dtype=torch.bool), torch.ones(6, dtype=torch.bool))
     expected = -dr_grpo()(rewards, batch) * 3 / 2
@@ -141,12 +135,7 @@ def one(s: float, A: float, place: int, updates: int = 0) -> CompletionLossInput
     return CompletionLossInputs(logprob, torch.zeros_like(logprob), advantage, same, same + 2, same + place, 4, updates)
 
 
-def value_and_slope(loss, answers: CompletionLossInputs) -> tuple[float, float]:
-    found = loss(answers)
-    return found.item(), torch.autograd.grad(found.sum(), answers.logprob)[0].item()
-
-
-def test_hacpo_by_hand():
+def test_hacpo_by_hand_and_settings_out_of_range():
     for answers, expected in (
         (one(1.2, 1.0, OWN), (-1.0004, 0)),
         (one(1.2, -1.0, OWN), (1.2, 0.6)),  # 1.2 of the slope of s, over two tokens
@@ -158,8 +147,11 @@ def test_hacpo_by_hand():
         (one(0.5, 2.0, FOREIGN, updates=4), (0, 0)),
         (one(0.99, 2.0, FOREIGN, updates=99), (0, 0)),  # and never above 1
     ):
-        found = value_and_slope(hacpo(delta=0.8, delta_step=0.1, agents=2), answers)
-        assert found == pytest.approx(expected), answers
+        found = hacpo(delta=0.8, delta_step=0.1, agents=2)(answers)
+        assert (found.item(), *slope(found, answers.logprob)) == pytest.approx(expected), answers
+    for settings in ({"delta": 1.1}, {"delta": 0.8, "delta_step": -0.1}, {"delta": 0.8, "alpha": -1.0}):
+        with pytest.raises(ValueError, match=r"delta lies in \[0, 1\]"):
+            hacpo(**settings)
 
 
 def test_a_missing_reward_has_no_loss_under_hacpo_and_extremes_are_finite():
@@ -171,12 +163,6 @@ def test_a_missing_reward_has_no_loss_under_hacpo_and_extremes_are_finite():
     found.sum().backward()
     assert found.isfinite().all() and found[1:].tolist() == [0, -1, 0]
     assert logprob.grad is not None and logprob.grad.isfinite().all() and logprob.grad[1:].tolist() == [0, 0, 0]
-
-
-def test_settings_of_hacpo_out_of_range_are_refused():
-    for settings in ({"delta": 1.1}, {"delta": 0.8, "delta_step": -0.1}, {"delta": 0.8, "alpha": -1.0}):
-        with pytest.raises(ValueError, match=r"delta lies in \[0, 1\]"):
-            hacpo(**settings)
 
 
 def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(make_trainer, tmp_path):

@@ -32,7 +32,7 @@ def run(means, **settings) -> list[float]:
     return found
 
 
-def test_gains_by_hand_are_bounded_and_a_flat_history_counts_as_a_deviation_of_1():
+def test_gains_by_hand_are_bounded_and_their_history_excludes_the_present():
     # before 1, 2, 3: mean 2, deviation 1; 4 is 2 above; then 2, 3, 4 before 1: 2 below, damped to a tenth
     assert run([1.0, 2.0, 3.0, 4.0, 1.0]) == pytest.approx([0, 0, 0, 2.0, -0.2])
     assert run([0.5, 0.5, 0.5, 0.7])[-1] == pytest.approx(0.2)
@@ -40,9 +40,6 @@ def test_gains_by_hand_are_bounded_and_a_flat_history_counts_as_a_deviation_of_1
     assert rectified(-3.0, 0.0, 5.0) == 0
     with pytest.raises(ValueError, match="window is 2 or more"):
         pipo(window=1)
-
-
-def test_the_history_excludes_the_present_and_steps_without_rewards():
     state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})
     assert state["gain"] == pytest.approx(38.0)  # with 40 among them it would be at most (40 - 15.3)/21.4
     assert state["means"] == [2.0, 3.0, 40.0]
@@ -111,7 +108,7 @@ def drawn(again) -> list[int]:
     return (~again[:, 0].isnan()).nonzero().squeeze(1).tolist()
 
 
-def test_the_completions_drawn_keep_their_advantages_and_none_is_drawn_twice():
+def test_the_completions_drawn_keep_their_advantages_and_each_is_drawn_equally_often():
     replay, before, state = uniform(keep=3, batches=2), past_of([0.0] * 8), {}
     for step in range(5):
         state, again = replay(state, TOTAL, before)
@@ -119,9 +116,6 @@ def test_the_completions_drawn_keep_their_advantages_and_none_is_drawn_twice():
         assert len(rows) == 3 and torch.equal(again[rows], before.advantage[rows])
         assert again.isnan().sum() == 5 * 3
         assert json.loads(json.dumps(state)) == state == {"step": step + 1}
-
-
-def test_every_completion_is_drawn_equally_often():
     replay, before, state, counts = uniform(keep=2, seed=1), past_of([0.0] * 4), {}, np.zeros(4)
     for _ in range(800):
         state, again = replay(state, TOTAL, before)

@@ -21,7 +21,7 @@ NAN = math.nan
 TAGGED = "<think>2 + 2</think><answer>4</answer>"
 
 
-def test_probabilities_and_their_gain_by_hand():
+def test_probabilities_their_gain_and_forms_by_hand():
     # (1/2 + 1/4) / 2; the third token is not the reference's. A row without any has nothing
     logprobs = torch.tensor([[0.5, 0.25, 0.9], [0.5, 0.5, 0.5]]).log()
     found = mean_probability(logprobs, torch.tensor([[True, True, False], [False, False, False]]))
@@ -31,9 +31,6 @@ def test_probabilities_and_their_gain_by_hand():
     found = total_logprob(logprobs, torch.tensor([[False, True, True], [False, True, False]]))
     assert found.tolist() == [-6.0, -200.0]
     assert debiased(torch.tensor([0.9, 0.2, 0.5]), torch.tensor([0.4, 0.3, 0.5])).tolist() == pytest.approx([0.5, 0, 0])
-
-
-def test_a_form_has_every_tag_once_in_order_and_the_reasoning_ends_where_the_answer_begins():
     assert reasoning(TAGGED) == "<think>2 + 2</think><answer>" and reasoning("so 4", ("so ", "!")) == "so "
     assert reasoning("4") is None and reasoning(TAGGED * 2) is None
     bad = ("4", TAGGED * 2, TAGGED.replace("</think>", ""), "<answer>4</answer><think></think>")

@@ -1,5 +1,3 @@
-"""policy/rewards/sources.py"""
-
 import asyncio
 import math
 
@@ -40,18 +38,20 @@ class Members(TwoHeads):
         return np.stack([np.array([[float(len(one.completion))] for one in examples]) + shift for shift in (-1, 1)])
 
 
-def test_models_and_functions_stand_side_by_side():
+def test_models_functions_and_ensembles_stand_side_by_side():
     rewards, faults = RewardSources({"heads": TwoHeads(), "length": lengths})(EXAMPLES)
     assert rewards.names == ("heads.words", "heads.letters", "length") and faults == []
     assert rewards.values.tolist() == [[1, 7, 7], [0, 0, 0], [3, 8, 8]] and rewards.members is None
+    sources = RewardSources({"length": lengths, "rm": Members()})
+    rewards, _ = sources(EXAMPLES)
+    assert sources.ensembles == ["rm"] and rewards["rm"].tolist() == [7, 0, 8]
+    assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
 
 
 LENGTHS = [7.0, 0.0, 8.0]
 RETURNED = {
-    "a tensor": torch.tensor(LENGTHS),
     "a tensor of a column": torch.tensor(LENGTHS, dtype=torch.bfloat16, requires_grad=True)[:, None],
     "a list of scalar tensors": [torch.tensor(value) for value in LENGTHS],
-    "an array": np.array(LENGTHS),
     "an array of integers": np.array([7, 0, 8]),
     "numbers of NumPy": [np.float32(7), np.bool_(False), np.int64(8)],
     "a generator": (value for value in LENGTHS),
@@ -95,13 +95,6 @@ def test_a_coroutine_that_fails_is_a_fault_and_a_failed_check_ends_the_run():
     assert [str(fault) for fault in faults] == ["reward 'x' raised TimeoutError: sandbox timed out"]
     with pytest.raises(CheckFailed, match="another contract"):
         RewardSources({"x": check_failed}, skip=True)(EXAMPLES)
-
-
-def test_an_ensemble_keeps_its_members_beside_other_rewards():
-    sources = RewardSources({"length": lengths, "rm": Members()})
-    rewards, _ = sources(EXAMPLES)
-    assert sources.ensembles == ["rm"] and rewards["rm"].tolist() == [7, 0, 8]
-    assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
 
 
 class Failing(Members):
@@ -193,22 +186,6 @@ def test_a_row_that_is_none_no_row_or_of_the_wrong_width_is_a_missing_reward():
     assert rewards.values[1].tolist() == [1.0, 2.0] and rewards.values[[0, 2]].isnan().all()
     no_number = f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
     assert [str(fault) for fault in faults] == [no_number]
-
-
-def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
-    class Counting:
-        asked = 0
-
-        def __call__(self, examples):
-            self.asked = len(examples)
-            return [0.0] * self.asked
-
-        def facts(self):
-            return {"asked": self.asked}
-
-    sources = RewardSources({"judge": Counting(), "length": lengths})
-    sources(EXAMPLES)
-    assert sources.facts() == {"judge/asked": 3}
 
 
 def test_statistics_worked_out_by_hand():

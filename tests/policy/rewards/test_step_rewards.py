@@ -2,12 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
-from rewardlab.policy.composition.check import made_up_rollout
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rewards.step_rewards import CompletionTokens, ProcessRewards, StepReward, at_tokens
-from rewardlab.policy.transforms.clip import clip
-from rewardlab.policy.transforms.delta import delta
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.process import process_from_config
@@ -57,18 +53,6 @@ def test_steps_are_rewarded_and_the_completion_itself_is_not(source):
     assert second[~second.isnan()].tolist() == pytest.approx((2 * expected[1][:, 0]).tolist())
     assert rewards.steps[2:].isnan().all()
     assert source.facts()["steps"] == 1.5 and 0 < source.facts()["lowest_step_mean"] <= source.facts()["step_mean"] < 1
-
-
-def test_clip_and_delta_read_them(source):
-    texts = ("roba\n\nmino\n\nsuba",)
-    tokens = tokens_of(*texts)
-    rewards, _ = RewardSources({"steps": source})([Example(user_turn("mino"), texts[0])], tokens=tokens)
-    values = rewards.steps[~rewards.steps.isnan()]
-    (_, clipped), (_, differences) = (
-        transform.change({}, rewards, made_up_rollout(2, ())) for transform in (clip(eta=1.1), delta())
-    )
-    assert torch.equal(clipped.steps[~rewards.steps.isnan()], (values - 1.1).clamp(max=0))
-    assert differences.steps.nansum().item() == pytest.approx(values[0].item())
 
 
 def test_a_source_that_fails_leaves_no_steps_and_one_source_rewards_steps_by_a_scale(source, monkeypatch):

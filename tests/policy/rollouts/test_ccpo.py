@@ -38,7 +38,7 @@ def verdicts(seed: int, rows: int = 12) -> torch.Tensor:
     return values.masked_fill(torch.rand(rows, 2, generator=generator) < 0.1, NAN)
 
 
-def test_a_thought_that_helps_where_the_solver_alone_fails_counts_more():
+def test_a_thought_that_helps_where_the_solver_alone_fails_counts_more_and_equal_rewards_bring_nothing():
     """Alone -1/2 on average: joint 1 gets 1.2 and -1 stays; their mean is 0.1. Alone 1/2: -1 gets -1.2, mean -0.1."""
     joint, group = column(1, -1, 1, -1, 1, -1, 1, -1), torch.tensor([0] * 4 + [1] * 4)
     solo = column(-1, -1, 1, -1, 1, 1, -1, 1)
@@ -46,9 +46,6 @@ def test_a_thought_that_helps_where_the_solver_alone_fails_counts_more():
     thinker, solver = adv_ccpo(joint, solo, group, 0.2, 0.0)
     torch.testing.assert_close(thinker, column(1.1, -1.1, 1.1, -1.1, 1.1, -1.1, 1.1, -1.1))
     assert solver.tolist() == joint.tolist()
-
-
-def test_equal_or_missing_rewards_bring_no_bonus():
     joint, group = column(1, -1, 1, -1), torch.tensor([0] * 4)
     assert event(joint, column(1, -1, -1, 1), group, 0.0).tolist() == [0, 0, 0, 0]
     assert event((joint + 1) / 2, column(0, 0, 1, 0), group, 0.5).tolist() == [1, 0, 1, 0]

@@ -73,7 +73,7 @@ def test_the_first_rows_of_a_group_are_its_plain_loop_and_the_others_are_drawn(b
     assert 3 <= number <= 4 and trainer.noted == [("sage/searched", number / 8)]
 
 
-def test_an_evaluation_searches_nothing_and_where_no_chain_ends_all_are_drawn(base, words):
+def test_an_evaluation_searches_nothing_where_no_chain_ends_all_are_drawn_and_refusals(base, words):
     trainer = trainer_of(base, words, training=False)
     assert sage(r=2)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
     assert trainer.noted == []
@@ -81,9 +81,6 @@ def test_an_evaluation_searches_nothing_and_where_no_chain_ends_all_are_drawn(ba
     trainer = trainer_of(base, words)
     trainer.max_completion_length = 1
     assert sage(r=3)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
-
-
-def test_what_makes_no_sense_is_refused(base, words):
     assert names("policy.rollouts") == ["ccpo", "dacr", "sage", "vllm"]
     with pytest.raises(UsageError, match="searches 4 completions of each group and a group has 4"):
         sage(r=4)([list(user_turn("describe bees"))] * 4, trainer_of(base, words))

@@ -15,12 +15,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 BEES = Hints(("bees", "hive", "wax"), ("venom",))
 
 
-def test_the_first_answer_of_a_group_sees_all_and_the_last_nothing():
+def test_help_falls_within_a_group_and_fades_around_a_fifth_of_training():
     assert ruscarl()(0.0, 5) == pytest.approx([1.0, 0.75, 0.5, 0.25, 0.0]) and ruscarl()(0.0, 1) == pytest.approx([1.0])
-
-
-def test_help_fades_around_a_fifth_of_training():
-    """1/(1 + exp(125 (τ - 0.2))): at 0.18 the exponent is -2.5, at 0.2 it is 0, at 0.22 it is 2.5."""
+    # 1/(1 + exp(125 (τ - 0.2))): at 0.18 the exponent is -2.5, at 0.2 it is 0, at 0.22 it is 2.5.
     for progress, left in ((0.18, 1 / (1 + math.exp(-2.5))), (0.2, 0.5), (0.22, 1 / (1 + math.exp(2.5))), (1.0, 0.0)):
         assert ruscarl()(progress, 3) == pytest.approx([left, left / 2, 0.0], abs=1e-12)
     assert ruscarl(steepness=2.0, middle=0.5)(0.0, 2)[0] == pytest.approx(1 / (1 + math.exp(-1)))
@@ -80,7 +77,7 @@ def written(engine, longest=None, **options):
     return [said - 3 for (said,) in found["completion_ids"]]
 
 
-def test_answers_are_written_with_hints_and_handed_over_without():
+def test_answers_are_written_with_hints_and_handed_over_without_whoever_writes_them():
     engine = Engine()
     first, second, *others = written(engine)
     assert first > 20 and second == 0 and others == [first, 0] and engine.noted == [("scaffold/hinted", 0.5)]
@@ -88,8 +85,6 @@ def test_answers_are_written_with_hints_and_handed_over_without():
     assert written(Engine(training=False)) == [0] * 4
     assert written(Engine(), longest=3 + first) == [first, 0] * 2 and written(Engine(), longest=2 + first) == [0] * 4
 
-
-def test_another_rollout_function_may_write_them():
     def twice(prompts, trainer):
         return {"completion_ids": [[2 * len(prompt_text(one).split())] for one in prompts], "logprobs": [[0.0]] * 4}
 

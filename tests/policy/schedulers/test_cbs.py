@@ -40,13 +40,8 @@ def test_contexts_by_hand():
     values = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]], dtype=torch.float64)
     made = Rollout(torch.zeros(2, dtype=torch.long), response, torch.tensor([True, False]), entropy=values)
     given = History(*torch.tensor([[math.e - 1, 0.0], [0.0, math.e**2 - 1], [0.25, 0.0]], dtype=torch.float64))
-    found = contexts(
-        torch.tensor([0.0, 2.0], dtype=torch.float64),
-        torch.tensor([-1.0, 7.0], dtype=torch.float64),
-        made._replace(logprobs=-values),
-        longest=8,
-        history=given,
-    )
+    scores, advantages = torch.tensor([[0.0, 2.0], [-1.0, 7.0]], dtype=torch.float64)
+    found = contexts(scores, advantages, made._replace(logprobs=-values), longest=8, history=given)
     assert found[0].tolist() == pytest.approx([-(0.5**0.5), 1, -1, 1.5, -1.5, 0.25, 0.25, 0, 1, 0])
     assert found[1].tolist() == pytest.approx([0.5**0.5, 3, 1, 3, -3, 0, 0.125, 1, 0, 2]), "within 3 of 0"
     scores = torch.tensor([0.7, 0.7, 0.7, NAN, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)

@@ -4,14 +4,11 @@ import math
 
 import pytest
 import torch
-from rewardlab.benchmarks import garden
-from rewardlab.policy.decoding.engines import SeparateModels
-from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request, mixing_logits
 from rewardlab.policy.schedulers.wmss import shares, wmss
 from rewardlab.policy.types import Rollout
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import user_turn
 
 NAN = math.nan
 
@@ -25,7 +22,7 @@ def costing(strong, weak) -> Rollout:
     return Rollout(torch.arange(len(strong)) // 2, response, ones, logprobs=logprobs, base=base)
 
 
-def test_shares_by_hand_and_a_missing_score_weighs_nothing():
+def test_shares_by_hand_a_missing_score_weighs_nothing_and_refusals():
     # ΔH = -2, 1, 0: the weak ones' shares 3, 1, 0 of 4; all of what was gained is the first's, of what was lost the
     # second's: 0.1 · 3/4 + 0.8, 0.1 · 1/4 + 0.1, 0
     found = wmss()({}, torch.zeros(3, dtype=torch.float64), costing([1.0, 2.0, 0.0], [3.0, 1.0, 0.0]))[1]
@@ -37,39 +34,16 @@ def test_shares_by_hand_and_a_missing_score_weighs_nothing():
     same = torch.tensor([1.0, 3.0])
     assert shares(same, same, 0.1, 0.8, 0.1).tolist() == pytest.approx([0.25, 0.75])
     assert shares(torch.zeros(4), torch.zeros(4), 0.1, 0.8, 0.1).tolist() == [0.25] * 4
-
-
-def test_refusals():
     with pytest.raises(ValueError, match="not all 0, got 0.0, 0.0 and 0.0"):
         wmss(weak=0.0, gained=0.0, lost=0.0)
     with pytest.raises(ValueError, match="leave --measure_kl on"):
         wmss()({}, torch.zeros(2), costing([1.0, 1.0], [1.0, 2.0])._replace(base=None))
 
 
-def asked(**settings) -> list[Request]:
-    rows = enumerate(garden.prompts(4, 0))
-    return [Request(prompt, seed=place, max_new_tokens=12, **settings) for place, prompt in rows]
-
-
-def test_guided_decoding_writes_by_mixed_logits(base, llama, words):
-    """Whole prefixes through both models, and λ z_strong + (1 - λ) z_weak at the temperature asked for."""
-    shares = (0.42, 1.0, 1.5, 0.42)
-    requests = [mixing_logits(one, share) for one, share in zip(asked(temperature=0.7), shares, strict=True)]
-    engine = SeparateModels(decoding_model(base, words), decoding_model(llama, words))
-    for request, answer, share in zip(requests, decode(engine, requests), shares, strict=True):
-        prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
-        for step, token in enumerate(answer.tokens):
-            ids = torch.tensor([[*prompt, *answer.tokens[:step]]])
-            with torch.no_grad():
-                strong, weak = (one(ids).logits[0, -1, : len(words)] for one in (base, llama))
-            mixed = (share * strong + (1 - share) * weak) / 0.7
-            assert answer.sampled[step] == pytest.approx(mixed.log_softmax(0)[token].item(), abs=1e-4)
-
-
 def test_the_weight_and_the_temperature_by_hand():
-    request = mixing_logits(asked(temperature=0.5)[0], 0.25)
+    request = mixing_logits(Request(user_turn("bees"), temperature=0.5), 0.25)
     assert request.weight == 3.0 and request.temperature == 2.0  # z_s / 4 + 3/4 z_w is (z_s + 3 z_w) / 4
-    greedy = mixing_logits(asked(temperature=0.0)[0], 0.5)
+    greedy = mixing_logits(Request(user_turn("bees"), temperature=0.0), 0.5)
     assert greedy.weight == 1.0 and greedy.temperature == 0.0
     for share in (0.0, -1.0, math.inf):
         with pytest.raises(UsageError, match="is a number above 0"):

@@ -18,7 +18,6 @@ from rewardlab.rm.types import content_hash, user_turn
 from tests.policy.toy_training import algorithm, logged, prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-STEPS = 4
 ASKED = Asked("prompts", "words")
 SAID = Written([[5, 6, 7], [8]], [[-0.5, -1.0, -2.0], [-0.25]])
 
@@ -38,10 +37,10 @@ def agent(base, llama, make_trainer, tmp_path):
             loss=lambda answers: (seen.append(answers), loss(answers))[1], aggregation="completion_mean",
             advantage_transforms={"hacpo": hacpo(floor=0.05, agents=2)},
         )  # fmt: skip
-        settings = {"output_dir": str(tmp_path / f"{output}-{number}"), "max_steps": STEPS, "rollout_steps": 1}
+        settings = {"output_dir": str(tmp_path / f"{output}-{number}"), "max_steps": 4, "rollout_steps": 1}
         trainer = make_trainer(
             formulas, RewardSources({"even": even}), model=copy.deepcopy(model or (base, llama)[number]),
-            eval_dataset=prompts(2), **settings | {"save_strategy": "steps", "save_steps": 1} | changes,
+            eval_dataset=prompts(2), **settings | changes,
             rollout_func=exchanged(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
         )  # fmt: skip
         trainer.seen = seen
@@ -50,54 +49,16 @@ def agent(base, llama, make_trainer, tmp_path):
     return make
 
 
-def leapfrog(agent, tmp_path) -> list[PolicyTrainer]:
-    """Both agents in one process: each is cut off where its partner's answers are missing, and goes on later."""
-    last, turns = {}, 0
-    while len(last) < 2:
-        number, turns = turns % 2, turns + 1
-        assert turns <= 2 * STEPS + 2
-        trainer = agent(number, output="cut")
-        checkpoints = sorted((tmp_path / f"cut-{number}").glob("checkpoint-*"))
-        try:
-            trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
-            last[number] = trainer
-        except DataError as error:
-            assert f"agent {1 - number} has not written its completions of step" in str(error)
-    assert turns > STEPS
-    return [last[0], last[1]]
-
-
 def by_one_forward(model, before, said) -> list[float]:
     with torch.no_grad():
         logp = model(torch.tensor([[*before, *said]])).logits[0].log_softmax(-1)
     return [logp[len(before) - 1 + t, token].item() for t, token in enumerate(said)]
 
 
-@pytest.mark.slow
-def test_agents_that_were_cut_off_train_as_if_they_had_not_been(agent, tmp_path):
-    cut, shared = leapfrog(agent, tmp_path), tmp_path / "shared"
-    names = {f"step-{step:06d}-agent-{number}.safetensors" for step in range(STEPS) for number in range(2)}
-    before = {one.name: one.read_bytes() for one in shared.iterdir()}
-    assert {*before} == names
-    for number in range(2):
-        whole = agent(number, output="whole")  # nothing is missing now; its own files have to be equal
-        whole.train()
-        for name in ("loss", "reward", "reward_own", "watch/kl", "grad_norm"):
-            assert logged(cut[number], name) == pytest.approx(logged(whole, name), abs=1e-5), name
-        assert len(logged(whole, "loss")) == STEPS and any(logged(whole, "grad_norm"))
-        last = pq.read_table(tmp_path / f"whole-{number}" / "rollouts" / "step-000003.parquet").to_pylist()
-        gaps = [sum(one["logprobs"]) - sum(one["base"]) for row, one in enumerate(last) if row % 4 < 2]
-        assert logged(whole, "watch/kl")[-1] == pytest.approx(sum(gaps) / 8, abs=1e-4)  # of its own answers alone
-        for one, other in zip(whole.model.parameters(), cut[number].model.parameters(), strict=True):
-            torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
-        assert whole.algorithm.state == cut[number].algorithm.state
-    assert {one.name: one.read_bytes() for one in shared.iterdir()} == before
-
-
 def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote_them(agent, base, llama, tmp_path):
     trainers = {}
     for number in (0, 1, 0):  # the first has nobody to learn from yet
-        trainers[number] = agent(number, output="run", save_strategy="no")
+        trainers[number] = agent(number, output="run")
         with pytest.raises(DataError, match="has not written"):
             trainers[number].train()
     for number, trainer in trainers.items():
@@ -113,7 +74,8 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
         before = trainer.encoder.encode_prompt(user_turn(rows[0]["prompt"].removeprefix("user: ")))
         for said, model in zip(written, ((base, llama), (llama, base))[number], strict=True):
             assert said.logprobs[0] == pytest.approx(by_one_forward(model, before, said.completions[0]), abs=1e-4)
-        told = {(group, place): old for one in trainer.seen[:2] for group, place, old in of_rows(one)}
+        columns = [torch.cat([getattr(one, name) for one in trainer.seen[:2]]) for name in ("group", "index", "old")]
+        told = {(group, place): old for group, place, old in zip(*(one.tolist() for one in columns), strict=True)}
         sums = [sum(said.logprobs[place]) for said, place in expected]
         assert [told[divmod(row, 4)] for row in range(16)] == pytest.approx(sums, abs=1e-4)
         own = [one["reward/sources/even"] for place, one in enumerate(rows) if place % 4 < 2]
@@ -123,10 +85,6 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
 def read_metadata(path) -> dict:
     with exchange.safe_open(path, "pt") as file:
         return file.metadata()
-
-
-def of_rows(answers):
-    return zip(answers.group.tolist(), answers.index.tolist(), answers.old.tolist(), strict=True)
 
 
 def test_equal_agents_write_different_answers_and_an_evaluation_exchanges_nothing(agent, base, tmp_path):

@@ -1,5 +1,3 @@
-"""policy/training/critic.py"""
-
 import math
 
 import pytest
@@ -79,6 +77,9 @@ def test_the_critics_targets_are_the_rewards_that_advantages_are_made_of():
     # log π - log base is 1, 0, 2: half of it is what the tokens cost
     assert scored_by(penalty=Penalty(0.5, "token", "k1")) == [8.5, 9.0, 9.0]
     assert scored_by([1.0, math.nan, 2.0], penalty=Penalty(0.5, "token", "k1")) == [11.5, 11.0, 11.0]
+    cut = {"finished": torch.tensor([False])}
+    assert scored_by([1.0, 0.0, 2.0], **cut) == [13.0, 12.0, 12.0]
+    assert scored_by([1.0, 0.0, 2.0], share=0.0, **cut) == [10.0, 9.0, 9.0]  # the critic's 7 follows the steps' 3
 
 
 def test_the_critics_targets_are_discounted_like_the_advantages():
@@ -95,12 +96,6 @@ def test_the_critics_targets_are_discounted_like_the_advantages():
     assert returns[0].tolist() == [2.0, 4.0, 8.0]
     learned = rollout._replace(values=returns)
     assert not algorithm(Rewards(torch.tensor([[8.0]]), ("right",)), learned).advantage.any()
-
-
-def test_what_follows_a_truncated_completion_counts_only_without_a_reward_for_the_whole_of_it():
-    cut = {"finished": torch.tensor([False])}
-    assert scored_by([1.0, 0.0, 2.0], **cut) == [13.0, 12.0, 12.0]
-    assert scored_by([1.0, 0.0, 2.0], share=0.0, **cut) == [10.0, 9.0, 9.0]  # the critic's 7 follows the steps' 3
 
 
 def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():

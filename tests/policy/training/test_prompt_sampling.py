@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 import torch
-from rewardlab.policy.curricula.sec import sec
 from rewardlab.policy.training.prompt_sampling import DrawnPrompts, spread_over_variants
 from rewardlab.policy.types import Cycle, Rollout
-from rewardlab.rm.registry import load, names
+from rewardlab.rm.registry import load
 
 ROWS = {"easy": ["e1", "e2", "e3"], "hard": ["h1", "h2"]}
 
@@ -66,12 +65,6 @@ def test_one_that_goes_on_from_a_state_draws_the_same(name, settings):
         step(whole, place)
     other.load(json.loads(json.dumps(whole.state())))
     assert [step(whole, place) for place in range(4)] == [step(other, place) for place in range(4)]
-
-
-def test_before_anything_is_known_all_kinds_are_alike():
-    assert names("policy.curricula") == ["dump", "sec"]
-    for made in (load("policy.curricula", "dump")(window=4), sec(rate=0.5, temperature=0.1)):
-        assert DrawnPrompts(made, ROWS).shares == {"easy": 0.5, "hard": 0.5}
 
 
 def test_a_groups_completions_are_spread_over_its_prompts_variants():

@@ -16,16 +16,11 @@ BANDIT = {"longest": 16, "penalty": 0.0, "ceiling": 0.0, "warm_up": 1}
 KEPT_AT = 4
 
 
-def both_modes_of_cbs() -> dict[str, Any]:
-    return {
+SYSTEMS: dict[str, Any] = {
+    "both modes of CBS": lambda: {
         "scheduler": cbs(model="mlp", learning_rate=0.1, over=10, keep=3, **BANDIT),
         "replay": replaying.cbs(model="ridge", shrink=1.0, bonus=0.5, keep=10, batches=3, **BANDIT),
-    }
-
-
-SYSTEMS: dict[str, Any] = {
-    "both modes of CBS": both_modes_of_cbs,
-    "PIPO on GRPO": lambda: {"replay": pipo(window=2)},
+    },
     "PIPO on PPO": lambda: {
         "replay": pipo(window=2),
         "advantage": "gae",

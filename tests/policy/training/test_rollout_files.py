@@ -1,5 +1,3 @@
-"""policy/training/rollout_files.py"""
-
 import math
 
 import pyarrow.parquet as pq
@@ -25,7 +23,7 @@ REWARDS = {
 ADVANTAGES = {"grpo": torch.tensor([0.25, -0.25]), "tokens": torch.arange(8.0).view(2, 4)}
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_what_is_written_is_read_again_and_survives_a_failed_write(tmp_path):
     write_rollouts(tmp_path / "steps" / "3.parquet", 3, EXAMPLES, ROLLOUT, REWARDS, ADVANTAGES)
     first, second = pq.read_table(tmp_path / "steps" / "3.parquet").to_pylist()
     assert first["step"] == 3 and first["completion"] == "because" and first["prompt"] == "user: why?"
@@ -38,9 +36,6 @@ def test_what_is_written_is_read_again(tmp_path):
     assert first["advantage/grpo"] == [0.25] and first["advantage/tokens"] == [1, 2, 3]
     assert second["advantage/tokens"] == [5]
     assert [file.name for file in (tmp_path / "steps").iterdir()] == ["3.parquet"]
-
-
-def test_a_failed_write_leaves_the_file_before_as_it_was(tmp_path):
     path = tmp_path / "3.parquet"
     write_rollouts(path, 3, EXAMPLES, ROLLOUT, REWARDS, ADVANTAGES)
     before = path.read_bytes()

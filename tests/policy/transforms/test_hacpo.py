@@ -36,16 +36,13 @@ def test_capabilities_of_the_window_and_the_floor_by_hand():
     torch.testing.assert_close(found, grpo()(alone, told(alone, 4)))  # one agent is GRPO
 
 
-def test_missing_rewards_count_for_nobody_and_an_agent_without_any_is_as_good_as_the_others():
+def test_missing_rewards_count_for_nobody_and_agents_are_told_apart_by_their_place():
     rewards = torch.tensor([1.0, 0, math.nan, math.nan], dtype=torch.float64)
     batch = told(rewards, 4)
     state, found = hacpo(floor=0.1, agents=2).change({"means": []}, torch.zeros_like(rewards), batch)
     assert torch.equal(found, grpo()(rewards, batch)) and state == {"means": [[0.5, None]]}
     nothing = torch.full((4,), math.nan)
     assert not hacpo(floor=0.1, agents=2).change({"means": []}, torch.zeros(4), told(nothing, 4))[1].any()
-
-
-def test_answers_are_told_apart_by_their_place_in_the_group_and_row_order_of_groups_means_nothing():
     assert writers(torch.tensor([7, 7, 7, 7, 2, 2, 2, 2]), 2).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert writers(torch.tensor([1, 0, 1, 0]), 2).tolist() == [0, 0, 1, 1]
     assert writers(torch.tensor([0, 0, 0]), 2).tolist() == [0, 0, 0]  # nobody to share with: an evaluation

@@ -79,6 +79,7 @@ def test_hidden_states_are_told_by_a_projection_that_stays():
     for row in range(12):
         h = states[row, : int(batch.response[row].sum())].double().mean(0)
         torch.testing.assert_close(found[row], (h / h.square().mean().sqrt()) @ P / 5**0.5)
+    assert len(run(poise(states=3), [batch])[0]["answered"]) == len(run(poise(), [batch])[0]["answered"]) + 3
     louder = batch._replace(states=states * 9)
     torch.testing.assert_close(of_states(louder, 3, seed=7), found)
     elsewhere = batch._replace(states=torch.where(batch.response[..., None], states, 1e6))

@@ -33,13 +33,10 @@ def by_hand_of_numpy(bad, good, rank) -> np.ndarray:
     return np.array([0.1 + 0.9 * min(max((x - first) / (last - first), 0), 1) for x in residual])
 
 
-def test_weights_are_the_plain_computation():
+def test_weights_are_the_plain_computation_from_the_floor_to_in_full():
     bad, good = drawn(30, 8), drawn(40, 8, seed=1)
     found = residual_weight(bad, good, 3, 0.2, 0.8, 0.1)
     np.testing.assert_allclose(found.numpy(), by_hand_of_numpy(bad.numpy(), good.numpy(), 3), atol=1e-4)
-
-
-def test_a_state_inside_the_good_ones_plane_gets_the_floor_and_one_outside_counts_in_full():
     plane = torch.tensor([[1.0, -1, 0, 0, 1, -1], [1.0, 1, -1, -1, 0, 0]])
     good = drawn(50, 2) @ plane
     inside, outside = drawn(5, 2, seed=1) @ plane, torch.tensor([[0.0, 0, 1, -1, 1, -1]]).repeat(5, 1)
@@ -70,7 +67,7 @@ def test_components_and_quantiles_are_each_prompts_own():
         torch.testing.assert_close(together[rows], resrl(rank=2).change({}, advantages[rows], alone)[1])
 
 
-def test_too_few_good_tokens_leave_bad_ones_and_many_are_drawn_evenly():
+def test_too_few_good_tokens_leave_bad_ones_many_are_drawn_evenly_and_refusals():
     states = drawn(2, 5, 8)
     batch = rollout(states)._replace(response=torch.arange(5) < torch.tensor([3, 5])[:, None])
     found = resrl(rank=2).change({}, torch.tensor([1.0, -1.0]), batch)[1]
@@ -85,9 +82,6 @@ def test_too_few_good_tokens_leave_bad_ones_and_many_are_drawn_evenly():
     weight = residual_weight(states[1, :5], states[0, [0, 2, 5]], 2, 0.2, 0.8, 0.1)
     torch.testing.assert_close(found[1, :5], -weight)
     assert found[0].tolist() == [1.0] * 6
-
-
-def test_refusals():
     with pytest.raises(ValueError, match="0 <= low < high <= 1"):
         resrl(low=0.8, high=0.2)
     bare = Rollout(torch.tensor([0]), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, dtype=torch.bool))

@@ -116,7 +116,7 @@ def test_weights_by_difficulty_are_their_plain_loop_over_steps():
         assert state["anchors"] == pytest.approx(anchors[-window:]) and json.loads(json.dumps(state)) == state
 
 
-def test_weights_by_difficulty_by_hand():
+def test_weights_by_difficulty_by_hand_and_their_refusals():
     # one right of four where the policy is expected to get half: its advantage grows by e^0.25, the wrong ones' shrink
     rewards, start = column(1.0, 0, 0, 0), {"anchors": [0.5]}
     found = ha_dw().change(start, dr_grpo()(rewards, rated(rewards)), rated(rewards))[1]
@@ -131,9 +131,6 @@ def test_weights_by_difficulty_by_hand():
     assert torch.equal(of_tokens, of_completions[:, None].expand(4, 2)) and of_completions[2] == 0
     state, same = ha_dw().change(start, torch.zeros(4), rated(torch.full((4,), math.nan)))
     assert state == start and not same.any()
-
-
-def test_refusals_of_weights_by_difficulty():
     with pytest.raises(ValueError, match="lam is above 0"):
         ha_dw(lam=0.0)
     with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave it out"):

@@ -122,16 +122,13 @@ def test_prompts_are_dropped_whole_and_never_for_a_single_reward():
     assert numbers(found["form"]) == [None, None, 0.0, 1.0]
 
 
-def test_clipped_steps_only_cost_and_deltas_add_up_to_the_first_step():
+def test_clipped_steps_deltas_and_the_cost_of_an_answer_that_was_cut_off():
     found = applied("clip").steps
     assert numbers(found[0, :2]) == [0.0, pytest.approx(-0.3)]
     assert numbers(found[1]) == [pytest.approx(-0.1), None, 0.0, pytest.approx(-0.4), None, None]
     found = applied("delta").steps
     assert numbers(found[1]) == [pytest.approx(-0.3), None, pytest.approx(0.6), pytest.approx(0.1), None, None]
     assert found.nansum(1)[:2].tolist() == pytest.approx([0.9, 0.4])
-
-
-def test_an_answer_that_was_cut_off_costs_something():
     cut = a_rollout()._replace(finished=torch.tensor([True, False, False, True]))
     assert numbers(made("missing_eos").change({}, rewards(), cut)[1]["style"]) == [1.0, 1.5, None, 4.0]
 
@@ -200,7 +197,7 @@ def doubled(stage: int) -> Transform:
     )
 
 
-def test_a_wrong_order_of_stages_is_refused_by_name():
+def test_a_wrong_order_of_stages_is_refused_and_a_missing_component_matters_by_its_weight():
     with pytest.raises(
         ValueError, match=r"'early' is of stage 1 \(groups as a whole\) and stands behind 'late' of stage 5"
     ):
@@ -209,6 +206,11 @@ def test_a_wrong_order_of_stages_is_refused_by_name():
         Composed("advantage", {"gate": made("gate")})
     with pytest.raises(ValueError, match="stage of 1 to 5"):
         Transform("advantage", lambda state, x, rollout: (state, x))
+    values = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, NAN]])
+    assert numbers(weighted_sum(values, [1.0, 0.5])) == [2.0, None, None]
+    assert numbers(weighted_sum(values, [0.0, 0.5])) == [1.0, 1.0, None]
+    with pytest.raises(ValueError, match="3 weights for 2 rewards"):
+        weighted_sum(values, [1.0, 1.0, 1.0])
 
 
 def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint():
@@ -220,14 +222,6 @@ def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint()
     assert other.state == {"a": {"runs": 2}, "b": {"runs": 2}}
     with pytest.raises(ValueError, match="the state is of a, the transforms are a, b"):
         other.load({"a": {}})
-
-
-def test_a_missing_component_matters_where_it_has_a_weight():
-    values = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, NAN]])
-    assert numbers(weighted_sum(values, [1.0, 0.5])) == [2.0, None, None]
-    assert numbers(weighted_sum(values, [0.0, 0.5])) == [1.0, 1.0, None]
-    with pytest.raises(ValueError, match="3 weights for 2 rewards"):
-        weighted_sum(values, [1.0, 1.0, 1.0])
 
 
 def in_fours(rows: int) -> Rollout:

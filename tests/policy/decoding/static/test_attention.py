@@ -1,5 +1,3 @@
-"""policy.decoding.static.attention.py"""
-
 import math
 from itertools import pairwise
 from types import SimpleNamespace
@@ -7,26 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rewardlab.policy.decoding.static.attention import NAME, attend, one_token_attention
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 
-SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "head_dim": 16}  # fmt: skip
-LATENT = {"num_key_value_heads": 4, "q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
-          "qk_rope_head_dim": 8, "v_head_dim": 16, "first_k_dense_replace": 2}  # fmt: skip
-SETTINGS = {
-    "qwen3": SIZES,
-    "llama": SIZES,
-    "mistral": SIZES | {"sliding_window": 4},
-    "gpt2": {"vocab_size": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2},
-    "deepseek_v2": SIZES | LATENT,  # values are narrower than keys
-    "doge": SIZES,  # a mask of each head
-}
+from .test_forward import made
 
-
-def made(architecture: str, **options):
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(architecture, **SETTINGS[architecture])
-    return AutoModelForCausalLM.from_config(config, **options).eval()
+ARCHITECTURES = ("qwen3", "llama", "mistral", "gpt2", "deepseek_v2", "doge")
 
 
 @torch.no_grad()
@@ -49,7 +32,7 @@ def decoded(model, padding=(3, 1, 0), prompt=5, length=9):
     return torch.stack(found, 1)
 
 
-@pytest.mark.parametrize("architecture", SETTINGS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_it_is_transformers_attention_up_to_rounding_and_only_while_it_lasts(architecture):
     model = made(architecture)
     before, whole = decoded(model), decoded(model, padding=(0, 0, 0))

@@ -1,5 +1,3 @@
-"""policy/decoding/static/linear.py"""
-
 import pytest
 import torch
 from rewardlab.policy.decoding.static.linear import TRANSPOSED, FewRowsLinear, fast_linear

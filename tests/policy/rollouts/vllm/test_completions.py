@@ -78,7 +78,7 @@ def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, trai
     assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
 
 
-def test_a_server_that_fails_is_named(server, make_trainer):
+def test_a_server_that_fails_is_named_and_a_key_of_two_lines_refused(server, make_trainer, monkeypatch):
     trainer, asked = make_trainer(max_completion_length=8), [list(one) for one in garden.prompts(8, 0)]
     for StandIn.broken, error, message in (
         ("busy", DataError, "completions: 503"),
@@ -89,9 +89,6 @@ def test_a_server_that_fails_is_named(server, make_trainer):
             server_rollouts(server)(asked, trainer)
     with pytest.raises(DataError, match="no answer .*; is the server up"):
         server_rollouts("http://127.0.0.1:9")(asked, trainer)
-
-
-def test_a_key_of_two_lines_is_refused_before_a_request(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "open\nsesame")
     with pytest.raises(UsageError, match="the API key in VLLM_API_KEY has a line break"):
         server_rollouts("http://127.0.0.1:9")
@@ -124,11 +121,3 @@ def test_groups_are_dealt_again_until_every_server_has_failed_once():
     assert sorted(asked[:3]) == [(0, [0, 1, 6, 7]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])]
     assert sorted(asked[3:]) == [(0, [2, 3]), (2, [8, 9])] or sorted(asked[3:]) == [(0, [8, 9]), (2, [2, 3])]
     assert turns.up(0.5) and 1 not in turns.up(0.5) and 1 in turns.up(1.0)
-
-
-def test_where_all_servers_fail_the_last_one_is_told():
-    def draw(place, rows):
-        raise DataError(f"{place} is down")
-
-    with pytest.raises(DataError, match="is down"):
-        shared_out(Rotation(2), [range(2), range(2, 4)], draw, clock=lambda: 0.0)

@@ -79,14 +79,11 @@ def test_a_restart_ends_the_one_before(server, model):
     assert all(psutil.pid_exists(pid) for pid in second["pids"])
 
 
-def test_one_that_ends_before_it_answers_is_told_with_the_end_of_its_log(server, model, monkeypatch):
+def test_one_that_ends_before_it_answers_or_never_answers_is_told(server, model, monkeypatch):
     monkeypatch.setenv("FAKE_VLLM", "broken")
     with pytest.raises(DataError, match=r"ended before it answered; .*log ends with: out of order"):
         server.start(words(model))
     assert not server.up and server.url == ""
-
-
-def test_one_that_never_answers_is_ended(server):
     server.seconds = 0.3
     with pytest.raises(DataError, match="no answer at http://127.0.0.1:.* in 0.3 s"):
         server.start(lambda port: [sys.executable, "-c", "import time; time.sleep(600)"])
