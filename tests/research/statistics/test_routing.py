@@ -33,9 +33,8 @@ def test_the_normalised_area_by_hand():
 def test_costs_weigh_the_cases():
     cheap, strong, costs = np.zeros(3), np.array([1.0, 1.0, 0.0]), np.array([1.0, 3.0, 4.0])
     curve = cost_curve(cheap, strong, np.array([3.0, 2.0, 1.0]), costs=costs)
-    assert curve.cost.tolist() == [0, 0.125, 0.5, 1] and curve.accuracy.tolist() == pytest.approx(
-        [0, 1 / 3, 2 / 3, 2 / 3]
-    )
+    assert curve.cost.tolist() == [0, 0.125, 0.5, 1]
+    assert curve.accuracy.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])
     assert routing_area(cheap, strong, np.array([3.0, 2.0, 1.0]), costs=costs) == pytest.approx(1)
     assert routing_area(cheap, strong, np.array([2.0, 3.0, 1.0]), costs=costs) < 1
 

@@ -6,7 +6,6 @@ LIMITS = "What this cannot say"
 PARTS = {
     "difficulty": (8, ("`ha_dw_on_hard_prompts_4`", "## Bias by enumeration", LIMITS, *difficulty.ARMS)),
     "generative": (4, ("SFT, then RL on random labels", *generative.ARMS)),
-    "guide_recipes": (4, ("## Collapses", "## Garden, two objectives", "## Meadow, five objectives")),
     "latent": (4, tuple(f"| {arm} |" for arm in latent.ARMS)),
     "process": (4, ("outcome, same labels", *process.ARMS)),
     "r2m_online": (8, ("`r2m_beats_frozen_75`", LIMITS, *r2m_online.ARMS)),

@@ -1,4 +1,6 @@
 import numpy as np
+import pytest
+from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.guide_recipes.plan import GROUPS, UNIARM, Plan, vectors
 from rewardlab.research.studies.guide_recipes.report import health
 from rewardlab.rm.training.guide_diagnostics import GuideDiagnostics
@@ -34,3 +36,12 @@ def test_all_methods_have_the_same_steps_in_total():
 def test_semantic_vectors_change_the_inputs_of_the_generator_only():
     recipe = vectors(("helpful", "harmless"))
     assert recipe.beta == UNIARM.beta and recipe.embedding == "text" and recipe.span and len(recipe.texts) == 2
+
+
+@pytest.mark.slow
+def test_a_dry_run_trains_measures_and_reports(tmp_path):
+    run_study("guide_recipes", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4)
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert all(part in report for part in ("## Collapses", "## Meadow, five objectives", " of 1 trainings"))
+    figures = [f"control_{name.replace(', ', '_').replace(' ', '_')}.png" for name in GROUPS]
+    assert {path.name for path in (tmp_path / "run").glob("*.png")} == {"front_garden_two_objectives.png", *figures}

@@ -44,9 +44,8 @@ def test_a_recipe_with_missing_or_unknown_keys_is_refused(tmp_path):
     file = tmp_path / "odd.yaml"
     complete = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b, [c, d]]\n"
     file.write_text(complete + "logged: eval_reward\n")
-    assert side_by_side.read_recipe(file) == side_by_side.Recipe(
-        "T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward"
-    )
+    expected = side_by_side.Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward")
+    assert side_by_side.read_recipe(file) == expected
     for damaged, reason in (
         (complete + "steps: 3\n", "a recipe has title, measure, plain, system"),
         (complete.replace("title: T\n", ""), "a recipe has title, measure, plain, system"),

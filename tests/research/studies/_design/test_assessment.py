@@ -98,10 +98,8 @@ def test_claims_about_fixed_items_are_tested_by_their_bootstrap_samples():
     assert made["b"].p == pytest.approx(0.617, abs=0.03)
     assert made["a"].effect == pytest.approx((0.1, 0.1 - 2.2414 * 0.02, 0.1 + 2.2414 * 0.02), abs=2e-3)
     assert made["a"].detectable == pytest.approx((2.2414 + 0.8416) * 0.02, rel=0.03)
-    assert [each.verdict for each in made.values()] == [
-        "significantly better",
-        "no significant difference: equivalent within the smallest effect",
-    ]
+    equivalent = "no significant difference: equivalent within the smallest effect"
+    assert [each.verdict for each in made.values()] == ["significantly better", equivalent]
     table = _design.claims_table(made, unit="questions", note="Resampled.")
     assert "| ≤ 0.001 |" in table, "no sample of a is below 0: p is only known to be no larger"
     assert _design.assessment_facts(made)["a"]["p_at_most"] and not _design.assessment_facts(made)["b"]["p_at_most"]

@@ -47,9 +47,8 @@ def test_the_report_of_a_design_that_the_budget_cuts_says_what_its_seeds_show():
 
 def test_the_report_states_looks_and_dry_runs_and_has_no_shortfall_with_enough_seeds():
     design = plan_seeds([claim("a", 0.5)], {"a": SPREAD}, looks=(0.5, 1), **PILOT)
-    assert "after 18 seeds at 0.56 %, after 35 seeds at 4.4 % (O'Brien-Fleming spending, 5 % in all)" in (
-        text := design_markdown(design)
-    )
+    text = design_markdown(design)
+    assert "after 18 seeds at 0.56 %, after 35 seeds at 4.4 % (O'Brien-Fleming spending, 5 % in all)" in text
     assert "would need" not in text
     assert "**A dry run: fewer than 4,096 completions.**" in design_markdown(replace(design, completions=64))
 

@@ -47,9 +47,8 @@ def test_training_draws_by_the_probabilities_and_starts_at_their_loss(policy, ex
         drawn.append(layout.targets.view(4, -1))
         return supervised.plain_losses(logits, layout)
 
-    history = supervised.train_supervised(
-        policy, rows, supervised.SupervisedLoop(5, 4), seed=0, losses=losses, probabilities=only
-    )
+    options = {"seed": 0, "losses": losses, "probabilities": only}
+    history = supervised.train_supervised(policy, rows, supervised.SupervisedLoop(5, 4), **options)
     expected = rows.tokens[3][rows.attention[3]][rows.start[3] :]
     assert all(torch.equal(batch, expected.expand(4, -1)) for batch in drawn) and len(drawn) == 5
     assert history[0] == pytest.approx(first, abs=1e-4)
