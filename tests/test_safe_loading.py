@@ -75,7 +75,8 @@ def test_weights_are_asked_for_as_safetensors():
     for place, name, named in loads:
         owner = name.rpartition(".from_pretrained")[0].rpartition(".")[2]
         if not any(part in owner for part in WITHOUT_WEIGHTS) and owner not in ADAPTERS:
-            assert is_constant(named.get("use_safetensors"), True), f"{place}: {name} without use_safetensors=True"
+            safe = is_constant(named.get("use_safetensors"), True) or "gguf_file" in named
+            assert safe, f"{place}: {name} without use_safetensors=True"
 
 
 def test_torch_and_numpy_unpickle_nothing():

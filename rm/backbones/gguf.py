@@ -101,15 +101,17 @@ def _dequantised(file: Path) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    named = {"gguf_file": file.name, "local_files_only": True}
-    loaded = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **named)
+    loaded = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32, local_files_only=True
+    )
     values = loaded.config.to_dict()
     values = {name: value for name, value in values.items() if name not in ("quantization_config", "_name_or_path")}
     model = type(loaded)(type(loaded.config)(**values))
     model.load_state_dict(loaded.state_dict())
     model.generation_config = loaded.generation_config
     return model, _of_the_file(
-        AutoTokenizer.from_pretrained(file.parent, **named), len(model.get_input_embeddings().weight)
+        AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True),
+        len(model.get_input_embeddings().weight),
     )
 
 
