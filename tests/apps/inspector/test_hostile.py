@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.inspector.html import HIDDEN
+from rewardlab.apps.inspector.tabs.judgments import queries as judgments
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
@@ -15,8 +16,9 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import expect_place
-from tests.apps.inspector.payloads import PAYLOADS
+from tests.apps.inspector.payloads import OUT, PAYLOADS
 from tests.apps.inspector.test_server import read
+from tests.conftest import PATIENCE
 
 TOGETHER = 5
 MEGABYTE = "<img src=x onerror=window.hacked=1> " * 28_000
