@@ -26,7 +26,7 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
             {name: judgment.abstained or judgment.scores for name, judgment in run.judgments[row["scorer"]].items()},
             role=row["role"],
             contract=row["contract"],
-            both_orders=RANDOM_ALIKE in row["minus_baseline"],
+            both_orders=RANDOM_ALIKE in row.get("minus_baseline", {}),
             unread=run.judgments[row["scorer"]],
         )
         for row in run.summary["rows"]
