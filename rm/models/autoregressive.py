@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -187,13 +187,8 @@ def autoregressive(
     eos = settled(source, "eos", eos, contract and contract.eos, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    adapted = (folder / ADAPTER).exists()
-    if adapted and adapter is not None:
-        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
-    if (model := base) is None:
-        loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
-        model = load_causal_lm(load_settings(folder).base if adapted else source, tokenizer, **loading)
-    over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
+    loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+    model, over = _with_adapter(source, base, adapter, tokenizer, loading)
     if centred and over is None:
         raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
@@ -218,6 +213,23 @@ def autoregressive(
         centred=centred,
         adapter=over,
     )
+
+
+def _with_adapter(
+    source: str,
+    model: PreTrainedModel | None,
+    adapter: AdapterSettings | None,
+    tokenizer: PreTrainedTokenizerBase,
+    loading: Mapping[str, Any],
+) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
+    """Return the base model, loaded unless it is given, and the adapter on it: the folder's, a new one or none."""
+    folder = Path(source)
+    adapted = (folder / ADAPTER).exists()
+    if adapted and adapter is not None:
+        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
+    if model is None:
+        model = load_causal_lm(load_settings(folder).base if adapted else source, tokenizer, **loading)
+    return model, load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
 
 
 def completion_contract(
