@@ -142,7 +142,10 @@ def _named(row: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def _array(values: Sequence[float | None] | None) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values or ()], float)
+    numbers = np.array([np.nan if value is None else value for value in values or ()], float)
+    if numbers.ndim > 1:
+        raise ValueError("lists in a column of numbers")
+    return numbers
 
 
 # ---- the table ----
