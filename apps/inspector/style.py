@@ -11,6 +11,8 @@ POLICY = f'<meta http-equiv="Content-Security-Policy" content="{SOURCES}">'
 FONT = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700))  # Gradio 6.31 ships no whole semi-bold
 THEME = gr.themes.Default(primary_hue="blue", font=[FONT, "system-ui", "sans-serif"]).set(
     button_border_width="1px",
+    button_primary_background_fill="*primary_600",  # white on 500 has a contrast of 3.7 only
+    button_primary_background_fill_hover="*primary_700",
     button_secondary_background_fill="*background_fill_primary",
     button_secondary_background_fill_dark="*background_fill_primary",
     button_secondary_border_color="*border_color_primary",
