@@ -4,15 +4,21 @@ import json
 from dataclasses import asdict, replace
 
 import httpx
+import numpy as np
 import pytest
+from datasets import Dataset
 from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving.client import ScoringClient, TooLong
+from rewardlab.benchmarks import garden
+from rewardlab.benchmarks.garden import models
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.types import Example, user_turn
+from trl import GRPOConfig, GRPOTrainer
 
 from tests.apps.serving.conftest import EXAMPLES
+from tests.conftest import SMALL_RUN
 
 NEAR = 1e-6
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
@@ -158,3 +164,22 @@ def test_a_reward_function_takes_plain_and_conversational_prompts_and_gives_none
         found = client.as_reward("helpful")(["a"] * 3, rows)
     assert found[1] is None and [found[0], found[2]] == pytest.approx([truth[0, 0], truth[2, 0]], abs=NEAR)
     assert ScoringClient("http://x", http=scripted(None)).as_reward()(["a"], ["b"]) == [None]
+
+
+def test_grpo_trains_on_a_served_reward(url, model, tmp_path):
+    words = models.tokenizer()
+    prompts = [{"prompt": [*map(dict, prompt)]} for prompt in garden.prompts(16, 0)]
+    with ScoringClient(url, truncate=True) as client:
+        trainer = GRPOTrainer(
+            models.causal_lm(words, seed=3),
+            reward_funcs=[client.as_reward("helpful"), client.as_reward("brief")],
+            args=GRPOConfig(output_dir=str(tmp_path), max_steps=2, logging_steps=1, report_to=[], **SMALL_RUN),
+            train_dataset=Dataset.from_list(prompts),
+            processing_class=words,
+        )
+        trainer.train()
+    logged = [row for row in trainer.state.log_history if "reward" in row]
+    assert len(logged) == 2
+    for row in logged:
+        parts = [row[f"rewards/{name}/mean"] for name in ("helpful", "brief")]
+        assert row["reward"] == pytest.approx(sum(parts), abs=1e-5) and all(np.isfinite(parts)) and all(parts)

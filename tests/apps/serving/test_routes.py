@@ -7,15 +7,18 @@ from html import unescape
 
 import numpy as np
 import pytest
+import torch
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.models.linear import linear
 from rewardlab.rm.models.process import process_from_config
 from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example, PreferencePair, user_turn
+from transformers import AutoModelForCausalLM
 
 from tests.apps.serving.conftest import EXAMPLES, asks, turns
 from tests.rm.backbones.test_omitted_texts import NO_THOUGHT
@@ -217,3 +220,20 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(words, http, url
         assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422
     refused = http.post(f"{whole}/pooling", json={"input": [[1, 2]]})
     assert refused.status_code == 422 and "scores no single tokens" in refused.text, "a model of whole answers"
+
+
+def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_answers(serve, http, words, tmp_path):
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(small_config(words)).save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    guide = autoregressive(str(tmp_path))
+    url = serve(guide)
+    truth = guide.rate(EXAMPLES[:4])
+    answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))
+    assert scores(answer) == pytest.approx(truth, abs=1e-4)
+    lengths = [encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])]
+    assert [one["tokens"] for one in answer.json()["results"]] == lengths
+    prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
+    query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
+    rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
+    assert rewards == pytest.approx(truth[:, 0], abs=1e-4)
