@@ -4,4 +4,5 @@ from setuptools import find_namespace_packages, setup
 
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
 found = find_namespace_packages(include=[*LEVELS, *(f"{level}.*" for level in LEVELS)], exclude=["*.__pycache__"])
-setup(packages=["rewardlab", *(f"rewardlab.{package}" for package in found)])
+# Named, the script itself is left out of the package at the root.
+setup(script_name="setup.py", packages=["rewardlab", *(f"rewardlab.{package}" for package in found)])

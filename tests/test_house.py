@@ -143,9 +143,8 @@ def test_the_wheel_holds_the_product_and_each_module_imports_from_it(tmp_path):
     )
     assert built.returncode == 0, built.stdout + built.stderr
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        assert not [
-            name for name in wheel.namelist() if name.split("/")[1] in ("research", "tests", "examples", "docs")
-        ]
+        top = {name.split("/")[1] for name in wheel.namelist() if name.startswith("rewardlab/")}
+        assert top == {"__init__.py", *LEVELS} - {"research"}
         wheel.extractall(tmp_path / "site")
     modules = [".".join(["rewardlab", *path.relative_to(ROOT).with_suffix("").parts]) for path in IMPORTABLE]
     modules = [module.removesuffix(".__init__") for module in modules]
