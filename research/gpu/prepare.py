@@ -13,11 +13,12 @@ from .steps import MANIFEST, ROOT
 WHEELS = (
     "transformers==5.23.0",
     *("trl==1.16.0", "datasets==5.2.0", "dill==0.4.1", "multiprocess==0.70.19"),
+    *("pydantic==2.14.3", "pydantic-core==2.50.4", "annotated-types==0.8.0", "typing-inspection==0.4.5"),
     *("liger-kernel==0.8.5", "cut-cross-entropy==25.1.1", "beartype==0.23.1"),
 )
-"""Transformers, which in an image may be too old for training; TRL with what it needs; the other libraries of an output
-head; the checks of shapes in tests."""
-PYTHON = "3.12"
+"""Transformers, which in an image may be too old for training; TRL and pydantic with what they need; other libraries of
+an output head; the checks of shapes in tests."""
+PYTHON, PLATFORM = "3.12", "manylinux_2_17_x86_64"
 """Of the image."""
 MOST = 64 * 2**20
 """Bytes that may travel with a call: the checkout's files and the wheels."""
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = parser.parse_args(arguments).output
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    subprocess.run([*words, "--python-version", PYTHON, "--dest", str(folder), *WHEELS], check=True)
+    image = "--python-version", PYTHON, "--platform", PLATFORM
+    subprocess.run([*words, *image, "--dest", str(folder), *WHEELS], check=True)
     write(wheels := hashes(folder), folder / MANIFEST)
     carried, checkout = sum(int(wheel["bytes"]) for wheel in wheels.values()), checkout_bytes()
     print(f"{len(wheels)} wheels of {carried:,} bytes, a checkout of {checkout:,}: {carried + checkout:,} of {MOST:,}")
