@@ -97,7 +97,7 @@ lanes: $(VENV)/dev  ## Other versions of our dependencies, each in its own envir
 lane-%: $(VENV)/dev  ## One of them, gigabytes too: make lane-minimum, make lane-peers
 	$(BIN)/python -m tests.lanes --heavy $*
 
-# Two runs at a GPU, 270 and 330 seconds. A machine without make, git or an installation: kernels/README.md.
+# Two runs at a GPU, 270 and 370 seconds. A machine without make, git or an installation: kernels/README.md.
 gpu-run1: $(VENV)/dev  ## On a GPU: every kernel against PyTorch, then the kernels' tables beside other libraries
 	$(BIN)/python -m rewardlab.research.gpu.run1 --output runs/gpu1
 

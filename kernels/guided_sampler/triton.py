@@ -38,7 +38,6 @@ ELEMENTS = {"scan_cells": "CELL"}
 PICKS = 2  # its winning cell and the cell of its largest u
 ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
 STREAM_CELLS = tl.constexpr(CELLS)
-NAN = tl.constexpr(float("nan"))
 
 
 def fused(
@@ -161,7 +160,7 @@ def finish(
     masses = tl.load(at + 1, mask=known, other=0.0)
     shift = tl.max(tops, 0)
     decay = tl.exp(tops - shift)
-    mass = tl.where(shift > MASKED, tl.sum(decay * masses, 0), NAN)  # NaN: no token may be drawn
+    mass = tl.where(shift > MASKED, tl.sum(decay * masses, 0), float("nan"))  # no token may be drawn
     mean = tl.sum(decay * (tl.load(at + 2, mask=known, other=0.0) + masses * (tops - shift)), 0) / mass
     mass_x = tl.sum(tl.exp((tops - shift) * inverse) * tl.load(at + 6, mask=known, other=0.0), 0)
     entropy = tl.log(mass) - mean

@@ -61,6 +61,7 @@ def parser(run: Run) -> ArgumentParser:
     options.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="cpu: a rehearsal with tiny sizes")
     options.add_argument("--seconds", type=float, default=run.seconds, help="of all steps")
     options.add_argument("--workers", type=int, default=8, help="processes of the tests")
+    options.add_argument("--steps", default="", help="regular expression: the steps whose name it finds")
     return options
 
 
@@ -79,7 +80,7 @@ def execute(run: Run, options: Namespace, failures: Sequence[str] | None = None)
     with TemporaryDirectory() as site:
         paths = [*unpack(options.wheels, Path(site)), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-        for step in run.steps:
+        for step in (step for step in run.steps if re.search(options.steps, step.name)):
             left = begin + options.seconds - time.monotonic()
             row = outcome(step, options, left, environment, failures)
             print(json.dumps(row), flush=True)

@@ -1,5 +1,6 @@
 """What the Triton kernels promise beyond the folder's common test; all in the interpreter."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_products_have_one_door_and_nothing_is_tuned_at_run_time():
         assert name == "triton_common/launch" or not re.search(r"\]\(\w", text.replace("[offset](", "")), (
             f"{name}: start by `launch`"
         )
+
+
+def test_a_launch_finds_every_global_of_a_kernel_as_it_was_compiled():
+    names = [name.replace("/", ".") for name in SOURCES if not name.endswith("__init__")]
+    for module in (importlib.import_module(f"rewardlab.kernels.{name}") for name in names):
+        for name, value in vars(module).items():
+            if isinstance(value, tl.constexpr):
+                assert value == value, f"{module.__name__}: Triton compares {name} at a launch, and NaN is not NaN"
 
 
 # ---- random numbers ----
