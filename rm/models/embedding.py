@@ -73,9 +73,10 @@ class Embedder:
     def _embed(self, texts: list[str]) -> np.ndarray:
         ids = self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids
         batch = pad(ids)
-        states = self.model(input_ids=batch.tokens, attention_mask=batch.attention.long()).last_hidden_state
-        weight = batch.attention[..., None].to(states.dtype)
-        return ((states * weight).sum(1) / weight.sum(1)).float().numpy()
+        tokens, attention = (tensor.to(self.model.device) for tensor in batch)
+        states = self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state
+        weight = attention[..., None].to(states.dtype)
+        return ((states * weight).sum(1) / weight.sum(1)).float().cpu().numpy()
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
