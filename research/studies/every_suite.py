@@ -69,6 +69,7 @@ def every_suite(
 
 
 def load_suite(name: str, data: Path, rows: int | None) -> Loaded:
+    """Load a suite's cases from the folder of published data; about `rows` of them, evenly spread."""
     sources = [str(path) for pattern in SUITES[name] for path in sorted(data.glob(pattern))]
     suite = load("benchmarks.suites", name)(on_bad_row="skip")
     cases, notes = suite.cases(sources)

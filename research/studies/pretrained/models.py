@@ -65,8 +65,8 @@ class Trained(Job):
         from peft import LoraConfig
 
         from ....rm.models.scalar import scalar
-        from ....rm.training.encoding import encode_pairs
         from ....rm.registry import load
+        from ....rm.training.encoding import encode_pairs
         from ....rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 
         lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear") if self.backbone == "smollm2" else None

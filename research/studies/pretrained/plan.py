@@ -18,8 +18,8 @@ GRID = [
 SMOLLM2_PAIRS, SMOLLM2_RATES = 1_000, (1e-4, 5e-4)
 NUMBERS = {500: 3, 2_000: 3, 8_000: 5}
 """Training pairs of final models, and seeds; the five of the most pairs are the ensemble."""
-VARIANTS = {"linted": {"linted": True}, "length-controlled": {"loss": "length_controlled"}}
-"""Changes of the final model of the most pairs, three seeds each."""
+VARIANTS = {"length-controlled": {"loss": "length_controlled"}, "linted": {"linted": True}}
+"""Changes of the model of 2,000 pairs, three seeds each, which rate the held-out pairs alone."""
 ALL = 30_000
 """More pairs than there are."""
 
@@ -44,14 +44,15 @@ def best(jobs: Sequence[Trained], cache: Path) -> Recipe:
 
 def minilm_finals(texts: str, recipe: Recipe) -> dict[str, list[Trained]]:
     """Return the final models of MiniLM by what is varied, the most informative first."""
-    most = max(NUMBERS)
     finals = {
         f"{number:,} pairs": [Trained(texts, recipe, number, seed) for seed in range(seeds)]
         for number, seeds in sorted(NUMBERS.items(), reverse=True)
     }
-    changed: Mapping[str, dict] = VARIANTS
+    changes: Mapping[str, dict] = VARIANTS
+    rated = {"parts": ("validation", "held-out")}
     return finals | {
-        name: [Trained(texts, recipe, most, seed, **change) for seed in range(3)] for name, change in changed.items()
+        name: [Trained(texts, recipe, CHOICE_PAIRS, seed, **change, **rated) for seed in range(3)]
+        for name, change in changes.items()
     }
 
 
@@ -63,7 +64,8 @@ def smollm2_final(texts: str, recipe: Recipe) -> Trained:
 def cheap_jobs(texts: str, mix: str) -> tuple[Features, list[Words]]:
     """Return frozen features of every number of pairs, and TF-IDF on the pairs of each final model."""
     features = Features(texts, mix, (*NUMBERS, ALL), seeds=(0, 1, 2))
-    return features, [Words(texts, mix, number, seed) for number in (*NUMBERS, ALL) for seed in range(3)]
+    words = [Words(texts, mix, number, seed) for number in (*NUMBERS, ALL) for seed in range(3)]
+    return features, words
 
 
 def run_minilm(texts: str, cache: Path, workers: int, log: Log) -> Recipe:
@@ -84,5 +86,5 @@ def run_smollm2(texts: str, cache: Path, workers: int, log: Log) -> Recipe:
     run_jobs(choices := smollm2_jobs(texts), cache, workers, log)
     recipe = best(choices, cache)
     log(f"SmolLM2's recipe: {recipe}")
-    run_jobs([smollm2_final(texts, recipe)], cache, workers, log)
+    run_jobs([smollm2_final(texts, recipe), Words(texts, recipe.mix, SMOLLM2_PAIRS, 0)], cache, workers, log)
     return recipe

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....judges.types import Case
 from ....rm.data.conversation_split import first_turn
 from ....rm.data.pairs import load_pairs
 from ....rm.types import OVERALL, Example, Messages, PreferencePair, content_hash
-from ..every_suite import load_suite
+from ..every_suite import Loaded, load_suite
 from ..human_preferences import without_prompts
 
 SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -87,8 +86,8 @@ class Texts(NamedTuple):
         return [example for pair in self.part(part) for example in pair.examples]
 
 
-def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, list[Case]], dict[str, Any]]:
-    """Write the texts to the cache; return their name, the suites' cases and how many pairs each source has."""
+def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, Loaded], dict[str, Any]]:
+    """Write the texts to the cache; return their name, the suites and how many pairs each source has."""
     loaded = {name: load_suite(name, data / "data", rows) for name in SUITES}
     prompts = [case.prompt for suite in loaded.values() for case in suite.cases]
     counts: dict[str, Any] = {}
@@ -107,8 +106,7 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
     cache.mkdir(parents=True, exist_ok=True)
     with gzip.open(file_of(cache, name), "wt", encoding="utf-8") as file:
         file.write(text)
-    counts |= {"suites' notes": {suite: found.notes for suite, found in loaded.items()}}
-    return name, {suite: found.cases for suite, found in loaded.items()}, counts
+    return name, loaded, counts
 
 
 def file_of(cache: Path, name: str) -> Path:
