@@ -28,7 +28,7 @@ from .steps import START, TESTS, Run, Step
 
 RUNS = (run1.RUN, run2.RUN)
 LEASE, STARTING = 900, 60
-"""Seconds of a GPU in all, and those of a machine's start and of the transfers in each run."""
+"""Seconds of a GPU in all, and those of a machine's start and of the transfers in each run, which took about 45."""
 COMPILATION = 3.0
 """Seconds to compile a kernel; `--compile` took 0.5 to 5 each on a busy core."""
 SETUP = 1.0

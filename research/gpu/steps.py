@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEED = speed.__name__
 START = 12
 """Seconds of a step that are not its script's budget: imports, and the rates of a bare copy and product."""
-OUTCOME = re.compile(r"^(?:\[gw\d+\] \[ *\d+%\] )?(PASSED|FAILED|ERROR|SKIPPED|XFAIL) (\S+::.*)$", re.MULTILINE)
-"""A line of `pytest -v -n`, written when the test ends."""
+OUTCOME = re.compile(r"^\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED|XFAIL) (\S+::.*)$", re.MULTILINE)
+"""A line of `pytest -v -n`, written when the test ends; the summary below names failed tests again."""
 MANIFEST = "wheels.json"
 PACKAGES = ("torch", "triton", "transformers", "accelerate", "peft", "numpy", "pytest")
 

@@ -57,8 +57,9 @@ def test_failed_tests_are_read_from_the_lines_that_each_test_writes_when_it_ends
         "[gw0] [ 33%] PASSED tests/kernels/test_gpu.py::test_a[name-{'N': 1}] \n"
         "[gw1] [ 66%] FAILED tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}] \n"
         "[gw1] [ 66%] ERROR tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}] \n"
-        "FAILED tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}]"
+        "=== short test summary info ===\n"
+        "FAILED tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}] - RuntimeError: why"
     )
     facts = outcomes_of_tests(log)
     assert facts["failed"] == ["tests/kernels/test_gpu.py::test_b[name-{'N': 3, 'G': 1}]"]
-    assert facts["tests"]["passed"] == 1
+    assert facts["tests"] == {"passed": 1, "failed": 1, "error": 1}
