@@ -137,7 +137,7 @@ def why_not(step: Step, seconds: float, failures: Sequence[str] | None) -> str |
 def command(step: Step, options: Namespace, seconds: float, failures: Sequence[str] | None) -> list[str]:
     """Return the command of a step."""
     if step.script == TESTS:
-        tests = ["tests/kernels"] if failures is None else failures
+        tests = ["tests/kernels", "tests/policy/decoding/test_guided.py"] if failures is None else failures
         return [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-n", str(options.workers), *tests]
     words = [*step.arguments, *(step.on_cpu if options.device == "cpu" else ())]
     words += ["--device", options.device, "--budget", f"{seconds - START:.0f}"]
