@@ -22,7 +22,7 @@ from .._study import Log, Study
 from ..every_suite import Loaded
 from . import report
 from .finals import Final, final_models
-from .plan import choice_jobs, minilm_finals, run_minilm, run_smollm2, smollm2_jobs
+from .plan import LENGTH_CONTROLLED, NUMBERS, PLAIN, choice_jobs, minilm_finals, run_minilm, run_smollm2, smollm2_jobs
 from .texts import HUMAN, load_texts, prepared
 
 
@@ -37,14 +37,15 @@ def pretrained(
     texts, suites, counts = prepared(data, cache, rows)
     recipe, smollm2 = run_minilm(texts, cache, workers, log), run_smollm2(texts, cache, workers, log)
     finals = final_models(texts, recipe, smollm2, cache)
-    held_out = load_texts(cache, texts).part("held-out")
+    read = load_texts(cache, texts)
+    held_out = read.part("held-out")
     evaluations = {
         "human": _on_pairs([pair.subset in HUMAN for pair in held_out], held_out, finals, seed),
         "held-out": _on_pairs([True] * len(held_out), held_out, finals, seed),
         **{name: _on_suite(name, suite, finals, seed) for name, suite in suites.items()},
     }
     choices = [(job.recipe, job.backbone, job.result(cache)) for job in [*choice_jobs(texts), *smollm2_jobs(texts)]]
-    variants = minilm_finals(texts, recipe)
+    tuned = minilm_finals(texts, recipe)
     facts = {
         "texts": texts,
         "pairs": counts,
@@ -58,7 +59,8 @@ def pretrained(
         report.choices(choices),
         report.uncertainty(ensemble, held_out),
         report.calibration(finals),
-        report.variants({name: [job.result(cache) for job in jobs] for name, jobs in variants.items()}),
+        report.length_control(*([job.result(cache) for job in tuned[name]] for name in (LENGTH_CONTROLLED, PLAIN))),
+        report.lint_of(read.training(recipe.mix, max(NUMBERS), seed=0)),
         report.cuts(finals),
     ]
     sources = [str(data / part) for part in ("data/MANIFEST.tsv", "data2/MANIFEST.tsv")]

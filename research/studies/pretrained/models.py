@@ -12,7 +12,6 @@ import torch
 import transformers
 
 from ....examples.fetch_models import fetched
-from ....rm.data.lint import lint
 from ....rm.types import OVERALL, PreferencePair
 from .._runs.job_cache import Arrays, Job
 from .texts import MIXES, SUITES, Texts, load_texts
@@ -43,21 +42,19 @@ class Trained(Job):
     seed: int
     backbone: str = "minilm"
     loss: str = "bradley_terry"
-    linted: bool = False
     parts: tuple[str, ...] = FINAL
     libraries: ClassVar = ()
 
     def __str__(self) -> str:
-        more = f", {self.loss}" * (self.loss != "bradley_terry") + ", linted" * self.linted
+        more = f", {self.loss}" * (self.loss != "bradley_terry")
         return f"{self.backbone}, {self.pairs} pairs, {tuple(self.recipe)}, seed {self.seed}{more}"
 
     def work(self, cache: Path) -> Arrays:
         """Train it and return its rewards by part, with the counts of pairs."""
         started, texts = time.time(), load_texts(cache, self.texts)
         pairs = texts.training(self.recipe.mix, self.pairs, self.seed)
-        used = without_findings(pairs) if self.linted else pairs
-        model, cut = self._fitted(used)
-        facts = {"pairs": len(pairs), "used": len(used), "cut": cut, "trained": time.time() - started}
+        model, cut = self._fitted(pairs)
+        facts = {"pairs": len(pairs), "cut": cut, "trained": time.time() - started}
         return rewards_of(model, texts, self.parts) | as_arrays(facts | {"seconds": time.time() - started})
 
     def _fitted(self, pairs: Sequence[PreferencePair]) -> tuple[Any, int]:
@@ -148,12 +145,6 @@ class Words(Job):
         started, texts = time.time(), load_texts(cache, self.texts)
         model = linear().fit(texts.training(self.mix, self.pairs, self.seed))
         return rewards_of(model, texts, FINAL) | as_arrays({"seconds": time.time() - started})
-
-
-def without_findings(pairs: Sequence[PreferencePair]) -> list[PreferencePair]:
-    """Return the pairs that `rewardlab lint --fix` leaves."""
-    dropped = lint(pairs).left_out()
-    return [pair for index, pair in enumerate(pairs) if index not in dropped]
 
 
 def rewards_of(model: Any, texts: Texts, parts: Sequence[str]) -> Arrays:

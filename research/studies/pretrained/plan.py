@@ -1,6 +1,6 @@
 """The plan of the study, written before the first run that counts: which jobs are run, and how the recipe is chosen."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +18,8 @@ GRID = [
 SMOLLM2_PAIRS, SMOLLM2_RATES = 1_000, (1e-4, 5e-4)
 NUMBERS = {500: 3, 2_000: 3, 8_000: 5}
 """Training pairs of final models, and seeds; the five of the most pairs are the ensemble."""
-VARIANTS = {"length-controlled": {"loss": "length_controlled"}, "linted": {"linted": True}}
-"""Changes of the model of 2,000 pairs, three seeds each, which rate the held-out pairs alone."""
+PLAIN, LENGTH_CONTROLLED = f"{CHOICE_PAIRS:,} pairs", "length-controlled"
+"""The loss `length_controlled` on 2,000 pairs, three seeds, which rate the held-out pairs alone."""
 ALL = 30_000
 """More pairs than there are."""
 
@@ -48,12 +48,11 @@ def minilm_finals(texts: str, recipe: Recipe) -> dict[str, list[Trained]]:
         f"{number:,} pairs": [Trained(texts, recipe, number, seed) for seed in range(seeds)]
         for number, seeds in sorted(NUMBERS.items(), reverse=True)
     }
-    changes: Mapping[str, dict] = VARIANTS
-    rated = {"parts": ("validation", "held-out")}
-    return finals | {
-        name: [Trained(texts, recipe, CHOICE_PAIRS, seed, **change, **rated) for seed in range(3)]
-        for name, change in changes.items()
-    }
+    rated = ("validation", "held-out")
+    controlled = [
+        Trained(texts, recipe, CHOICE_PAIRS, seed, loss="length_controlled", parts=rated) for seed in range(3)
+    ]
+    return finals | {LENGTH_CONTROLLED: controlled}
 
 
 def smollm2_final(texts: str, recipe: Recipe) -> Trained:

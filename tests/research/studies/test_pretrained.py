@@ -80,6 +80,6 @@ def test_a_dry_run_chooses_trains_rates_and_reports(shared_data, tmp_path, monke
         monkeypatch.setattr(module, "fetched", lambda name: str(tmp_path / name))
     found = study.pretrained(shared_data.parent, tmp_path / "cache", rows=15, workers=1)
     assert {row.scorer for row in found.evaluations["rewardbench"].report.rows} >= {"mean of 5", "longest", "random"}
-    assert "## Calibration" in found.text and "nan" not in found.text
+    assert "## Calibration" in found.text and "## Length control" in found.text and "nan" not in found.text
     again = study.pretrained(shared_data.parent, tmp_path / "cache", rows=15, workers=1, log=(told := []).append)
     assert again.text == found.text and not [line for line in told if line.startswith("0 of")]
