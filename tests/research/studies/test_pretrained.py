@@ -56,28 +56,9 @@ def test_a_doubt_that_orders_mistakes_first_has_an_area_of_one():
 
 
 @pytest.mark.slow
-def test_a_dry_run_chooses_trains_rates_and_reports(shared_data, tmp_path, monkeypatch):
-    from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-    from rewardlab.rm.models.scalar import scalar_from_config
-    from transformers import BertConfig, BertForSequenceClassification
-
-    tokenizer = small_tokenizer(["some words to learn a vocabulary from"] * 4, 300)
-    decoder = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=64, seed=0)
-    decoder.model.model.save_pretrained(tmp_path / "smollm2")
-    encoder = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=600,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    BertForSequenceClassification(encoder).bert.save_pretrained(tmp_path / "minilm")
-    for name in ("smollm2", "minilm"):
-        tokenizer.save_pretrained(tmp_path / name)
+def test_a_dry_run_chooses_trains_rates_and_reports(tiny_pretrained, shared_data, tmp_path, monkeypatch):
     for module in (models, plan):
-        monkeypatch.setattr(module, "fetched", lambda name: str(tmp_path / name))
+        monkeypatch.setattr(module, "fetched", tiny_pretrained)
     found = study.pretrained(shared_data.parent, tmp_path / "cache", rows=15, workers=1)
     assert {row.scorer for row in found.evaluations["rewardbench"].report.rows} >= {"mean of 5", "longest", "random"}
     assert "## Calibration" in found.text and "## Length control" in found.text and "nan" not in found.text
