@@ -110,6 +110,10 @@ def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -
 def _arguments(folder: Path, how: Training, more: Mapping[str, Any]) -> Any:
     from trl import SFTConfig
 
+    from ...rm.capacity.mixed_precision import require_bf16_gpu
+
+    if how.bf16:
+        require_bf16_gpu("bf16")
     settings: dict[str, Any] = dict(
         output_dir=str(folder),
         num_train_epochs=how.epochs,

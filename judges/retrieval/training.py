@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from transformers import TrainingArguments
 
 from ...rm.backbones.packing.attention import attention_setting, set_attention
+from ...rm.capacity.mixed_precision import check_bf16
 from ...rm.errors import DataError, UsageError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.distributed import refuse_divided_batches
@@ -101,6 +102,7 @@ class RetrieverArguments(TrainingArguments):
     )
 
     def __post_init__(self):
+        check_bf16(self)
         super().__post_init__()
         if not self.temperature > 0:
             raise UsageError(f"--temperature is a number > 0, got {self.temperature}")

@@ -8,9 +8,12 @@ from ..errors import UsageError
 
 def check_bf16(arguments: TrainingArguments) -> None:
     """Raise `UsageError` for bfloat16 without a GPU that has it, unless training on the CPU is requested."""
-    name = "bf16" if arguments.bf16 else "bf16_full_eval"
-    if (arguments.bf16 or arguments.bf16_full_eval) and not (arguments.use_cpu or is_torch_bf16_gpu_available()):
-        raise UsageError(
-            f"--{name} True: there is no GPU here that computes in bfloat16; leave it out, or add --use_cpu True to "
-            "compute in bfloat16 on the CPU"
-        )
+    if (arguments.bf16 or arguments.bf16_full_eval) and not arguments.use_cpu:
+        name = "bf16" if arguments.bf16 else "bf16_full_eval"
+        require_bf16_gpu(name, "leave it out, or add --use_cpu True to compute in bfloat16 on the CPU")
+
+
+def require_bf16_gpu(name: str, remedy: str = "leave it out") -> None:
+    """Raise `UsageError` for a setting of that name if no GPU here computes in bfloat16."""
+    if not is_torch_bf16_gpu_available():
+        raise UsageError(f"--{name} True: there is no GPU here that computes in bfloat16; {remedy}")
