@@ -96,9 +96,9 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of code that warns
     if "WORLD_SIZE" in os.environ:
         named(".runs.processes:assign_device")()
-    settings = parse(name, verb, words)
-    settings[0].validate()
-    check_settings(settings)
+    if verb.arguments:  # refusals do not wait for the import of trainers
+        _checked(parse(name, verb, words, outlined=True))
+    settings = _checked(parse(name, verb, words))
     function = named(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
         named("..rm.backbones.loading:hide_loading_bars")()
@@ -112,16 +112,26 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
             named(".runs.processes:leave")(finished)
 
 
+def _checked(settings: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the settings; raise a `UsageError` for those that can be refused before anything is loaded."""
+    settings[0].validate()
+    check_settings(settings)
+    return settings
+
+
 def _help(name: str, verb: Verb, words: list[str]) -> None:
     usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
-    print(help_page(verb.help, verb.example, usage, verb.settings, everything="--help-all" in words))
+    everything = "--help-all" in words
+    classes = verb.settings if everything else verb.outlines
+    print(help_page(verb.help, verb.example, usage, classes, everything=everything))
 
 
-def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
-    """Parse the verb's settings from a YAML file and flags with TRL's parser."""
+def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False) -> tuple[Any, ...]:
+    """Parse the verb's settings, or their outlines, from a YAML file and flags with TRL's parser."""
     from .settings.parser import SettingsParser
 
-    parser = SettingsParser(name, verb.settings, prog=f"rewardlab {name}", add_help=False)
+    classes = verb.outlines if outlined else verb.settings
+    parser = SettingsParser(name, classes, prog=f"rewardlab {name}", add_help=False)
     words = _with_positional(verb, list(words))
     try:
         _read_config(words)

@@ -25,6 +25,7 @@ from .commands.serve.settings import ServeConfig
 from .commands.train.settings import TrainConfig
 from .commands.verify.settings import VerifyConfig
 from .commands.world.settings import WorldConfig
+from .settings.trainer_arguments import outline
 
 
 class Verb(NamedTuple):
@@ -38,9 +39,14 @@ class Verb(NamedTuple):
     arguments: tuple[str, ...] = ()
 
     @property
-    def settings(self) -> list[type]:
+    def settings(self) -> tuple[type, ...]:
         """Return the dataclasses of the verb's settings, its own first."""
-        return [self.config, *map(named, self.arguments)]
+        return (self.config, *map(named, self.arguments))
+
+    @property
+    def outlines(self) -> tuple[type, ...]:
+        """Return `settings`, with outlines of trainers' arguments where those would import Transformers."""
+        return (self.config, *(outline(name.partition(":")[2]) or named(name) for name in self.arguments))
 
 
 def named(reference: str) -> Any:

@@ -46,9 +46,14 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     """
     if ":" in name:
         return _from_anywhere(name)
+    check_name(folder, name)
+    return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
+
+
+def check_name(folder: str, name: str) -> None:
+    """Raise a `UsageError` unless the registry folder has the name; nothing of the folder is imported."""
     if name not in (choices := names(folder)):
         raise UsageError(f"no '{name}' in {folder}; {did_you_mean(name, choices)}")
-    return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
 
 
 def reference(function: Callable[..., Any]) -> str:

@@ -41,6 +41,11 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
     return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
 
 
+def is_trainers(group: type) -> bool:
+    """Return whether a dataclass inherits the arguments of Transformers' or TRL's trainers."""
+    return any(map(is_dataclass, group.__mro__[1:]))
+
+
 def _lines(group: type) -> Iterator[Line]:
     hints = get_type_hints(group)
     inherited = {name for base in group.__mro__[1:] for name in getattr(base, "__annotations__", {})}
@@ -49,7 +54,7 @@ def _lines(group: type) -> Iterator[Line]:
         if not field.init:
             continue
         declared = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
-        trainer = any(map(is_dataclass, group.__mro__[1:]))
+        trainer = is_trainers(group)
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)

@@ -4,6 +4,7 @@ import argparse
 from typing import Any, NoReturn
 
 from trl import TrlParser
+from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
 from .ranges import check_ranges
@@ -47,6 +48,8 @@ class SettingsParser(TrlParser):
             options["action"] = Extend
         elif "action" not in options and names and names[0].lstrip("-") in ONCE:
             options["action"] = Once
+        if options.get("type") is string_to_bool:  # True, False, or the flag alone; of `bool | None` too
+            options = {"nargs": "?", "const": True} | options
         return super().add_argument(*names, **options)
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -45,8 +45,9 @@ OPTIMIZERS = (
 
 
 def check_settings(settings: Iterable[Any]) -> None:
-    """Raise a `UsageError` for missing files or packages and for outputs that cannot be written."""
-    for name, value in (setting for group in settings for setting in vars(group).items()):
+    """Raise a `UsageError` for missing files or packages, and for outputs that are missing or cannot be written."""
+    pairs = [setting for group in settings for setting in vars(group).items()]
+    for name, value in pairs:
         if name in ONE_EACH and isinstance(value, list):
             _check_repeated(name, value)
         if name in FILES:
@@ -57,6 +58,8 @@ def check_settings(settings: Iterable[Any]) -> None:
             _check_loggers(as_list(value))
         elif name == "optim":
             _check_optimizer(str(getattr(value, "value", value)))
+    if "output_dir" in dict(pairs) and not any(value for name, value in pairs if name in ("output", "output_dir")):
+        raise UsageError("--output is missing")
 
 
 # ---- files ----

@@ -61,8 +61,6 @@ FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     """Train a policy on rewards and save its run folder."""
     output, started = config.output or arguments.output_dir, time.time()
-    if not output:
-        raise UsageError("--output is missing")
     check_together(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}

@@ -50,8 +50,6 @@ def train(
 ) -> dict[str, Any]:
     """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
     output = config.output or arguments.output_dir
-    if not output:
-        raise UsageError("--output is missing")
     here = trained_by(config.processes, "train", arguments)
     if here.world > 1 and config.kind not in BY_GRADIENT:
         raise UsageError(f"a {config.kind} reward model is trained by one process; leave --processes out")

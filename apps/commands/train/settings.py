@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ....rm.registry import load
+from ....rm.registry import check_name, load
 from ....rm.types import OVERALL
 from ...settings.fields import Settings, given, one_of, setting
 from ...settings.reading import bos_setting, eos_setting
@@ -85,8 +85,10 @@ class TrainConfig(Settings):
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        load("rm.models", self.kind)
-        if ":" not in self.kind:
+        if ":" in self.kind:
+            load("rm.models", self.kind)
+        else:
+            check_name("rm.models", self.kind)
             one_of("kind", self.kind, KINDS)
         if self.kind != "ensemble":
             given("data", self.data)

@@ -1,0 +1,103 @@
+"""Outlines of the trainers' arguments, from a table: flags are parsed and explained without importing a trainer.
+
+`python -m rewardlab.apps.settings.trainer_arguments` writes the table of the installed Transformers and TRL.
+"""
+
+import json
+from dataclasses import MISSING, field, fields, make_dataclass
+from enum import Enum
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints  # noqa: F401  Literal: in the table
+
+from .help import ESSENTIAL, is_trainers
+
+TABLE = Path(__file__).with_suffix(".json")
+Row = dict[str, Any]
+
+
+def outline(name: str) -> type | None:
+    """Return a dataclass with the fields of the class of that name, those that it inherits in a base.
+
+    None if the table does not have the class, or is of other versions of Transformers and TRL than the installed ones.
+    """
+    table = stored_table()
+    if name not in table or table["versions"] != _versions():
+        return None
+    space = {"__module__": __name__}  # where the types of the table are resolved
+    members = {row["name"]: (row["name"], row["type"], _field(row)) for row in table[name]}
+    base = make_dataclass("Inherited", [*members.values()], namespace=dict(space))
+    declared = [members[row["name"]] for row in table[name] if row["declared"]]
+    return make_dataclass(name, declared, bases=(base,), namespace=dict(space))
+
+
+@cache
+def stored_table() -> dict[str, Any]:
+    """Return the stored table: the versions, and by class a row of each field."""
+    return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def installed_table() -> dict[str, Any]:
+    """Return the table of all verbs' classes of arguments that inherit those of a trainer."""
+    from ..verbs import VERBS, named
+
+    groups = [group for verb in VERBS.values() for group in map(named, verb.arguments) if is_trainers(group)]
+    return {"versions": _versions()} | {group.__name__: _rows(group) for group in groups}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("transformers", "trl")}
+
+
+def _field(row: Row) -> Any:
+    value = row["default"]
+    default: Any = {"default_factory": value.copy} if isinstance(value, list) else {"default": value}
+    return field(metadata=row["metadata"], **default)
+
+
+def _rows(group: type) -> list[Row]:
+    """Return a row of each field; inherited texts that the short help page does not show are left out."""
+    hints, declared = get_type_hints(group), vars(group)["__annotations__"]
+    rows = []
+    for item in fields(group):
+        value: Any = item.default_factory() if item.default_factory is not MISSING else item.default
+        value = value.value if isinstance(value, Enum) else value
+        explained = item.name in ESSENTIAL or item.name in declared
+        metadata = {key: text for key, text in item.metadata.items() if key != "help" or explained}
+        if "choices" in metadata:
+            metadata["choices"] = [*metadata["choices"]]
+        row = {"name": item.name, "type": _type(hints[item.name]), "default": value}
+        rows.append(row | {"declared": item.name in declared, "metadata": metadata})
+    return rows
+
+
+def _type(hint: Any) -> str:
+    """Return an annotation of types that flags can have; of others, those of a string.
+
+    >>> _type(int | None), _type(dict[str, Any] | str | None), _type(list[float]), _type(Literal[False])
+    ('int | None', 'dict | str | None', 'list[float]', 'str')
+    """
+    kind, arguments = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return " | ".join(map(_type, arguments))
+    if kind is list:
+        return f"list[{'float' if arguments == (float,) else 'str'}]"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"Literal{[member.value for member in kind]}"
+    return {NoneType: "None", bool: "bool", int: "int", float: "float", dict: "dict"}.get(kind, "str")
+
+
+def write_table() -> None:
+    """Store the table of the installed versions, a field in a line."""
+    parts = []
+    for name, value in installed_table().items():
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in value) if isinstance(value, list) else ""
+        parts.append(f'"{name}": ' + (f"[\n{lines}\n]" if lines else json.dumps(value)))
+    TABLE.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_table()
