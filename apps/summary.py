@@ -45,7 +45,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
             flat.append((f"{above}{name}", f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"))
         elif isinstance(value, Mapping):
             flat += _flat(value, f"{above}{name}.")
-        elif value is not None and value != []:
+        elif value not in (None, [], ""):
             flat.append((f"{above}{name}", value))
     return flat
 

@@ -48,7 +48,9 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` for too few bootstrap samples to tell from them what is significant."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(f"--samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}")
+        raise UsageError(
+            f"--bootstrap_samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}"
+        )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str
 
     >>> did_you_mean("scaler", ["linear", "scalar"])
     "did you mean 'scalar'?"
+    >>> did_you_mean("samples", ["seed", "bootstrap_samples"])
+    "did you mean 'bootstrap_samples'?"
     """
     names = list(choices)
-    close = difflib.get_close_matches(value, names, n=1)
+    close = difflib.get_close_matches(value, names, n=1) or [name for name in names if name.endswith(f"_{value}")]
     return f"did you mean '{close[0]}'?" if close else otherwise or f"there is {', '.join(names)}"

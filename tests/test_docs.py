@@ -153,8 +153,8 @@ def test_the_functions_of_the_page_on_own_code_work_in_its_commands(world, tmp_p
         f"{formulas} {transforms} {small} --num_generations 4 --max_completion_length 8 --output policy",
         f"train --model {world}/policy --data {world}/train.jsonl --loss my_formulas.py:hinge(margin=2) {small} "
         "--output rm",
-        f"judge --data {world}/test.jsonl --kind my_judges.py:longer --samples 20 --output judged",
-        "eval --benchmark my_suites.py:best_of --model my_rewards.py:brevity --data cases.jsonl --samples 20 "
+        f"judge --data {world}/test.jsonl --kind my_judges.py:longer --bootstrap_samples 20 --output judged",
+        "eval --benchmark my_suites.py:best_of --model my_rewards.py:brevity --data cases.jsonl --bootstrap_samples 20 "
         "--baselines none --output eval",
     ):
         assert main(command.split()) == 0, command

@@ -1,8 +1,9 @@
 """Judgments stored chunk by chunk: a killed evaluation can be resumed, and processes share the work."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from tqdm import tqdm
@@ -10,9 +11,11 @@ from tqdm import tqdm
 from ...benchmarks.types import Scorer
 from ...judges.types import Case, Judgment
 from .processes import Process, wait_for
-from .run_folder import replace_text
+from .run_folder import log, replace_text
 
 CHUNK = 256
+SECONDS = 15
+"""Least time between two log lines on the progress of a scorer."""
 PROGRESS, PLAN = "progress", "plan.json"
 """Folder of the chunks in an unfinished run, and the file in it with the numbers of cases and scorers."""
 
@@ -21,6 +24,25 @@ def write_plan(folder: Path, cases: int, scorers: int) -> None:
     """Write how much an evaluation has to judge, from which its progress is computed."""
     (folder / PROGRESS).mkdir(exist_ok=True)
     replace_text(folder / PROGRESS / PLAN, json.dumps({"cases": cases, "scorers": scorers}))
+
+
+class Progress:
+    """Log lines on cases of a scorer in place of a bar, where stderr is no terminal; at most one in `SECONDS`."""
+
+    def __init__(self, name: str, total: int, clock: Callable[[], float] = monotonic):
+        self.name, self.total, self.clock = name, total, clock
+        self.started = self.logged = clock()
+        self.done = 0
+
+    def update(self, cases: int) -> None:
+        """Count judged cases, and log their number with an estimate of the remaining time."""
+        self.done += cases
+        now = self.clock()
+        if now - self.logged >= SECONDS and self.done < self.total:
+            seconds = (now - self.started) * (self.total - self.done) / self.done
+            time = tqdm.format_interval(seconds)  # MM:SS
+            log(f"{self.name}: {self.done} of {self.total} cases, about {time} remaining")
+            self.logged = now
 
 
 class ResumableScorer:
@@ -43,11 +65,15 @@ class ResumableScorer:
         """Compute the missing chunks of this process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         chunks = list(enumerate(range(0, len(cases), CHUNK)))[self.process.rank :: self.process.world]
-        for index, start in tqdm(chunks, desc=self.name, disable=None):
-            if not self._file(index).exists():
-                judged = self.scorer(cases[start : start + CHUNK])
-                lines = [json.dumps(_stored(judgment)) for judgment in judged]
+        missing = [(index, cases[start : start + CHUNK]) for index, start in chunks if not self._file(index).exists()]
+        progress = Progress(self.name, sum(len(chunk) for _, chunk in missing))
+        with tqdm(total=progress.total, desc=self.name, unit="case", disable=None) as bar:
+            for index, chunk in missing:
+                lines = [json.dumps(_stored(judgment)) for judgment in self.scorer(chunk)]
                 replace_text(self._file(index), "\n".join(lines))
+                bar.update(len(chunk))
+                if bar.disable:
+                    progress.update(len(chunk))
 
     def _file(self, index: int) -> Path:
         return self.folder / f"{index:06d}.jsonl"

@@ -47,7 +47,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps eval_accumulation_steps "
         "save_total_limit max_length max_prompt_length max_completion_length max_new_tokens max_tokens "
         "num_generations num_generations_eval num_iterations steps_per_generation generation_batch_size "
-        "critic_passes agents processes workers rows samples pairs test limit batch_size concurrency "
+        "critic_passes agents processes workers rows samples bootstrap_samples pairs test limit batch_size concurrency "
         "small_hidden small_layers small_vocabulary stream_block heads head_steps batch accumulate "
         "batch_tokens queue_tokens request_items request_tokens item_tokens body_bytes in_flight most_rules "
         "vllm_tensor_parallel_size vllm_max_model_length shots facets width segment_sentences partners sft_batch "

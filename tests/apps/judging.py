@@ -50,7 +50,7 @@ def over_pairs(capsys, folder: Path, server):
 
     def run(*words, data=None, output="run", at=server, model=("qwen",)):
         data = data or write(folder / "pairs.jsonl", lengths(8))
-        named = ["--endpoint", at.url, "--model", *model, "--retries", 0, "--samples", 20]
+        named = ["--endpoint", at.url, "--model", *model, "--retries", 0, "--bootstrap_samples", 20]
         code, facts, err = call(capsys, "judge", "--data", data, *named, *words, "--output", folder / output)
         return code, facts, err, folder / output
 

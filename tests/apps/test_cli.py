@@ -56,7 +56,7 @@ def test_the_overview_names_every_verb_and_a_warning_is_one_line_without_code(ca
 
 def test_train_eval_score_end_to_end_and_twice_to_the_same_bytes(pairs, model, tmp_path, capsys):
     run = str(tmp_path / "run")
-    words = ["--benchmark", "pairs", "--model", model, "--data", pairs, "--samples", "50"]
+    words = ["--benchmark", "pairs", "--model", model, "--data", pairs, "--bootstrap_samples", "50"]
     assert main(["eval", *words, "--output", run]) == 0
     facts = last_json(capsys)
     scorers = {"rm", "longest", "shortest", "random", "prompt-blind tf-idf"}
@@ -76,7 +76,7 @@ def test_train_eval_score_end_to_end_and_twice_to_the_same_bytes(pairs, model, t
     assert json.loads(Path(lines).read_text().split("\n")[0])["id"] == "0/chosen"
     runs = [tmp_path / "one", tmp_path / "two"]
     for run in runs:
-        assert main(["eval", "--model", model, "--data", pairs, "--output", str(run), "--samples", "50"]) == 0
+        assert main(["eval", "--model", model, "--data", pairs, "--output", str(run), "--bootstrap_samples", "50"]) == 0
     for name in ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png"):
         assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes(), name
 
@@ -175,12 +175,15 @@ def test_every_setting_is_in_the_long_help_with_its_default(capsys):
 
 def test_on_a_terminal_a_verb_ends_with_a_short_summary(pairs, model, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    words = ["eval", "--model", model, "--data", pairs, "--samples", "50"]
+    words = ["eval", "--model", model, "--data", pairs, "--bootstrap_samples", "50"]
     assert main([*words, "--output", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().out.rstrip().split("\n")
     assert len(lines) <= 10 and lines[-1] == f"next: rewardlab inspect {tmp_path / 'run'}"
     assert any(re.fullmatch(r"overall\.rm: [01]\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", line) for line in lines)
     assert main([*words, "--output", str(tmp_path / "json"), "--json"]) == 0
     assert last_json(capsys)["cases"] == 60
+    assert main([*words, "--limit", "12", "--output", str(tmp_path / "part")]) == 0
+    part = "Not the whole benchmark: 12 of 60 cases (--limit), in proportion to the subsets."
+    assert f"part: {part}" in capsys.readouterr().out and part in (tmp_path / "part" / "report.md").read_text()
     lines = summary_lines("lint", {f"name{index}": index for index in range(20)})
     assert len(lines) == 10 and lines[-2] == "... 12 more with --json" and lines[-1].startswith("next: rewardlab train")

@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
     data = write(folder / "pairs.jsonl", [row(place) for place in range(24)])
     model = ["--model", str(folder / "rm"), "--data", data]
     assert main(["train", "--data", data, "--output", str(folder / "rm"), *SMALL, "--disable_tqdm", "True"]) == 0
-    assert main(["eval", "--benchmark", "pairs", *model, "--output", str(folder / "eval"), "--samples", "20"]) == 0
+    assert main(["eval", *model, "--output", str(folder / "eval"), "--bootstrap_samples", "20"]) == 0
     assert main(["score", *model, "--output", str(folder / "scores.jsonl")]) == 0
     return folder
 

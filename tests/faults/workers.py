@@ -89,7 +89,7 @@ def _judging(world: World, url: str, output: Path, retries: int) -> list[Any]:
     words = [
         "judge", "--benchmark", "pairs", "--data", world.pairs, "--endpoint", url, "--model", "m", "--output", output,
     ]  # fmt: skip
-    return [*words, "--samples", 20, "--retries", retries]
+    return [*words, "--bootstrap_samples", 20, "--retries", retries]
 
 
 def _verdicts(output: Path) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def vectors(encoder: Any) -> list[Any]:
 def evaluate(maker: Maker) -> None:
     """Write evaluations, a comparison and a leaderboard of them, and the reports about a model and about data."""
     for number, name in enumerate(("linear", "scalar"), 1):
-        words = ("--model", name, "--data", "pairs.jsonl", "--samples", 20, "--output", f"runs/eval_{number}")
+        words = ("--model", name, "--data", "pairs.jsonl", "--bootstrap_samples", 20, "--output", f"runs/eval_{number}")
         maker.run("eval", "eval", *words)
     maker.run("verify", "verify", "runs/eval_1")
     maker.run("compare", "compare", "runs/eval_1", "runs/eval_2", "--output", "comparison")
@@ -181,7 +181,7 @@ def evaluate(maker: Maker) -> None:
 def judge(maker: Maker) -> None:
     """Write judge runs: through a server, by a reward model, an audit, and a routing rule fitted to two of them."""
     with ChatServer(answer=longer) as server:
-        model = ("--endpoint", server.url, "--model", "m", "--key_variable", "", "--samples", 20)
+        model = ("--endpoint", server.url, "--model", "m", "--key_variable", "", "--bootstrap_samples", 20)
         words = ("judge", "--data", "pairs.jsonl", *model)
         maker.run("judge", *words, "--kind", "pairwise", "pointwise", "--output", "runs/judge_1")
         maker.run("judge audit", *words, "--audit", "--output", "runs/audit")
@@ -199,7 +199,7 @@ def judge(maker: Maker) -> None:
             "--output",
             "trained_judge",
         )
-    words = ("--kind", "reward_model(model=linear)", "--samples", 20, "--output", "runs/judge_2")
+    words = ("--kind", "reward_model(model=linear)", "--bootstrap_samples", 20, "--output", "runs/judge_2")
     maker.run("judge by model", "judge", "--data", "pairs.jsonl", *words)
 
 

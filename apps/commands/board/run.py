@@ -24,7 +24,7 @@ Judged = tuple[str, list[Judgment]]
 
 def run_board(config: BoardConfig) -> dict[str, Any]:
     """Write a leaderboard of every finished run under a folder: one table per suite and set of cases."""
-    check_samples(config.samples)
+    check_samples(config.bootstrap_samples)
     runs, unfinished = _find_runs(Path(config.runs))
     if unfinished:
         log(f"left out, because unfinished: {', '.join(unfinished)}")
@@ -82,5 +82,5 @@ def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:
         for run_name, judged in distinct.items()
     }
     note = part_of(first.summary["notes"])
-    options = {"samples": config.samples, "seed": config.seed}
+    options = {"samples": config.bootstrap_samples, "seed": config.seed}
     return boards.board(first.suite, first.cases, named, runs=[*runs], note=note, **options)

@@ -12,6 +12,6 @@ class BoardConfig(Settings):
     required = ("runs", "output")
     runs: str = setting("Folder with runs of `eval`; can be given as a positional argument.", default="")
     output: str = setting("Folder for the leaderboard.", default="")
-    samples: int = setting("Bootstrap samples.", default=1000)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)

@@ -24,14 +24,14 @@ def comparison_of(config: CompareConfig) -> Comparison:
     """Compare the second run with the first on their common cases."""
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
-    comparing.check_samples(config.samples)
+    comparing.check_samples(config.bootstrap_samples)
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if len(config.scorer) > 2:
         raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(config.scorer)}")
     names = [*config.scorer, *config.scorer][:2] or [None, None]
     sides = [(run, run.model(name)) for run, name in zip((first, second), names, strict=True)]
-    return compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
+    return compare_finished(sides[0], sides[1], cases, samples=config.bootstrap_samples, seed=config.seed)
 
 
 def checked_comparison(config: CompareConfig) -> Comparison:

@@ -19,6 +19,6 @@ class CompareConfig(Settings):
         "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5.", default=None
     )
     output: str | None = setting("Folder for the comparison.", default=None)
-    samples: int = setting("Bootstrap samples.", default=1000)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)

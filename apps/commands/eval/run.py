@@ -11,6 +11,7 @@ from typing import Any
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
+from ....benchmarks.stratified import stratified
 from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Report, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer
@@ -42,7 +43,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     recipe = _recipe(config, sources) if here.leads else {}
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{PROGRESS}/*/*.jsonl"}
     with shared_run_folder(config.output, recipe, here, **folder_options) as work:
-        cases, notes = suite.cases(sources)
+        available, notes = suite.cases(sources)
+        cases, of_limit = stratified(available, config.limit)
         models = _open_models(config)
         resumable = [ResumableScorer(model, work / PROGRESS / f"{i:03d}", here) for i, model in enumerate(models)]
         if not here.leads:
@@ -50,8 +52,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
                 scorer.work(cases)
             return {"run": config.output, "rank": here.rank, "processes": here.world}
         write_plan(work, len(cases), len(models))
-        stored = [load_stored(source, suite, cases) for source in config.scores]
-        notes += [note for scores in stored for note in scores.notes(cases)]
+        stored = [load_stored(source, suite, available) for source in config.scores]
+        notes = [*of_limit, *notes, *(note for scores in stored for note in scores.notes(available))]
         for source in config.model:
             if named := ", ".join(_guide(source).get("collapsed", [])):
                 notes.append(f"{source}: the guide has collapsed at {named}; it hardly reads its context there.")
@@ -60,7 +62,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
             cases,
             [*resumable, *stored, *suite.baselines(cases, config.seed, config.baselines)],
             notes=notes,
-            samples=config.samples,
+            samples=config.bootstrap_samples,
             seed=config.seed,
             progress=lambda name: log(f"scoring {len(cases)} cases with {name}"),
         )
@@ -74,10 +76,10 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "run": config.output,
         "suite": suite.name,
         "cases": len(cases),
+        "part": part_of(evaluation.report.notes),
         "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
         **_unread(evaluation.report),
-        "part": part_of(evaluation.report.notes),
     }
 
 

@@ -30,6 +30,9 @@ class EvalConfig(Settings):
     data: list[str] = setting(
         "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
     )
+    limit: int | None = setting(
+        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.", default=None
+    )
     output: str = setting("Run folder.", default="")
     baselines: list[str] = setting(
         "Baselines to evaluate beside the models; tfidf takes most of the time.",
@@ -51,7 +54,7 @@ class EvalConfig(Settings):
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    samples: int = setting("Bootstrap samples.", default=1000)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
     seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     processes: int = setting("Number of processes started by torchrun; the cases are sharded over them.", default=1)

@@ -85,7 +85,7 @@ def audit_judges(
     judges: Sequence[BatchJudge], cases: Sequence[Case], names: Mapping[str, Names], folder: Path, config: JudgeConfig
 ) -> dict[str, dict[str, str]]:
     """Audit every judge, write `audit.json` and `audit.md`, and return for which uses each may be trusted."""
-    how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": log}
+    how: dict[str, Any] = {"samples": config.bootstrap_samples, "seed": config.seed, "progress": log}
     if config.chance:
         how["chance"] = _claimed(config.chance)
     results = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]

@@ -90,7 +90,7 @@ def evaluated(
     config: JudgeConfig,
 ) -> dict[str, Any]:
     """Judge the cases and write the results; return each judge's account and overall accuracy."""
-    evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.samples)
+    evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.bootstrap_samples)
     facts = write_judged(suite, evaluation, judges, work)
     return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
 

@@ -12,7 +12,7 @@ from ...settings.fields import Settings, given, one_of, setting
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 CHANCES = ("bradley_terry", "shares")
-READ_LATER = ("score", "chance", "samples")
+READ_LATER = ("score", "chance", "bootstrap_samples")
 """Settings of a judge run that no reply depends on: a run that is resumed may change them."""
 
 
@@ -186,7 +186,7 @@ class JudgeConfig(Settings):
         "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
         default="stop",
     )
-    samples: int = setting("Bootstrap samples.", default=1000)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
     seed: int = setting("Seed of the sampling, the bootstrap, the random baseline and the folds.", default=0)
     resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)

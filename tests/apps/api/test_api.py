@@ -21,7 +21,7 @@ from tests.apps.conftest import write
 
 FUNCTIONS = {"evaluate": "eval", "reinforce": "rl", "train_judge": "judge train"}
 QUESTION, ANSWER = "How do I water plant {}?", "With {} cups of rain."
-QUICK = {"samples": 20, "baselines": "none"}
+QUICK = {"bootstrap_samples": 20, "baselines": "none"}
 PAIRS = [{"prompt": QUESTION.format(n), "chosen": ANSWER.format(n), "rejected": "No."} for n in range(12)]
 
 
@@ -100,7 +100,7 @@ def test_rows_may_hold_line_separators_dates_and_missing_cells(model):
 
 
 def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_checked_by_its_gate(model, tmp_path):
-    evaluation = rl_api.evaluate(model, PAIRS, samples=50, output=tmp_path / "run")
+    evaluation = rl_api.evaluate(model, PAIRS, bootstrap_samples=50, output=tmp_path / "run")
     frame = evaluation.to_pandas()
     overall = frame[(frame.kind == "overall") & (frame.scorer == "rm")].iloc[0]
     assert (overall.value, overall.low, overall.high) == evaluation.overall["rm"] and 0 <= overall.low <= overall.value
@@ -109,7 +109,7 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_ch
     assert summary["rows"][0]["overall"] == pytest.approx(list(evaluation.overall["rm"]))
     page = evaluation._repr_html_()
     assert str(evaluation.overall["rm"]) in page and "data:image/png;base64," in page
-    kept = rl_api.evaluate(model, PAIRS, samples=50)
+    kept = rl_api.evaluate(model, PAIRS, bootstrap_samples=50)
     assert kept.path is None and kept.overall == evaluation.overall
     comparison = rl_api.compare(evaluation, evaluation)
     assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
@@ -123,10 +123,10 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_ch
     runs = [rl_api.evaluate(rate, PAIRS, output=tmp_path / rate.__name__, **QUICK) for rate in (longer, shorter)]
     gate = tmp_path / "gate.yaml"
     gate.write_text("- {area: overall, max_drop: 0.5, even_if_noise: true}\n")
-    better = rl_api.compare(*runs[::-1], samples=40, gate=gate, output=tmp_path / "better")
+    better = rl_api.compare(*runs[::-1], bootstrap_samples=40, gate=gate, output=tmp_path / "better")
     assert better.facts.areas["overall"].difference.value == 1 and (tmp_path / "better" / "comparison.md").is_file()
     with pytest.raises(rl_api.CheckFailed, match="overall fell by 100.0 points, more than 50.0"):
-        rl_api.compare(*runs, samples=40, gate=gate)
+        rl_api.compare(*runs, bootstrap_samples=40, gate=gate)
     with pytest.raises(rl_api.UsageError, match="no_rules.yaml"):
         rl_api.compare(*runs, gate=tmp_path / "no_rules.yaml")
 
@@ -137,11 +137,11 @@ def test_lint_returns_findings_plan_its_phases_and_results_print_as_short_tables
     assert rl_api.lint(PAIRS[:2]).ok
     plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
-    evaluation = rl_api.evaluate(model, PAIRS, samples=20, baselines=["longest"])
+    evaluation = rl_api.evaluate(model, PAIRS, bootstrap_samples=20, baselines=["longest"])
     lines = str(evaluation).splitlines()
     assert lines[0] == "pairs: accuracy in % with 95 % intervals, 12 cases" and lines[1].startswith("rm ")
     assert str(evaluation.overall["rm"]) in lines[1] and len(lines) == 1 + len(evaluation.report.rows)
-    comparison = str(rl_api.compare(evaluation, evaluation, samples=40)).splitlines()
+    comparison = str(rl_api.compare(evaluation, evaluation, bootstrap_samples=40)).splitlines()
     assert "12 cases" in comparison[0] and comparison[1].split()[:3] == ["kind", "area", "first"]
     scores = str(rl_api.score(model, [*PAIRS, *PAIRS])).splitlines()
     assert "48 rows" in scores[0] and "reward" in scores[1] and scores[-1] == "..." and len(scores) == 43
@@ -220,5 +220,5 @@ def test_functions_of_one_name_lambdas_and_objects_score_as_themselves():
     overall = rl_api.evaluate(models, PAIRS, **QUICK).overall
     assert [interval.value for interval in overall.values()] == [1, 0, 1, 1]  # the longer response is chosen
     assert [*overall][2:] == ["lambda", "Longer"]
-    judged = rl_api.judge(PAIRS, kind=lambda prompt, responses: [len(text) for text in responses], samples=20)
+    judged = rl_api.judge(PAIRS, kind=lambda prompt, responses: [len(text) for text in responses], bootstrap_samples=20)
     assert judged.overall["lambda"].value == 1

@@ -31,7 +31,7 @@ def working_folder(tmp_path, monkeypatch) -> Path:
 
 def evaluated(output: str, model: str = "mine.py:first", objective: str = "helpful", baselines: str = "none") -> None:
     given = ["--model", model, "--data", "pairs.jsonl", "--objective", objective, "--baselines", baselines]
-    assert main(["eval", *given, "--samples", "50", "--output", output]) == 0
+    assert main(["eval", *given, "--bootstrap_samples", "50", "--output", output]) == 0
 
 
 def ranked(folder: str = "runs") -> list[dict[str, str]]:

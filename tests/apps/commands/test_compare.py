@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
     data = write(folder / "test.jsonl", judged_pairs(2, 300, 0.9))
     for name, train in (("good", "train.jsonl"), ("bad", "noise.jsonl")):
         assert main(["train", "--kind", "linear", "--data", str(folder / train), "--output", str(folder / name)]) == 0
-        words_of_eval = ["--model", str(folder / name), "--data", data, "--samples", "200"]
+        words_of_eval = ["--model", str(folder / name), "--data", data, "--bootstrap_samples", "200"]
         assert main(["eval", *words_of_eval, "--output", str(folder / "runs" / name)]) == 0
     return folder
 
@@ -65,7 +65,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
     table = [row for row in pq.read_table(run / "scores.parquet").to_pylist() if row["scorer"] == "good"]
     half = [{"id": row["case"], "score_chosen": row["scores"][0], "score_rejected": row["scores"][1]} for row in table]
     stored = write(tmp_path / "theirs.jsonl", [*half, {"id": "nobody", "score_chosen": 1, "score_rejected": 0}])
-    data = ["--data", str(folder / "test.jsonl"), "--samples", "200"]
+    data = ["--data", str(folder / "test.jsonl"), "--bootstrap_samples", "200"]
     assert main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run")]) == 0
     kept = json.loads((run / "summary.json").read_text())["rows"][0]["overall"]
     assert [*last_json(capsys)["overall"]["theirs"].values()] == kept
@@ -75,7 +75,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
 def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tmp_path, capsys):
     ids = [f"{'ab'[i % 2]}/{i}" for i in range(300)]
     good = [{"id": name, "scores": [1.0, 0.0]} for name in ids]
-    data = ["--data", str(folder / "test.jsonl"), "--samples", "50"]
+    data = ["--data", str(folder / "test.jsonl"), "--bootstrap_samples", "50"]
 
     def run(rows) -> tuple[int, str]:
         stored = write(tmp_path / "s.jsonl", rows)
@@ -128,7 +128,7 @@ def test_two_runs_are_compared(folder, tmp_path, capsys):
 
 def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", SAVE)
-    assert main(["board", str(folder / "runs"), "--samples", "400", "--output", str(tmp_path / "board")]) == 0
+    assert main(["board", str(folder / "runs"), "--bootstrap_samples", "400", "--output", str(tmp_path / "board")]) == 0
     assert last_json(capsys)["runs"] == 2
     lines = (tmp_path / "board" / "board.csv").read_text().strip().split("\n")
     rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
@@ -150,7 +150,7 @@ def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path
     runs = [str(tmp_path / name) for name in ("first", "second")]
     for run, prompts in zip(runs, ("abcd", "abcdef"), strict=True):
         data = write_pairs(tmp_path / "pairs.jsonl", prompts)
-        words = ["--reference", "rewardlab.benchmarks.garden:gold", "--samples", "20", "--baselines", "longest"]
+        words = ["--reference", "rewardlab.benchmarks.garden:gold", "--bootstrap_samples=20", "--baselines", "longest"]
         (tmp_path / "mine.py").write_text("def length(completions):\n    return [-len(c) for c in completions]\n")
         model = ["--model", f"{tmp_path / 'mine.py'}:length"]
         assert main(["eval", *model, *words, "shortest", "--data", data, "--output", run]) == 0
@@ -169,7 +169,7 @@ def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path
 def test_an_evaluation_without_baselines_verifies_and_several_files_are_subsets(tmp_path):
     data = [write_pairs(tmp_path / f"{name}.jsonl", prompts) for name, prompts in (("one", "ab"), ("two", "cde"))]
     (tmp_path / "mine.py").write_text("def length(completions):\n    return [len(c) for c in completions]\n")
-    words = ["eval", "--model", f"{tmp_path / 'mine.py'}:length", "--data", *data, "--samples", "20"]
+    words = ["eval", "--model", f"{tmp_path / 'mine.py'}:length", "--data", *data, "--bootstrap_samples", "20"]
     assert main([*words, "--baselines", "none", "--output", str(tmp_path / "run")]) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert [row["scorer"] for row in summary["rows"]] == ["length"] and summary["sizes"] == {"one": 2, "two": 3}
@@ -191,7 +191,7 @@ def runs(tmp_path_factory):
         rows = [{"id": f"{s}/{i}", "scores": [1, 0]} for s, i in ids]
         rows = [{"id": row["id"]} | instead if row["id"] in first else row for row in rows]
         scores, output = write(folder / f"{name}.jsonl", rows), str(folder / name)
-        given = ["--scores", scores, "--data", data, "--baselines", "none", "--samples", "20"]
+        given = ["--scores", scores, "--data", data, "--baselines", "none", "--bootstrap_samples", "20"]
         assert main(["eval", *given, "--output", output]) == 0
         return output
 

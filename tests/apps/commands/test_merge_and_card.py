@@ -179,7 +179,7 @@ def test_the_named_class_is_the_reward_of_every_verb_and_of_what_merge_writes(se
     assert (contract.objectives, contract.eos) == (("POSITIVE",), "once")
     assert rewards(merged) == pytest.approx(rewards(sentiment, objective="POSITIVE", eos="once"), abs=1e-6)
     assert rl_api.load(merged).objectives == rl_api.load(sentiment, objective="POSITIVE").objectives
-    evaluation = rl_api.evaluate(sentiment, PAIRS, objective="POSITIVE", samples=20, baselines="none")
+    evaluation = rl_api.evaluate(sentiment, PAIRS, objective="POSITIVE", bootstrap_samples=20, baselines="none")
     scores = rewards(sentiment, objective="POSITIVE").reshape(-1, 2)
     assert evaluation.overall["sentiment"].value == (scores[:, 0] > scores[:, 1]).mean()
 
@@ -201,7 +201,7 @@ def measured(tmp_path_factory) -> Path:
         train = write(folder / "train.jsonl", judged_pairs(1, 120, good))
         assert main(["train", "--kind", "linear", "--data", train, "--output", str(folder / name)]) == 0
         words = ["--model", str(folder / name), "--data", test, "--output", str(folder / f"eval-{name}")]
-        assert main(["eval", *words, "--samples", "50"]) == 0
+        assert main(["eval", *words, "--bootstrap_samples", "50"]) == 0
     return folder
 
 

@@ -51,7 +51,7 @@ def working_folder(tmp_path, monkeypatch) -> Path:
 
 
 def run(*words: str) -> int:
-    return main([*words, "--samples", "20"])
+    return main([*words, "--bootstrap_samples", "20"])
 
 
 def test_a_function_judges_and_abstains():

@@ -85,7 +85,7 @@ def test_a_judge_finds_the_rubrics_of_a_build_on_the_same_pairs(rubrics, tmp_pat
     assert code == 0, err
     kept = {row["case"] for row in lines(folder / "rubrics.jsonl")}
     assert kept <= {f"s{subset}/{n}" for subset in range(2) for n in range(5)} and len(kept) == facts["kept"] > 0
-    asked = ["--endpoint", server.url, "--model", "judge", "--samples", 20, "--output", tmp_path / "judged"]
+    asked = ["--endpoint", server.url, "--model", "judge", "--bootstrap_samples", 20, "--output", tmp_path / "judged"]
     words = ["--data", data, "--kind", "pairwise", "--rubric", folder / "rubrics.jsonl", *asked]
     code, judged, err = call(capsys, "judge", *words)
     assert code == 0, err

@@ -110,7 +110,7 @@ def evaluated(tmp_path, capsys):
 
     def run(*rows, flags=()):
         data = write(tmp_path / "pairs.jsonl", [row | {"id": str(index)} for index, row in enumerate(rows)])
-        words = ["--model", str(tmp_path / "rm"), "--data", data, "--baselines", "none", "--samples", "20"]
+        words = ["--model", str(tmp_path / "rm"), "--data", data, "--baselines", "none", "--bootstrap_samples", "20"]
         code = main(["eval", *words, "--output", str(tmp_path / "run"), "--overwrite", *flags])
         return code, capsys.readouterr(), tmp_path / "run"
 

@@ -76,7 +76,8 @@ def begun(*words: str) -> list[str]:
     rows = [{"prompt": f"q{i}", "chosen": f"long {i}", "rejected": "s"} for i in range(3)]
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("stops.py").write_text(STOPS)
-    given = [*words, "--reference", "stops.py:gold", "--baselines", "none", "--samples", "20", "--output", "run"]
+    options = "--reference stops.py:gold --baselines none --bootstrap_samples 20 --output run"
+    given = [*words, *options.split()]
     assert main(["eval", *given]) == 130 and Path("run.partial").is_dir()
     Path("go").touch()
     return ["eval", *given, "--resume"]

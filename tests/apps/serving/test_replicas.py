@@ -214,7 +214,7 @@ def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path
     for name in ("servers", "spec"):
         assert same(found[name], np.array(found["local"]))
     words = ["eval", "--benchmark", "pairs", "--model", str(tmp_path / "rm"), spec, "--data",
-             str(tmp_path / "pairs.jsonl"), "--samples", "50", "--output", str(tmp_path / "eval")]  # fmt: skip
+             str(tmp_path / "pairs.jsonl"), "--bootstrap_samples=50", "--output", str(tmp_path / "eval")]  # fmt: skip
     assert main(words) == 0
     overall = json.loads(capsys.readouterr().out.splitlines()[-1])["overall"]
     assert overall["served"] == overall["rm"]

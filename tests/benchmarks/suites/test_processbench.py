@@ -119,7 +119,7 @@ def test_the_verb_evaluates_verifies_and_shows_the_figures(model, path, tmp_path
     assert load_reward_model(str(tmp_path / "prm")).contract == model.contract
     run = tmp_path / "run"
     words = ["eval", "--benchmark", "processbench(threshold=0.4)", "--model", str(tmp_path / "prm")]
-    assert main([*words, "--data", path, "--output", str(run), "--samples", "50"]) == 0
+    assert main([*words, "--data", path, "--output", str(run), "--bootstrap_samples", "50"]) == 0
     report = (run / "report.md").read_text()
     assert "gsm8k/erroneous" in report and "no error" in report and "a tie is wrong" not in report
     assert main(["verify", str(run)]) == 0

@@ -92,9 +92,9 @@ def test_scores_that_are_no_shares_are_refused_after_the_first_probe_and_another
         code, _, err, folder = judge(*words, "shares", at=world)
         assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
         assert world.asked.total() == 2 * (2 + 2) and not folder.exists(), "the pairs as given, and no attack"
-        code, _, err, folder = judge(*words, "bradley_terry", "--samples", 30, "--resume", at=world)
+        code, _, err, folder = judge(*words, "bradley_terry", "--bootstrap_samples", 30, "--resume", at=world)
         total = world.asked.total()
         assert code == 0 and judge(*words, "bradley_terry", at=world, output="whole")[0] == 0, err
         assert world.asked.total() == 2 * total, "together both calls asked what one call asks"
     settings = yaml.safe_load((folder / "config.yaml").read_text())
-    assert (settings["chance"], settings["samples"], settings["score"]) == ("bradley_terry", 30, "gated")
+    assert (settings["chance"], settings["bootstrap_samples"], settings["score"]) == ("bradley_terry", 30, "gated")

@@ -80,7 +80,7 @@ def test_both_stages_leave_a_judge_that_judges(train, tmp_path, capsys):
     assert len(steps) >= 2 and steps[0]["verdict/no_verdict"] == 1.0 and facts["rl"]["steps"] == 2
     before, after = (load_file(folder / name / "model.safetensors") for name in ("sft/model", "judge"))
     assert before.keys() == after.keys() and (folder / "rl" / "policy" / "tokenizer.json").is_file()
-    judged = ["judge", "--local", folder / "judge", "--data", tmp_path / "pairs.jsonl", "--samples", 20]
+    judged = ["judge", "--local", folder / "judge", "--data", tmp_path / "pairs.jsonl", "--bootstrap_samples", 20]
     for kind in ("generative", "pairwise(ties=False)"):
         code, facts, err = call(capsys, *judged, "--kind", kind, "--output", tmp_path / kind, "--max_tokens", 12)
         assert code == 0 and facts["cases"] == 8, err

@@ -81,7 +81,7 @@ def test_a_guide_is_scored_and_evaluated_by_objective_or_at_a_preference(world, 
     asked = ["--model", str(arm), "--data", str(world / "test.jsonl")]
     assert main(["score", *asked, "--output", str(scores)]) == 0
     assert {"helpful", "harmless"} < {*json.loads(scores.read_text().split("\n")[0])}
-    asked = ["eval", *asked, "--samples", "50"]
+    asked = ["eval", *asked, "--bootstrap_samples", "50"]
     for words in (["--objective", "harmless"], ["--objective", "helpful", "--preference", "helpful=0.8,harmless=0.2"]):
         assert main([*asked, *words, "--output", str(tmp_path / words[-1].replace("=", "-"))]) == 0
     capsys.readouterr()
@@ -102,7 +102,7 @@ def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, 
     assert guide["restarts"] == 1 and guide["collapsed"] == ["helpful", "harmless"] and guide["pairs"] == 40
     steps = [json.loads(line) for line in (tmp_path / "arm" / "metrics.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in steps if "entropy_harmless" in entry] == [1, 2, 3, 4]
-    asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
+    asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--bootstrap_samples", "50"]
     assert main([*asked, "--objective", "harmless", "--output", str(tmp_path / "eval")]) == 0
     assert "the guide has collapsed at helpful, harmless" in (tmp_path / "eval" / "report.md").read_text()
     assert json.loads((tmp_path / "eval" / "manifest.json").read_text())["guides"] == {"arm": guide}

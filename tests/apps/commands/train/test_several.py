@@ -76,7 +76,7 @@ def test_weighted_objectives_are_trained_scored_judged_and_reinforced_by_name(tr
     assert scores["overall"] == pytest.approx(0.7 * scores["helpful"] - 0.3 * scores["harmless"], abs=1e-5)
     run = tmp_path / "run"
     words = ["eval", "--model", str(folder), "--objective", "harmless", "--data", str(world / "held.jsonl")]
-    assert main([*words, "--output", str(run), "--samples", "20"]) == 0
+    assert main([*words, "--output", str(run), "--bootstrap_samples", "20"]) == 0
     judged = pq.read_table(run / "scores.parquet").to_pylist()
     assert any(abs(value - scores["harmless"][0]) < 1e-9 for row in judged for value in row["scores"] or [])
     assert RewardSources({"rm": load_reward_model(str(folder))}).names == ("rm.helpful", "rm.harmless", "rm.overall")
