@@ -151,7 +151,7 @@ class PreferenceTask(Task):
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""
         wins, draws = inputs["wins"], self._draws(inputs["pair_index"].tolist(), step)
-        alpha = torch.cat([self.sampler(1, draw) for draw in draws]).to(wins)
+        alpha = self._preferences(draws).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
         gap = self.gap(model, inputs, alpha)
         if self.sequence_logistic.needs_vertices:
@@ -159,6 +159,14 @@ class PreferenceTask(Task):
             vertex = torch.cat([at_vertex(1, draw) for draw in draws]).to(wins)
             extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
+
+    def labelled_gaps(self, outputs: Tensor, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Return Δ(α) and 1/2 + Σ_k α_k (w_k - 1/2) over the labelled objectives, at the preferences of `loss`."""
+        alpha = self._preferences(self._draws(inputs["pair_index"].tolist(), step)).to(outputs)
+        return outputs, 0.5 + (alpha * (inputs["wins"] - 0.5).nan_to_num(0.0)).sum(dim=1)
+
+    def _preferences(self, draws: Sequence[torch.Generator]) -> Float[Tensor, "B K"]:
+        return torch.cat([self.sampler(1, draw) for draw in draws])
 
     def _draws(self, indices: Sequence[int], step: int) -> list[torch.Generator]:
         """Create one generator per row, so that samples do not depend on the row's batch or process."""

@@ -1,11 +1,16 @@
-"""Check that a training had a signal: a finite gradient other than 0 in one of its steps, or fitted weights."""
+"""Signs that a training learns: gradients or fitted weights other than 0, accuracy and margin, chance at its end."""
 
-from typing import Any
+import math
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from accelerate.utils import reduce
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
@@ -65,3 +70,79 @@ def check_fitted(weights: np.ndarray, kind: str) -> None:
             "ties, or their completions are equal in all that the model reads; look at the labels, or take another "
             "--kind"
         )
+
+
+# ---- accuracy and margin ----
+
+WINDOWS, LEAST = 5, 64
+"""Number of log lines at the end, and of pairs in them, that decide whether it is chance."""
+NEAR = 0.02
+"""Distance to ln 2, in nats, within which a loss is that of a guess."""
+
+
+class Window(NamedTuple):
+    """What a log line is about: its mean loss, its pairs with a preference, and how many of them are right."""
+
+    loss: float
+    pairs: int
+    right: int
+
+
+def pair_sums(gaps: Float[Tensor, "..."], wins: Float[Tensor, "..."]) -> Float[Tensor, " 3"]:
+    """Return the number of pairs with a preference, of those with the right sign, and the sum of their margins.
+
+    `gaps` are rewards of the first minus the second, `wins` is P(first better); a gap or label of NaN is no pair.
+    """
+    decided = ~gaps.isnan() & ~wins.isnan() & (wins != 0.5)
+    margins = torch.where(decided, gaps * torch.sign(wins - 0.5), 0.0)
+    return torch.stack([decided.sum(), (margins > 0).sum(), margins.sum()]).float()
+
+
+class PairLog(TrainerCallback):
+    """Sums over the pairs since the last log line; there is one after the first and after the last step too."""
+
+    def __init__(self) -> None:
+        self.sums: Tensor | None = None
+        self.windows: deque[Window] = deque(maxlen=WINDOWS)
+
+    def add(self, gaps: Tensor, wins: Tensor) -> None:
+        """Add the pairs of a batch, which stay on their device until the next log line."""
+        sums = pair_sums(gaps.detach(), wins)
+        self.sums = sums if self.sums is None else self.sums + sums
+
+    def metrics(self, loss: float, reduce: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        """Return accuracy and margin since the last log line over all processes; empty without a preference."""
+        if self.sums is None:
+            return {}
+        pairs, right, margins = reduce(self.sums).tolist()
+        self.sums = None
+        self.windows.append(Window(loss, int(pairs), int(right)))
+        return {"accuracy": right / pairs, "margin": margins / pairs} if pairs else {}
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Request a log line for the first and the last step."""
+        control.should_log |= args.logging_strategy == "steps" and state.global_step in (1, state.max_steps)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Warn if the training ends at chance."""
+        if state.is_world_process_zero and (sentence := chance_sentence(self.windows)):
+            warnings.warn(sentence, stacklevel=2)
+
+
+def chance_sentence(windows: deque[Window]) -> str:
+    """Return a sentence if loss and accuracy are those of a guess; empty if not, or if there are too few pairs.
+
+    The loss is within `NEAR` of ln 2, and 1/2 within the 95 % interval of the accuracy, 1.96 √(1 / 4n).
+    """
+    pairs, right = sum(window.pairs for window in windows), sum(window.right for window in windows)
+    if pairs < LEAST:
+        return ""
+    loss = sum(window.loss * window.pairs for window in windows) / pairs
+    accuracy, half = right / pairs, 1.96 * math.sqrt(0.25 / pairs)
+    if abs(loss - math.log(2)) > NEAR or abs(accuracy - 0.5) > half:
+        return ""
+    return (
+        f"the training ends at chance: over its last {pairs} pairs the loss is {loss:.4f} (ln 2 = 0.6931 is that of a "
+        f"guess) and the accuracy {accuracy:.3f}, which is not significantly different from 0.5; look at the labels "
+        "with rewardlab lint, or train with more steps or another --learning_rate"
+    )

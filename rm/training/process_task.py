@@ -89,6 +89,10 @@ class ProcessTask(Task):
 
     evaluate = loss
 
+    def labelled_gaps(self, outputs: Tensor, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Return the logits of the steps and their labels."""
+        return outputs, inputs["stated"]
+
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the loss, and the shares of labelled steps and of first errors that a threshold of 1/2 finds.
 

@@ -25,7 +25,7 @@ from .checkpointing import MarkComplete
 from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
-from .learning_signal import SignalCheck
+from .learning_signal import PairLog, SignalCheck
 from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
@@ -108,6 +108,13 @@ class Task:
     """The same as `loss`, without random draws."""
     metrics: Callable[[EvalPrediction], dict[str, float]]
     """Computes metrics from the outputs and labels of a complete evaluation."""
+
+    def labelled_gaps(
+        self, outputs: torch.Tensor, inputs: dict[str, torch.Tensor], step: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return gaps and labels, of one shape, from the outputs of a training batch; NaN where there is none."""
+        return outputs[:, 0] - outputs[:, 1], inputs["wins"]
+
     modules = nn.ModuleDict()
     """Losses with learned parameters; see `losses._pair_losses.learnt`."""
 
@@ -202,6 +209,8 @@ class RewardTrainer(FaultTolerantTrainer):
             compute_metrics=task.metrics,
             callbacks=[MarkComplete(), SignalCheck(), *callbacks],
         )
+        self.pair_log = PairLog()
+        self.add_callback(self.pair_log)
         name = task.pair_loss.name if isinstance(task, ScalarTask) else type(task).__name__
         self.task, self.loss_name = task, f"the loss '{name}'"
         self.loss_before: float | None = 0.0
@@ -230,7 +239,10 @@ class RewardTrainer(FaultTolerantTrainer):
         It is multiplied by the number of processes, because their gradients are averaged. Without
         `num_items_in_batch` the inputs are the whole batch.
         """
-        loss, outputs = self.task.loss(model, inputs, self.state.global_step)
+        step = self.state.global_step
+        loss, outputs = self.task.loss(model, inputs, step)
+        if torch.is_grad_enabled():
+            self.pair_log.add(*self.task.labelled_gaps(outputs.detach(), inputs, step))
         if num_items_in_batch is not None:
             items = self.task.items(inputs) * self.accelerator.num_processes
             total = torch.as_tensor(num_items_in_batch, dtype=loss.dtype, device=loss.device)
@@ -301,7 +313,12 @@ class RewardTrainer(FaultTolerantTrainer):
         self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
 
     def log(self, logs, *args, **kwargs):
-        """Log as Transformers does, but `train_loss` is the mean over all steps, also those before a resume."""
+        """Log as Transformers does, but `train_loss` is the mean over all steps, also those before a resume.
+
+        Log lines of training have the accuracy and the margin of their batches.
+        """
+        if "loss" in logs:
+            logs |= self.pair_log.metrics(logs["loss"], self.accelerator.reduce)
         if "train_loss" in logs and self.loss_before is not None:
             resumed = self.state.global_step - self._initial_global_step
             logs["train_loss"] = (self.loss_before + resumed * logs["train_loss"]) / max(self.state.global_step, 1)

@@ -227,3 +227,10 @@ def test_centred_rewards_are_those_that_were_trained_on(base, tmp_path):
     with pytest.raises(UsageError, match="compare a guide with its base model"):
         autoregressive(base, centred=True)
     np.testing.assert_allclose(again.rate(GARDEN[1].examples), model.rate(GARDEN[1].examples), atol=1e-5)
+
+
+def test_the_label_of_a_training_batch_is_that_of_its_preferences(untrained):
+    task = task_of(untrained, sampler=lambda count, generator: torch.tensor([[0.75, 0.25]]).expand(count, -1))
+    wins = torch.tensor([[1.0, 0.0], [0.5, 0.0], [math.nan, 1.0], [0.5, math.nan]])
+    gaps, labels = task.labelled_gaps(torch.arange(4.0), {"wins": wins, "pair_index": torch.arange(4)}, 0)
+    assert gaps.tolist() == [0, 1, 2, 3] and labels.tolist() == [0.75, 0.375, 0.625, 0.5]
