@@ -6,11 +6,13 @@ tokens, and its reward is a constant per token, so that it measures length alone
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 from transformers import TrainerCallback
 
 from ..backbones.forward_hooks import inside
@@ -23,6 +25,11 @@ COLLAPSED = 1 / 3
 
 It was fixed on half of the seeds of `research/studies/guide_recipes` and checked on the other half.
 """
+
+MOST_PAIRS, MOST_TOKENS = 64, 16_384
+"""Numbers of pairs and of their tokens on which a guide is measured during training; at least one pair."""
+AT_ONCE = 512
+"""Contexts whose distributions over the vocabulary are computed at once, in float64."""
 
 
 class GuideDiagnostics(NamedTuple):
@@ -71,11 +78,12 @@ class ContextSpread:
 
     def add(self, logits: Tensor) -> None:
         """Add the logits [M, V] of M contexts."""
-        logprobs = logits.double().log_softmax(dim=-1)
-        chances = logprobs.exp()
-        self.contexts += len(logits)
-        self.sums, self.squares = self.sums + chances.sum(0), self.squares + chances.square().sum(0)
-        self.entropies += float(-(chances * logprobs).sum())
+        for part in logits.split(AT_ONCE):
+            logprobs = part.double().log_softmax(dim=-1)
+            chances = logprobs.exp()
+            self.contexts += len(part)
+            self.sums, self.squares = self.sums + chances.sum(0), self.squares + chances.square().sum(0)
+            self.entropies += float(-(chances * logprobs).sum())
 
     def values(self) -> tuple[float, float]:
         """Return Σ_v SD_c[p(v | c)] and the mean entropy in nats."""
@@ -112,7 +120,7 @@ def _measure(
 ) -> tuple[ContextSpread, np.ndarray, np.ndarray]:
     device = next(model.parameters()).device
     spread, gaps, lengths = ContextSpread(), [], []
-    for start in range(0, len(rows), batch):
+    for start in tqdm(range(0, len(rows), batch), desc="measuring the guide", leave=False, disable=None, delay=1):
         inputs = {name: value.to(device) for name, value in task.collate(rows[start : start + batch]).items()}
         alpha = torch.eye(len(task.objectives), device=device)[index].expand(len(inputs["wins"]), -1)
         gaps.append(task.gap(model, inputs, alpha))
@@ -148,8 +156,16 @@ def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow
     return total / tokens
 
 
+def measured_rows(rows: Sequence[PreferenceRow], tokens: int = MOST_TOKENS) -> Sequence[PreferenceRow]:
+    """Return the first `MOST_PAIRS` rows, or as many of them as have that number of tokens; at least one."""
+    totals = accumulate(len(row.chosen) + len(row.rejected) for row in rows[:MOST_PAIRS])
+    return rows[: max(1, sum(total <= tokens for total in totals))]
+
+
 class CollapseMonitor(TrainerCallback):
-    """Measures a guide on a sample of its pairs during training; reports a collapse, and can restart the training.
+    """Measures a guide on some of its pairs during training; reports a collapse, and can restart the training.
+
+    A training of fewer than `every` steps is not measured.
 
     Every measurement is logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` says what counts as
     collapsed, with `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while
@@ -168,6 +184,8 @@ class CollapseMonitor(TrainerCallback):
     ):
         assert task.adapter is not None
         self.task, self.adapter, self.rows, self.every = task, task.adapter, rows, every
+        self.active = False
+        """Whether the training is long enough for a measurement."""
         self.limit = COLLAPSED if limit is None else limit
         self.restarts, self.report = restarts, report
         self.initial = {name: weight.clone() for name, weight in task.adapter.state().items()}
@@ -180,11 +198,19 @@ class CollapseMonitor(TrainerCallback):
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         """Measure the base model."""
+        self.active = state.max_steps >= self.every
+        if not self.active:
+            return
+        if state.is_world_process_zero:
+            self.report(
+                f"measuring whether the guide reads its context, on {len(self.rows)} pairs: now the base model, and "
+                f"the guide every {self.every} steps and at the end; --monitor_steps 0 leaves it out"
+            )
         self.base = base_context_sensitivity(self.task, model, self.rows)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         """Measure the guide every `every` steps."""
-        if state.global_step % self.every:
+        if not self.active or state.global_step % self.every:
             return
         measured = guide_diagnostics(self.task, model, self.rows)
         self.history.append((state.global_step, measured))

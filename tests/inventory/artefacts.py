@@ -44,7 +44,19 @@ WORDS = (
 PLACEHOLDER = b"FOLDER"
 STEPS = ("--max_steps", 2, "--per_device_train_batch_size", 4, "--learning_rate", 1e-2, "--disable_tqdm", "True")
 TRAINING = (*STEPS, "--use_cpu", "True", "--golden", 4, "--max_length", 32)
-GUIDE = ("--kind", "autoregressive", "--model", "base", "--data", "pairs.jsonl", "--lora_r", 2, *TRAINING)
+GUIDE = (
+    "--kind",
+    "autoregressive",
+    "--model",
+    "base",
+    "--data",
+    "pairs.jsonl",
+    "--lora_r",
+    2,
+    "--monitor_steps",
+    2,
+    *TRAINING,
+)
 BOTH = ("--objectives", "helpful", "harmless")
 LABELLED = ("--model", "base", "--data", "pairs.jsonl", *TRAINING)
 

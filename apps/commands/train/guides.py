@@ -8,7 +8,7 @@ from ....rm.errors import UsageError, did_you_mean
 from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
-from ....rm.training.guide_diagnostics import CollapseMonitor, mean_surprise
+from ....rm.training.guide_diagnostics import CollapseMonitor, mean_surprise, measured_rows
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, trust
@@ -16,8 +16,8 @@ from ...settings.reading import edges
 from .scalar import Prepared, log_encoding
 from .settings import GuideConfig, TrainConfig
 
-MONITORED, MEASURED = 64, 256
-"""Numbers of pairs on which a guide is measured during training, and the base model before."""
+MEASURED = 256
+"""Number of pairs on which the base model is measured before the training."""
 GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
 """Defaults of a guide's adapter."""
 ADAPTER_SETTINGS = ("shared_rank", "from_layer", "generator", "embedding", "span", "scale", "shift")
@@ -59,6 +59,7 @@ def prepare_guide(
     encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
     task.check(encoding.rows)
     if guide.token_baseline == "constant":
+        log("measuring the base model's mean surprise by a token")
         task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
         model = model.with_token_offset(task.token_offset)
         log(f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean surprise")
@@ -71,9 +72,8 @@ def prepare_guide(
     )
     monitor = None
     if model.adapter and guide.monitor_steps:
-        sample = (eval_rows or encoding.rows)[:MONITORED]
         options = {"every": guide.monitor_steps, "restarts": guide.restarts, "report": log}
-        monitor = CollapseMonitor(task, sample, **options)
+        monitor = CollapseMonitor(task, measured_rows(eval_rows or encoding.rows), **options)
     return Prepared(model, task, encoding, eval_rows, encode=more, monitor=monitor)
 
 

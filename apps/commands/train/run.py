@@ -84,6 +84,8 @@ def train(
         summary = {"model": output, "kind": config.kind, **numbers, "contract": model.contract.hash()}
         summary |= {"processes": here.world} if here.world > 1 else {}
         golden = shown(data)[: config.golden] or shown_solutions(model, data.solutions, config.golden)
+        if here.leads:
+            log(f"computing the rewards of {len(golden)} golden conversations, now and after loading the saved model")
         _save(model, golden, work, here)
         if not here.leads:
             return summary | {"rank": here.rank}
@@ -255,7 +257,9 @@ def _run(
         facts |= {
             name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name
         }
-    if prepared.monitor:
+    if prepared.monitor and prepared.monitor.active:
+        if here.leads:
+            log(f"measuring the trained guide on {len(prepared.monitor.rows)} pairs for each objective")
         facts["guide"] = prepared.monitor.summary(trainer.model)
     if here.leads:
         write_rows(work / "metrics.jsonl", trainer.state.log_history)

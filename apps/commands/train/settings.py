@@ -148,7 +148,9 @@ class GuideConfig(Settings):
         "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.", advanced=True, default=1.0
     )
     monitor_steps: int = setting(
-        "Steps between measurements of whether the guide still reads its context; 0: none.", advanced=True, default=25
+        "Steps between measurements of whether the guide reads its context, in runs of at least as many; 0: none.",
+        advanced=True,
+        default=25,
     )
     restarts: int = setting(
         "Restarts after a collapse in the first half of the training, each with half of A's learning rate.", default=0

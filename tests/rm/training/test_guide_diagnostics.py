@@ -102,7 +102,8 @@ def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(ba
     monitor = diagnostics.CollapseMonitor(task, random, every=1, limit=100.0, restarts=1, report=told.append)
     first = trained(tmp_path, model, task, rows, monitor, max_steps=3, learning_rate=1e-2)
     assert first.state.global_step == 1 and monitor.collapsed_at == 1
-    assert "step 1: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]
+    assert told[0].startswith("measuring whether the guide reads its context, on 16 pairs: now the base model, and the")
+    assert "step 1: the guide has collapsed at helpful, harmless" in told[1] and "half the learning rate" in told[1]
     assert monitor.restart() and task.restarts == 1
     assert torch.equal(model.adapter.state()["mixer.objectives"], monitor.initial["mixer.objectives"])
     assert all(torch.equal(value, monitor.initial[name]) for name, value in model.adapter.state().items())
@@ -118,3 +119,30 @@ def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(ba
     _, other, _ = prepared(base)
     other.load(tmp_path)
     assert other.restarts == 2 and other.rate_factor("x.lora_A.default.weight") == 0.25
+
+
+def test_a_run_of_fewer_steps_than_between_measurements_is_not_measured(base, tmp_path, monkeypatch):
+    model, task, rows = prepared(base)
+    monitor = diagnostics.CollapseMonitor(task, rows, every=3, report=print)
+    monkeypatch.setattr(diagnostics, "_measure", lambda *_: pytest.fail("the guide was measured"))
+    trained(tmp_path, model, task, rows, monitor, max_steps=2)
+    assert not monitor.active
+
+
+def test_a_guide_is_measured_on_as_many_pairs_as_the_tokens_allow(base):
+    _, _, rows = prepared(base)
+    both = [len(row.chosen) + len(row.rejected) for row in rows]
+    assert len(diagnostics.measured_rows(rows * 2)) == 64
+    assert len(diagnostics.measured_rows(rows, tokens=sum(both[:5]))) == 5
+    assert len(diagnostics.measured_rows(rows, tokens=sum(both[:5]) - 1)) == 4
+    assert len(diagnostics.measured_rows(rows, tokens=1)) == 1
+
+
+def test_the_spread_of_contexts_does_not_depend_on_how_many_are_added_at_once(monkeypatch):
+    logits, values = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)), []
+    for at_once in (2, 512):
+        monkeypatch.setattr(diagnostics, "AT_ONCE", at_once)
+        spread = diagnostics.ContextSpread()
+        spread.add(logits)
+        values.append(spread.values())
+    assert values[0] == pytest.approx(values[1])
