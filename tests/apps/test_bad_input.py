@@ -97,6 +97,8 @@ CASES = [
     ("merge {w}/classes --output {w}/new", 3, "which name no reward"),
     ("lint {w}/pairs.jsonl --model {w}/classes --output {w}/new", 3, "which name no reward"),
     (f"{RL.replace('{w}/rm', '{w}/classes')} --max_completion_length 8", 3, "which name no reward"),
+    (RL.replace("policy", "untemplated").replace("prompts", "blank"), 3, "has no chat template to render"),
+    (TRAIN_JUDGE.replace("policy", "untemplated").replace("pairs", "bad"), 3, "has no chat template to render"),
     ("train --model {w}/untemplated --data {w}/bad.jsonl --output {w}/new", 3, "has no chat template to render"),
     ("train --kind linear --bos once --data {w}/pairs.jsonl --output {w}/new", 2, "--bos belongs to --kind scalar"),
     (f"{SCALAR} --eos once", 2, "--eos belongs to a backbone, and a small model from scratch has its own"),

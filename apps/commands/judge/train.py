@@ -20,6 +20,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
+from ....rm.backbones.tokenization import check_renders
 from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
@@ -55,6 +56,7 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     """Train a generative judge in one or two stages and save its run folder."""
     started = time.time()
     check_prompt("--prompt", config.prompt)
+    check_renders(load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments)))
     pairs, notes = load_pairs(config)
     check_stages(config, arguments, len(pairs.cases))
     with run_folder(

@@ -22,6 +22,7 @@ from ....rm.backbones.hub import whole_name
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.backbones.packing.attention import set_attention
+from ....rm.backbones.tokenization import check_renders
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.sharded_weights import gathered_state
@@ -158,6 +159,7 @@ def without_limit(reward: str) -> str:
 
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
     """Return the trainer and its facts for the manifest; the cheapest parts are loaded first, to fail early."""
+    check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(arguments)))
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
     check_functions(config, [*prompts.rows, *eval_prompts.rows])
     policy = open_language_model(config.model, config, arguments)
