@@ -54,6 +54,19 @@ def test_a_file_imports_only_from_its_own_level_or_lower_ones():
             assert level == own or shared or LEVELS[level] < LEVELS[own], f"{path} imports from {level}"
 
 
+def test_folders_of_rm_import_only_from_earlier_ones():
+    order = ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "parity", "models", "training"]
+    assert {*order, "__pycache__"} >= {path.name for path in (ROOT / "rm").iterdir() if path.is_dir()}
+    for path in (ROOT / "rm").glob("*/**/*.py"):
+        folder = path.relative_to(ROOT / "rm").parts[0]
+        package = path.relative_to(ROOT).parent.parts
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                target = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+                if target[:1] == ["rm"] and target[1] in order:
+                    assert order.index(target[1]) <= order.index(folder), f"{path} imports from {target[1]}"
+
+
 def test_tests_of_the_product_do_without_research():
     for path in (ROOT / "tests").rglob("*.py"):
         if path.relative_to(ROOT / "tests").parts[0] != "research":

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...rm.adapters.settings import SETTINGS, load_settings
-from ...rm.backbones.hub import absent
 from ...rm.contract.golden_scores import contract_and_kind
 from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.io.hub_names import absent
 from ...rm.types import RewardModel
 from ..commands.decode.guides import arms, check_guides
 from ..commands.decode.settings import DecodeConfig

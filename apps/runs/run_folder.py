@@ -19,13 +19,13 @@ from typing import Any, TextIO
 
 import yaml
 
-from ...rm.backbones.hub import RESOLVED
 from ...rm.data.pairs import RowReport
 from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ...rm.io.checked_files import from_yaml
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal, unescaped
+from ...rm.io.hub_names import RESOLVED
 from ..settings.fields import changed_settings
 from .lock import only_writer
 from .signals import Terminated

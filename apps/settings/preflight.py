@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...rm.backbones.hub import is_path
 from ...rm.data.readers import SUFFIXES, format_of
 from ...rm.errors import UsageError, did_you_mean
+from ...rm.io.hub_names import is_path
 from .fields import as_list
 
 FILES = ("data", "eval_data", "scores")

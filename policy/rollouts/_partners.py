@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...rm.backbones.hub import whole_name
 from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 from ...rm.data.messages_and_tools import with_tools
 from ...rm.errors import DataError
+from ...rm.io.hub_names import whole_name
 from ...rm.types import Message, Messages, content_hash, tools_of
 from ..decoding.engines import SeparateModels
 from ..decoding.guided import decode

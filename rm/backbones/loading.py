@@ -28,9 +28,10 @@ from transformers.utils import logging
 
 from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
+from ..io.hub_names import absent
 from .chat_templates import check_template
 from .config_check import check_claims, check_layers
-from .hub import absent, note_model, parse_source, tokenizer_source
+from .hub import note_model, parse_source, tokenizer_source
 from .tokenization import edge_tokens, right_padded
 from .value_heads import HEAD, put_head, refuse_pickles, stored_head, warn_of_unread
 

@@ -1,1 +1,1 @@
-"""The scoring contract of a reward model, its golden scores, and parity with other ways to score."""
+"""The scoring contract of a reward model, and its golden scores."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..backbones.hub import absent, note_data
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import RepeatedKeyError, from_json, from_json_row
 from ..io.compressed_files import OPENERS, compression_of, read_bytes
+from ..io.hub_names import absent, note_data
 from ..io.reading_faults import reading_fault
 
 LONGEST_CELL = 2**31 - 1

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch.utils.data import IterableDataset
 
-from ..backbones.hub import absent, note_data
 from ..errors import DataError, UsageError
 from ..io.compressed_files import compression_of, open_bytes
+from ..io.hub_names import absent, note_data
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..backbones.hub import whole_name
 from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.tokenization import Encoder
 from ..contract.scoring_contract import FILE, Edge, load_contract
 from ..errors import DataError, UsageError
+from ..io.hub_names import whole_name
 from ..types import Example, content_hash
 from .autoregressive import check_beta, completion_contract, model_logprobs, read_settings, settled, sums
 

@@ -12,11 +12,11 @@ from accelerate.utils.memory import clear_device_cache
 from torch import Tensor, nn
 from transformers import Trainer
 
+from ..backbones.sharded_weights import is_sharded
 from ..errors import CheckFailed, DataError, UsageError
 from ..io.disk_errors import file_of, no_room, told_full
 from .checkpointing import COMPLETE
 from .out_of_memory import Piece, halved, lacks_memory
-from .sharded_weights import is_sharded
 
 
 def first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:

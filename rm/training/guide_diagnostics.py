@@ -17,8 +17,8 @@ from transformers import TrainerCallback
 
 from ..backbones.forward_hooks import inside
 from ..backbones.logprobs import completion_logprobs
+from ..backbones.sharded_weights import put
 from .autoregressive_task import PreferenceRow, PreferenceTask, completion_lengths
-from .sharded_weights import put
 
 COLLAPSED = 1 / 3
 """Share of the base model's context sensitivity below which a guide counts as one without context.

@@ -16,6 +16,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
 from ..backbones.packing.attention import attention_setting, check_padding_free, padding_free, with_attention
+from ..backbones.sharded_weights import is_sharded, rank_0_folder
 from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
@@ -26,7 +27,6 @@ from .distributed import refuse_divided_batches, same_gradients
 from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import PairLog, SignalCheck
-from .sharded_weights import is_sharded, rank_0_folder
 from .weight_average import WeightAverage
 
 TRAIN_LOSS = "train_loss.json"

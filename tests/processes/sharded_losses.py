@@ -21,6 +21,7 @@ from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.backbones.sharded_weights import gathered
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet
@@ -32,7 +33,6 @@ from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceT
 from rewardlab.rm.training.distributed import same_gradients
 from rewardlab.rm.training.encoding import PairRow
 from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
-from rewardlab.rm.training.sharded_weights import gathered
 from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....rm.adapters.settings import SETTINGS, load_settings
-from ....rm.backbones.hub import is_path
 from ....rm.errors import UsageError
+from ....rm.io.hub_names import is_path
 
 
 def arms(texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -12,12 +12,12 @@ from ....rm.backbones.loading import decoder_head, folded
 from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
-from ....rm.contract.parity import edge_cases, with_weights
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
 from ....rm.models.autoregressive import AutoregressiveRewardModel
 from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.scalar import ScalarRewardModel
+from ....rm.parity.parity import edge_cases, with_weights
 from ....rm.types import Example
 from ...runs.run_folder import log, run_folder, trust, write_manifest
 from ...settings.reading import has_contract, reading

@@ -7,8 +7,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ....benchmarks.report import table
-from ....rm.contract.parity import FULL, HALF, Parity
 from ....rm.contract.scoring_contract import ScoringContract
+from ....rm.parity.parity import FULL, HALF, Parity
 
 HEADER = (
     "way",

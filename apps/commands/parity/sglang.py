@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ....rm.contract.known_faults import Scored
-from ....rm.contract.parity import Way
 from ....rm.errors import DataError, UsageError
+from ....rm.parity.known_faults import Scored
+from ....rm.parity.parity import Way
 from ....rm.types import Example
 from .model_server import ModelServer, all_or_none, batches, by_index
 

@@ -11,11 +11,11 @@ from ....rm.backbones.hub import parse_source
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import Encoder, describe_tokenizer, single_token_id
 from ....rm.backbones.value_heads import refuse_pickles
-from ....rm.contract.parity import Parity
 from ....rm.contract.scoring_contract import ScoringContract
-from ....rm.contract.step_scores import StepOutputs, compare_steps, step_positions
 from ....rm.errors import DataError
 from ....rm.models.process import ProcessRewardModel
+from ....rm.parity.parity import Parity
+from ....rm.parity.step_scores import StepOutputs, compare_steps, step_positions
 from ....rm.types import Example
 from ...runs.run_folder import trust
 from .model_server import batches

@@ -18,14 +18,14 @@ from ....policy.training.critic import CriticArguments
 from ....policy.training.prompt_sampling import CURRICULUM, DrawnPrompts
 from ....policy.training.reference_policy import soup
 from ....policy.training.trainer import PolicyTrainer
-from ....rm.backbones.hub import whole_name
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.backbones.packing.attention import set_attention
+from ....rm.backbones.sharded_weights import gathered_state
 from ....rm.backbones.tokenization import check_renders
 from ....rm.errors import CheckFailed, UsageError
+from ....rm.io.hub_names import whole_name
 from ....rm.training.checkpointing import last_complete_checkpoint
-from ....rm.training.sharded_weights import gathered_state
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
 from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.backbones.loading import load_tokenizer
+from ....rm.backbones.sharded_weights import is_sharded, rank_0_folder
 from ....rm.backbones.tokenization import check_renders
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from ....rm.data.labelling import labelled_for
@@ -18,7 +19,6 @@ from ....rm.errors import UsageError
 from ....rm.registry import load
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.learning_signal import check_fitted
-from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
 from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by

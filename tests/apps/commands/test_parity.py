@@ -17,13 +17,13 @@ from rewardlab.apps.commands.parity.settings import Against, parse_against
 from rewardlab.apps.runs.run_folder import plain
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.contract.golden_scores import write_golden
-from rewardlab.rm.contract.known_faults import score_ids
-from rewardlab.rm.contract.parity import Parity
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.ensemble import ensemble
 from rewardlab.rm.models.multi_objective import with_overall
 from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.parity.known_faults import score_ids
+from rewardlab.rm.parity.parity import Parity
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 

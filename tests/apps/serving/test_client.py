@@ -11,9 +11,9 @@ from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving.client import ScoringClient, TooLong
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.types import Example, user_turn
 from trl import GRPOConfig, GRPOTrainer
 

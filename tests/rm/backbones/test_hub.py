@@ -3,10 +3,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.backbones import hub
-from rewardlab.rm.backbones.hub import Source, note_data, note_model, parse_source
+from rewardlab.rm.backbones.hub import Source, note_model, parse_source
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.io import hub_names
+from rewardlab.rm.io.hub_names import note_data
 
 OLD, NEW = "1" * 40, "2" * 40
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -14,7 +15,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
-    monkeypatch.setattr(hub, "RESOLVED", {})
+    monkeypatch.setattr(hub_names, "RESOLVED", {})
 
 
 def test_a_folder_is_no_name_with_a_revision_and_code_needs_a_full_commit(tmp_path):
@@ -36,7 +37,7 @@ def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):
     note_data("org/data", SimpleNamespace(info=info))
     note_data("folder", SimpleNamespace(info=SimpleNamespace(download_checksums={"/home/train.parquet": {}})))
     note_model(str(tmp_path))
-    assert hub.RESOLVED == {"org/data": NEW}
+    assert hub_names.RESOLVED == {"org/data": NEW}
 
 
 def test_a_model_is_read_at_its_revision_and_its_commit_is_known(tmp_path, monkeypatch):
@@ -54,6 +55,6 @@ def test_a_model_is_read_at_its_revision_and_its_commit_is_known(tmp_path, monke
     for source, seed in ((f"org/model@{OLD}", 1), ("org/model@main", 2), ("org/model", 2)):
         found, expected = load_causal_lm(source, load_tokenizer(source)), models.causal_lm(words, seed=seed)
         assert torch.equal(found.get_input_embeddings().weight, expected.get_input_embeddings().weight), source
-    assert {f"org/model@{OLD}": OLD, "org/model@main": NEW, "org/model": NEW} == hub.RESOLVED
+    assert {f"org/model@{OLD}": OLD, "org/model@main": NEW, "org/model": NEW} == hub_names.RESOLVED
     with pytest.raises(UsageError, match="name that as org/model@SHA"):
         load_tokenizer("org/model@main", trust_remote_code=True)

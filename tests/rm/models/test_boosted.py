@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models.boosted import BoostedRewardModel, boosted, pair_losses, stage_weight, stage_weights
 from rewardlab.rm.models.linear import linear
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 from tests.rm.models.test_ensemble import Fixed

@@ -7,13 +7,13 @@ from rewardlab.benchmarks.garden import pairs
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.ensemble.combination import Rule
 from rewardlab.rm.models.multi_head import MultiHeadRewardModel
 from rewardlab.rm.models.multi_head.uncertain_heads import Gaussians, HeadFit, Heads, fit_heads, sampled_loss
 from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import OVERALL, Example, user_turn

@@ -10,7 +10,6 @@ from peft import AutoPeftModelForSequenceClassification, LoraConfig, get_peft_mo
 from rewardlab.rm.backbones.loading import load_tokenizer, small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.contract.known_faults import CONVENTIONS, Scored, culprit, score_ids
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models._foreign import classes_of
@@ -19,6 +18,7 @@ from rewardlab.rm.models.latent import latent
 from rewardlab.rm.models.multi_objective import untrained
 from rewardlab.rm.models.process import process
 from rewardlab.rm.models.scalar import scalar, scalar_from_config
+from rewardlab.rm.parity.known_faults import CONVENTIONS, Scored, culprit, score_ids
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from tokenizers.processors import TemplateProcessing

@@ -5,13 +5,13 @@ from peft import LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
-from rewardlab.rm.contract.known_faults import Scored
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models.latent import DEPTH_HEAD, LatentRewardModel, latent, latent_from_config
 from rewardlab.rm.models.latent.steps import check_steps, latent_states
 from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.parity.known_faults import Scored
+from rewardlab.rm.parity.parity import own_ways, parity
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.rm.spread_models import WORDS, examples, spread

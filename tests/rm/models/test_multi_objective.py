@@ -8,7 +8,6 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.scored_rows import ScoredCompletion, load_judged
 from rewardlab.rm.errors import DataError, UsageError
@@ -17,6 +16,7 @@ from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
 from rewardlab.rm.models.multi_objective import checked_weights, learned_weights, with_overall
 from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.training import multi_objective_task as objectives
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn

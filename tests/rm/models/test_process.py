@@ -7,11 +7,11 @@ from peft import AutoPeftModelForTokenClassification, LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.step_encoding import split_steps
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models.process import AGGREGATES, process
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.training.process_task import ProcessTask, encode_solutions
 from rewardlab.rm.types import Example, Message, Steps, prompt_text, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit

@@ -10,11 +10,11 @@ from peft import AutoPeftModelForSequenceClassification, LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
+from rewardlab.rm.parity.parity import own_ways, parity
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn

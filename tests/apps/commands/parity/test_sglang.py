@@ -13,7 +13,7 @@ import torch
 from rewardlab.rm.backbones.forward_hooks import head_inputs
 from rewardlab.rm.backbones.loading import decoder_head
 from rewardlab.rm.contract.golden_scores import write_golden
-from rewardlab.rm.contract.known_faults import score_ids
+from rewardlab.rm.parity.known_faults import score_ids
 from scipy.special import softmax
 
 from tests.json_server import JsonHandler, running

@@ -12,9 +12,9 @@ from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.parity.parity import own_ways, parity
 
 from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import write

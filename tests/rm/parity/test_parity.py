@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.rm.backbones.loading import head_outputs
-from rewardlab.rm.contract.known_faults import score_ids, whole_ids
-from rewardlab.rm.contract.parity import Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
+from rewardlab.rm.parity.known_faults import score_ids, whole_ids
+from rewardlab.rm.parity.parity import Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
 from rewardlab.rm.types import Example
 
 from tests.rm.spread_models import CHATML, LIMIT, examples, make

@@ -11,8 +11,8 @@ from scipy.special import expit, softmax
 from ..backbones.forward_hooks import head_inputs
 from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
+from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
 from ..types import Example
-from .scoring_contract import PLAIN_TEMPLATE, Edge
 
 EXPLAINED = 0.1
 """A fault is named if at most this share of the difference remains after it is applied."""

@@ -1,0 +1,58 @@
+"""Names of the Hugging Face Hub, `id` or `id@revision`, beside paths; and the commits that were loaded from there."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+RESOLVED: dict[str, str] = {}
+"""Commits that this process has loaded from the Hub: name as given -> commit SHA, for manifests."""
+
+
+def is_local(source: str) -> bool:
+    """Return whether a name is a file or folder, or can only be one."""
+    try:
+        return Path(source).exists() or is_path(source)
+    except (OSError, ValueError):
+        return False
+
+
+def is_path(source: str) -> bool:
+    """Return whether a name can only be a path: a Hub id is `name` or `org/name`.
+
+    >>> is_path("./rm"), is_path("runs/a/rm"), is_path("org/model@v1.0")
+    (True, True, False)
+    """
+    return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
+
+
+def whole_name(source: str) -> str:
+    """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
+    return str(Path(source).resolve()) if source and Path(source).exists() else source
+
+
+def absent(source: str, error: Exception) -> str:
+    """Return why loading by a name failed: a missing folder, or the Hub's error if it was asked."""
+    lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
+    lines = [line.strip() for line in lines if line.strip()]
+    text = " ".join(lines) if lines[0].endswith((":", ",")) else lines[0]  # a list follows on further lines
+    if Path(source).exists() or not isinstance(error, OSError | ValueError):
+        return text
+    if is_path(source):
+        return "no such file or folder here; check the path"
+    if Path(source).parent.is_dir() and str(Path(source).parent) != ".":
+        return f"no such folder in {Path(source).parent}/, and not on the Hub either; check the path"
+    return f"no such folder here, and no model or data set of that name could be had from the Hub: {text}"
+
+
+def note_data(source: str, dataset: Any) -> None:
+    """Record the commit of a data set from the Hub: the URLs of its files are `hf://datasets/org/name@SHA/...`."""
+    checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
+    matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
+    note(source, next((match[1] for match in matches if match), ""))
+
+
+def note(source: str, commit: str) -> None:
+    """Record the commit that was loaded by a name; anything but a whole SHA is left out."""
+    if COMMIT.fullmatch(commit):
+        RESOLVED[source] = commit
