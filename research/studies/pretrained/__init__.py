@@ -59,7 +59,7 @@ def pretrained(
         report.choices(choices),
         report.uncertainty(ensemble, held_out),
         report.calibration(finals),
-        report.length_control(*([job.result(cache) for job in tuned[name]] for name in (LENGTH_CONTROLLED, PLAIN))),
+        report.length_control(*(tuned[name][0].result(cache) for name in (LENGTH_CONTROLLED, PLAIN)), held_out),
         report.lint_of(read.training(recipe.mix, max(NUMBERS), seed=0)),
         report.cuts(finals),
     ]

@@ -1,11 +1,10 @@
 """The report of the study: results, choices, uncertainty, calibration, length, lint, truncation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import roc_auc_score
 
@@ -152,8 +151,8 @@ def uncertainty(ensemble: Final, pairs: Sequence[PreferencePair]) -> str:
         "small margin of the mean": -np.abs(mean),
         "spread / margin": gaps.std(axis=0) / (np.abs(mean) + 1e-9),
     }
-    clusters = np.unique([first_turn(pair.prompt) for pair in pairs], return_inverse=True)[1]
-    rows = [[name, _area(wrong, doubt, clusters), _selected(wrong, doubt)] for name, doubt in doubts.items()]
+    samples = list(_samples(pairs))
+    rows = [[name, _area(wrong, doubt, samples), _selected(wrong, doubt)] for name, doubt in doubts.items()]
     return "\n".join(
         [
             "",
@@ -168,14 +167,9 @@ def uncertainty(ensemble: Final, pairs: Sequence[PreferencePair]) -> str:
     )
 
 
-def _area(wrong: np.ndarray, doubt: np.ndarray, clusters: np.ndarray) -> str:
-    """Return the area under the curve with its bootstrap interval over clusters."""
-    generator, members = np.random.default_rng(0), [np.flatnonzero(clusters == c) for c in range(clusters.max() + 1)]
-    areas = []
-    for _ in range(SAMPLES):
-        sample = np.concatenate([members[c] for c in generator.integers(len(members), size=len(members))])
-        if 0 < wrong[sample].mean() < 1:
-            areas.append(roc_auc_score(wrong[sample], doubt[sample]))
+def _area(wrong: np.ndarray, doubt: np.ndarray, samples: Iterable[np.ndarray]) -> str:
+    """Return the area under the curve with its bootstrap interval."""
+    areas = [roc_auc_score(wrong[some], doubt[some]) for some in samples if 0 < wrong[some].mean() < 1]
     if not areas:
         return "–"
     low, high = np.percentile(areas, [2.5, 97.5])
@@ -223,23 +217,28 @@ def calibration(finals: Sequence[Final]) -> str:
     )
 
 
-def length_control(controlled: Sequence[Arrays], plain: Sequence[Arrays]) -> str:
-    """Format the loss `length_controlled` beside the plain models of as many pairs, seed by seed."""
-    points = [
-        100 * (accuracy(one, "held-out") - accuracy(other, "held-out"))
-        for one, other in zip(controlled, plain, strict=True)
-    ]
-    half = stats.t.ppf(0.975, len(points) - 1) * np.std(points, ddof=1) / np.sqrt(len(points))
-    mean, each = np.mean(points), ", ".join(f"{point:+.1f}" for point in points)
+def length_control(controlled: Arrays, plain: Arrays, pairs: Sequence[PreferencePair]) -> str:
+    """Format the loss `length_controlled` beside the plain model of as many pairs and the same seed."""
+    won = [arrays["held-out"][::2] > arrays["held-out"][1::2] for arrays in (controlled, plain)]
+    points = 100 * (won[0].astype(float) - won[1])
+    low, high = np.percentile([points[sample].mean() for sample in _samples(pairs)], [2.5, 97.5])
     return "\n".join(
         [
             "",
             "## Length control",
             "",
             "MiniLM on 2,000 pairs by `length_controlled`, minus the plain model of the same seed, on the held-out "
-            f"pairs: {each} points; mean {mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}] over seeds.",
+            f"pairs: {points.mean():+.1f} [{low:+.1f}, {high:+.1f}] points, paired, over prompts.",
         ]
     )
+
+
+def _samples(pairs: Sequence[PreferencePair]) -> Iterator[np.ndarray]:
+    """Yield bootstrap samples of indices, of whole prompts."""
+    clusters = np.unique([first_turn(pair.prompt) for pair in pairs], return_inverse=True)[1]
+    generator, members = np.random.default_rng(0), [np.flatnonzero(clusters == c) for c in range(clusters.max() + 1)]
+    for _ in range(SAMPLES):
+        yield np.concatenate([members[c] for c in generator.integers(len(members), size=len(members))])
 
 
 def lint_of(pairs: Sequence[PreferencePair]) -> str:

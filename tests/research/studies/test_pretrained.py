@@ -50,9 +50,15 @@ def test_temperature_makes_margins_as_sure_as_they_are_right():
 
 
 def test_a_doubt_that_orders_mistakes_first_has_an_area_of_one():
-    wrong, doubt, clusters = np.array([True, True, False, False]), np.array([4.0, 3, 2, 1]), np.arange(4)
-    assert report._area(wrong, doubt, clusters) == "1.000 [1.000, 1.000]"
+    wrong, doubt = np.array([True, True, False, False]), np.array([4.0, 3, 2, 1])
+    assert report._area(wrong, doubt, [np.array([0, 2]), np.array([1, 1, 3])]) == "1.000 [1.000, 1.000]"
     assert report._selected(wrong, doubt) == "100.0"
+
+
+def test_samples_hold_whole_prompts():
+    pairs = [pair("one", "a"), pair("two", "b"), pair("two", "c")]
+    for sample in report._samples(pairs):
+        assert (sample == 1).sum() == (sample == 2).sum()
 
 
 @pytest.mark.slow
