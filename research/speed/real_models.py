@@ -40,12 +40,12 @@ from .training import StepClock, by_trl, ours, ragged_rows
 MODELS = {"minilm": "plain", "smollm2": None}
 """Chat template by model."""
 TRAINED = {
-    "minilm": training_script.Size(batch=8, limit=256, warm_up=4, steps=16),
-    "smollm2": training_script.Size(batch=2, limit=256, warm_up=4, steps=16),
+    "minilm": training_script.Size(batch=4, limit=256, warm_up=4, steps=16),
+    "smollm2": training_script.Size(batch=1, limit=256, warm_up=4, steps=16),
 }
 SCORED = {"minilm": scoring_script.Size(pairs=48, limit=512), "smollm2": scoring_script.Size(pairs=12, limit=512)}
 TINY = training_script.Size(batch=1, limit=32, warm_up=1, steps=1), scoring_script.Size(pairs=2, limit=32)
-TURNS, SORTED = 3, 8
+TURNS, SORTED = 2, 8
 COMMANDS = {
     "python with transformers": ["-c", "import transformers, torch; transformers.TrainingArguments"],
     "rewardlab train --help": ["-m", "rewardlab.apps.cli", "train", "--help"],
