@@ -1,6 +1,7 @@
-"""The test run of continuous integration: a failed test runs again once, alone."""
+"""The run of continuous integration: a failed test runs again once, alone; models are fetched in three attempts."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,18 @@ def test_more_than_five_failures_fail_the_run_without_a_second_try(run, tmp_path
 def test_a_run_that_breaks_off_without_a_failed_test_fails(run):
     result = run("", file="missing.py")
     assert result.returncode == 1 and "make test failed" in result.stderr
+
+
+@pytest.mark.parametrize(("successful", "required"), [(3, "data,browser,triton,models"), (4, "data,browser,triton")])
+def test_pretrained_models_are_required_unless_three_attempts_to_fetch_them_fail(tmp_path, successful, required):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    make = f'[ "$1" != models ] || {{ echo >> attempts; [ "$(wc -l < attempts)" -ge {successful} ]; }}'
+    for name, script in (("make", make), ("python3", 'echo "required: $REWARDLAB_REQUIRE"'), ("chromium", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    result = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == f"required: {required}"
+    assert ("their tests are skipped" in result.stdout) == ("models" not in required)
+    assert len((tmp_path / "attempts").read_text()) == 3
