@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import shlex
 from functools import cache, partial
@@ -12,6 +13,8 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS, split_verb
 from rewardlab.benchmarks.garden.models import pretrain
+
+from tests.pretrained.conftest import fetched_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,7 +33,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(block: str) -> list[list[str]]:
     """The words of every `rewardlab` command, without comments; lines that end with a backslash go on."""
     lines = block.replace("\\\n", " ").splitlines()
-    split = [shlex.split(line, comments=True) for line in lines if "rewardlab " in line]
+    split = [shlex.split(os.path.expandvars(line), comments=True) for line in lines if "rewardlab " in line]
     return [words[words.index("rewardlab") + 1 :] for words in split if "rewardlab" in words]
 
 
@@ -59,8 +62,13 @@ def test_the_blocks_of_a_page_run_in_order(page, world, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     if not any("rewardlab world" in block for block in blocks(page, "bash")):
         (tmp_path / "runs" / "world").symlink_to(world)
+    for name, target in (("pairs", world / "train"), ("test", world / "test")):
+        (tmp_path / f"{name}.jsonl").symlink_to(f"{target}.jsonl")
+    (tmp_path / "apps").symlink_to(ROOT / "apps")
     text = page.read_text(encoding="utf-8")
     for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", text, flags=re.M | re.S):
+        if "$MINILM" in block:
+            monkeypatch.setenv("MINILM", fetched_folder("minilm"))
         if language == "python":
             exec(compile(block, named(page), "exec"), {"__name__": "__main__"})
             continue

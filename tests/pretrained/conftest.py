@@ -15,7 +15,7 @@ ANSWERS = ("It is Paris, the capital.", "I do not know, and I do not care about 
 PAIRS = [PreferencePair(str(index), user_turn(text), *ANSWERS) for index, text in enumerate(2 * QUESTIONS)]
 
 
-def folder_of(name: str) -> str:
+def fetched_folder(name: str) -> str:
     """The folder of a fetched model's safetensors; nothing is downloaded."""
     folder = cache_folder() / name
     need("models", folder.is_dir(), f"there is no model {folder}; run `make models`")
@@ -25,13 +25,13 @@ def folder_of(name: str) -> str:
 @pytest.fixture(scope="session")
 def minilm() -> str:
     """all-MiniLM-L6-v2: an encoder without a chat template."""
-    return folder_of("minilm")
+    return fetched_folder("minilm")
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> str:
     """SmolLM2-135M-Instruct: pad is EOS, and BOS opens every turn."""
-    return folder_of("smollm2")
+    return fetched_folder("smollm2")
 
 
 @pytest.fixture(scope="session")
