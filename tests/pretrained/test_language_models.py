@@ -86,7 +86,7 @@ def test_a_guide_after_a_step_gives_the_log_probabilities_of_whole_prefixes(mode
         np.testing.assert_allclose(values, expected, atol=1e-3)
 
 
-def test_a_step_of_grpo_prefers_longer_completions(model, tokenizer, tmp_path):
+def test_a_step_of_grpo_trains_an_adapter_on_the_rewards_of_its_completions(model, tokenizer, tmp_path):
     lengths = []
 
     def length(examples):

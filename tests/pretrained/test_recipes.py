@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.models.embedding import embedding
 
 from tests.conftest import ROOT
 from tests.pretrained.conftest import ANSWERS, PAIRS, QUESTIONS
@@ -39,7 +40,8 @@ def test_an_ensemble_of_models_of_several_seeds(runs, minilm):
     assert ensemble.rate([EXAMPLE]).shape == (1, 1)
 
 
-def test_a_linear_head_on_frozen_features(runs, minilm):
+def test_a_linear_head_on_frozen_features(runs, minilm, monkeypatch):
+    monkeypatch.setitem(embedding.__kwdefaults__, "cache", runs.parent / "embeddings.sqlite")  # not the user's
     train("minilm_frozen", "frozen", "--model", minilm, "--data", "pairs.jsonl")
     chosen, rejected = load_reward_model(str(runs / "frozen")).rate(PAIRS[0].examples)[:, 0]
     assert chosen > rejected
