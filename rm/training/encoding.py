@@ -10,7 +10,7 @@ import torch
 from ..backbones.tokenization import Encoder, pad
 from ..errors import DataError
 from ..losses._pair_losses import OTHER
-from ..types import PreferencePair, prompt_text
+from ..types import OVERALL, PreferencePair, prompt_text
 
 REMEDY = (
     "give one that renders it with --chat_template FILE, or --chat_template plain, or leave such rows out with "
@@ -139,10 +139,9 @@ def _nothing_left(
     """Return the error of pairs of which none can be learnt from, with the remedy for most of them."""
     unlabelled, labels = len(pairs) - over - identical, sorted({name for pair in pairs for name in pair.wins})
     named = ", ".join(objectives)
-    remedy = (
-        f"their labels are {', '.join(labels) or 'none'}: name one of them as the objective, or say with "
-        f"--data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
-    )
+    remedy = f"their labels are {', '.join(labels) or 'none'}: name one of them with --objective"
+    if OVERALL in labels:  # which --data NAME=FILE turns into that of NAME
+        remedy += f", or say with --data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
     if over + identical >= unlabelled:
         remedy = "raise --max_length" + (", or set --on_long truncate" if over else "")
     return DataError(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
@@ -6,7 +8,13 @@ from rewardlab.rm.errors import DataError
 from rewardlab.rm.training.encoding import encode_pairs
 from rewardlab.rm.types import PreferencePair, user_turn
 
+WORDS = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
 PAIRS = [PreferencePair(str(n), user_turn("roba"), f"{'kano ' * 9}misu{n}", f"suli{n}") for n in range(3)]
+
+
+def encoder(limit: int) -> Encoder:
+    described = describe_tokenizer(WORDS)
+    return Encoder(WORDS, ScoringContract(kind="scalar", truncation="left", max_length=limit, **described))
 
 
 def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy():
@@ -15,7 +23,11 @@ def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy():
         ("overall", 6, "skip", r": 3 over 6 tokens, .* 0 without .*; raise --max_length, or set --on_long truncate$"),
         ("overall", 1, "truncate", r": 0 over 1 tokens, 3 identical after truncation, .*; raise --max_length$"),
     ]:
-        words = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
-        contract = ScoringContract(kind="scalar", truncation="left", max_length=limit, **describe_tokenizer(words))
         with pytest.raises(DataError, match=f"none of 3 pairs is left to train on{sentence}"):
-            encode_pairs(Encoder(words, contract), PAIRS, objective, on_long)
+            encode_pairs(encoder(limit), PAIRS, objective, on_long)
+
+
+def test_pairs_without_an_overall_label_are_not_told_to_name_the_objective_of_their_file():
+    pairs = [replace(pair, wins={"helpfulness": 1.0}) for pair in PAIRS]
+    with pytest.raises(DataError, match="their labels are helpfulness: name one of them with --objective$"):
+        encode_pairs(encoder(6), pairs, "overall")
