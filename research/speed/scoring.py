@@ -3,7 +3,7 @@
 One Qwen 3 classifier with random weights scores the same conversations by three methods, in float32 with PyTorch's
 fused attention, on one thread. Each method takes rendered texts, and tokenizes, batches and scores them:
 
-    ours          `rate`, with a token budget of 16 of the longest sequences, at most 4,096 tokens at once on a CPU
+    ours          `rate`, with a token budget of 16 of the longest sequences, at most 2,048 tokens at once on a CPU
     rewardbench   Transformers' text-classification pipeline as `rewardbench` calls it: chosen, then rejected
                   responses in file order, 16 to a batch, padded to the longest of the batch
     trl           TRL's collator in a DataLoader: 8 pairs to a batch, chosen first, padded to the longest of the batch

@@ -34,7 +34,7 @@ from ..errors import UsageError
 from ..types import Example
 from ._foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
-CPU_TOKENS = 4096
+CPU_TOKENS = 2048
 _TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait
 Row = tuple[int, ...]
 
@@ -50,7 +50,7 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
         """Return rewards [N, K] in float64, independent of batching; at most `batch_tokens` tokens per forward pass.
 
         Equal sequences are computed once. If the model supports it, common prefixes are computed once too, without
-        padding (see `packing`); otherwise sequences of similar length share a batch. On a CPU at most 4,096 tokens are
+        padding (see `packing`); otherwise sequences of similar length share a batch. On a CPU at most 2,048 tokens are
         computed at once, which is faster because they fit its caches.
         """
         rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
@@ -78,7 +78,7 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
 def padded_batches(
     rows: Sequence[Row], device: torch.device, batch_tokens: int = 16_384
 ) -> Iterator[tuple[list[Row], Batch]]:
-    """Yield rows of similar length with their padded batch on the device; at most 4,096 tokens at once on a CPU."""
+    """Yield rows of similar length with their padded batch on the device; at most 2,048 tokens at once on a CPU."""
     for indices in batches_of([*map(len, rows)], _computed_at_once(device, batch_tokens)):
         some = [rows[index] for index in indices]
         yield some, Batch(*(tensor.to(device) for tensor in pad(some)))
