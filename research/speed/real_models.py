@@ -6,7 +6,8 @@ fetches them. Everything that is compared runs in turns in one process.
     training    TRL's RewardTrainer and ours on the same batches of random tokens, with UltraFeedback's lengths cut at
                 256: CPU-seconds of a step, and of `train` outside its steps; the largest difference of the losses
     scoring     `rate`; Transformers' text-classification pipeline as `rewardbench` calls it; and a loop over batches of
-                8 sequences of similar length: CPU-seconds of RewardBench's conversations, and how far scores differ
+                8 sequences of similar length: CPU-seconds of RewardBench's conversations, and how far the scores of
+                sequences that are not cut differ
     commands    CPU-seconds of `rewardlab train --help`, of a mistyped setting, and of Python with Transformers alone
 """
 
@@ -144,11 +145,12 @@ def scoring(name: str, size: scoring_script.Size, data: Path, turns: int = TURNS
             scores[way] = methods[way](model, work)
             used[way].append(time.process_time() - start)
     others = [way for way in methods if way != "ours"]
+    uncut = np.array([len(ids) < size.limit for ids in work.ids])  # of a cut sequence only ours keeps the BOS token
     return {
         "ratio": {way: spread(np.divide(used["ours"], used[way])) for way in others},
         "tokens": sum(map(len, work.ids)),
         "CPU-seconds": {way: float(np.median(some)) for way, some in used.items()},
-        "difference": max(float(np.abs(scores[way] - scores["ours"]).max()) for way in others),
+        "difference": max(float(np.abs(scores[way] - scores["ours"])[uncut].max(initial=0)) for way in others),
     }
 
 
