@@ -100,6 +100,8 @@ def results(finals: Sequence[Final], evaluations: Mapping[str, Evaluation]) -> s
             table(["", "seeds", "all held-out pairs", "RewardBench, every pair alike"], seeds),
             "",
             "![learning curves](learning_curves.png)",
+            "",
+            "Lines are means over seeds, bands their least and most.",
         ]
     )
 
@@ -270,7 +272,8 @@ def learning_curves(finals: Sequence[Final], evaluations: Mapping[str, Evaluatio
     drawing = Figure(figsize=(9, 3.6), layout="constrained")
     for panel, part in zip(drawing.subplots(1, 2), ("held-out", "rewardbench"), strict=True):
         for kind, colour in COLOURS.items():
-            models = sorted((model for model in finals if model.name.split(",")[0] == kind), key=lambda m: m.pairs)
+            of_kind = [model for model in finals if model.name.split(",")[0] == kind and len(model.results) > 1]
+            models = sorted(of_kind, key=lambda model: model.pairs)
             shares = [[100 * accuracy(arrays, part) for arrays in model.results] for model in models]
             numbers = [model.pairs for model in models]
             panel.plot(numbers, [np.mean(some) for some in shares], "o-", color=colour, markersize=4, label=kind)
@@ -279,8 +282,10 @@ def learning_curves(finals: Sequence[Final], evaluations: Mapping[str, Evaluatio
             )
         panel.axhline(50, color="black", linewidth=0.6, linestyle=":")
         panel.set_xscale("log")
+        panel.set_xticks(numbers, [f"{number:,}" for number in numbers], minor=False)
+        panel.set_xticks([], minor=True)
         panel.set_xlabel("training pairs")
         panel.set_title(TITLES[part], fontsize=9)
-    drawing.axes[0].set_ylabel("pairs won, %: mean, least and most of the seeds")
+    drawing.axes[0].set_ylabel("pairs won, %")
     drawing.axes[0].legend(fontsize=8)
     return drawing
