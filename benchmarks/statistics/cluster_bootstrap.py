@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse, stats
 
-from ...rm.confidence_intervals import effective_interval
+from ...judges.audit.confidence_intervals import effective_interval
 
 LEVEL = 0.95
 CHUNK = 100

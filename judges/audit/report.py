@@ -6,9 +6,9 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from ...rm.confidence_intervals import Estimate
 from ...rm.io.markdown import table
 from .attacks import ATTACKS
+from .confidence_intervals import Estimate
 from .plan import AS_GIVEN
 from .run import Attacked, Audit, figure_of
 

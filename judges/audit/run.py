@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...rm.confidence_intervals import Estimate, estimate, mean_estimate
 from ...rm.errors import DataError
 from ..types import BatchJudge, Case, Judgment
 from .agreement import cohen_kappa, krippendorff_alpha
 from .attacks import ATTACKS, Attack
+from .confidence_intervals import Estimate, estimate, mean_estimate
 from .measures import (
     bounds,
     calibration_error,

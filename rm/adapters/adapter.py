@@ -30,10 +30,10 @@ from transformers.pytorch_utils import Conv1D
 from ...kernels.dispatch import wide
 from ...kernels.lora_film import modulate
 from ..backbones.loading import fingerprint
-from ..backbones.sharded_weights import gathered, put
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..io.hub_names import whole_name
+from ..io.sharded_weights import gathered, put
 from .modulation import (
     MixedVector,
     Modulation,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
+from ..io.sharded_weights import is_partitioned
 from .loading import embedding_rows
-from .sharded_weights import is_partitioned
 from .tokenization import right_padded
 
 LOGITS = 2**24  # elements in one chunk of logits: 64 MB in float32

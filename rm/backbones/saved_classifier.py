@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerBase
 
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import UsageError
+from ..io.sharded_weights import gathered_state
 from .lora_classifier import ADAPTER
-from .sharded_weights import gathered_state
 from .tokenization import Encoder, edge_tokens
 
 Reading = TypeVar("Reading", bound=Encoder)

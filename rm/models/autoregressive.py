@@ -19,12 +19,12 @@ from ..adapters.settings import AdapterSettings, load_settings
 from ..backbones.gguf import origin
 from ..backbones.loading import load_causal_lm, load_tokenizer
 from ..backbones.logprobs import centred_logprobs, completion_logprobs
-from ..backbones.sharded_weights import gathered_state
 from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
 from ..data.preference_vectors import Preference, preference_vector
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
+from ..io.sharded_weights import gathered_state
 from ..types import Example
 from .scalar import batches_of, context_of
 

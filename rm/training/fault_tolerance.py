@@ -12,9 +12,9 @@ from accelerate.utils.memory import clear_device_cache
 from torch import Tensor, nn
 from transformers import Trainer
 
-from ..backbones.sharded_weights import is_sharded
 from ..errors import CheckFailed, DataError, UsageError
 from ..io.disk_errors import file_of, no_room, told_full
+from ..io.sharded_weights import is_sharded
 from .checkpointing import COMPLETE
 from .out_of_memory import Piece, halved, lacks_memory
 

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from ..backbones.forward_hooks import inside
 from ..backbones.logprobs import completion_logprobs
-from ..backbones.sharded_weights import put
+from ..io.sharded_weights import put
 from .autoregressive_task import PreferenceRow, PreferenceTask, completion_lengths
 
 COLLAPSED = 1 / 3

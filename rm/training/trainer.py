@@ -16,10 +16,10 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
 from ..backbones.packing.attention import attention_setting, check_padding_free, padding_free, with_attention
-from ..backbones.sharded_weights import is_sharded, rank_0_folder
 from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
+from ..io.sharded_weights import is_sharded, rank_0_folder
 from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from .checkpointing import MarkComplete

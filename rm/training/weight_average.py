@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..backbones.sharded_weights import gathered, put
 from ..errors import UsageError
+from ..io.sharded_weights import gathered, put
 
 FILE = "weight_average.safetensors"
 

@@ -21,10 +21,10 @@ from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
-from rewardlab.rm.backbones.sharded_weights import gathered
 from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet
+from rewardlab.rm.io.sharded_weights import gathered
 from rewardlab.rm.losses.grebt import extremes, grebt
 from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
 from rewardlab.rm.models.scalar import scalar_from_config

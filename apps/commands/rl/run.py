@@ -21,10 +21,10 @@ from ....policy.training.trainer import PolicyTrainer
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.backbones.packing.attention import set_attention
-from ....rm.backbones.sharded_weights import gathered_state
 from ....rm.backbones.tokenization import check_renders
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.hub_names import whole_name
+from ....rm.io.sharded_weights import gathered_state
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.backbones.loading import load_tokenizer
-from ....rm.backbones.sharded_weights import is_sharded, rank_0_folder
 from ....rm.backbones.tokenization import check_renders
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from ....rm.data.labelling import labelled_for
@@ -16,6 +15,7 @@ from ....rm.data.scored_rows import Judged, load_judged
 from ....rm.data.solutions import load_solutions
 from ....rm.data.streaming import PairStream, StreamPosition
 from ....rm.errors import UsageError
+from ....rm.io.sharded_weights import is_sharded, rank_0_folder
 from ....rm.registry import load
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.learning_signal import check_fitted

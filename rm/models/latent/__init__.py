@@ -21,10 +21,10 @@ from ...backbones.gguf import origin
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
 from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
-from ...backbones.sharded_weights import gathered, put
 from ...backbones.tokenization import Encoder, describe_tokenizer
 from ...contract.scoring_contract import Edge, ScoringContract
 from ...errors import DataError, UsageError
+from ...io.sharded_weights import gathered, put
 from ...types import Example
 from ..scalar import context_of, padded_batches
 from .steps import LatentSteps, check_steps, states_after, states_without_cache

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from rewardlab.judges.audit.agreement import cohen_kappa, krippendorff_alpha
-from rewardlab.rm.confidence_intervals import estimate, mean_estimate, score_interval
+from rewardlab.judges.audit.confidence_intervals import estimate, mean_estimate, score_interval
 
 NAN = np.nan
 

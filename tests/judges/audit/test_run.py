@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 from rewardlab.judges.audit.attacks import ATTACKS, MASTER_KEYS
+from rewardlab.judges.audit.confidence_intervals import Estimate
 from rewardlab.judges.audit.measures import bradley_terry
 from rewardlab.judges.audit.plan import Names, pair_of, plan
 from rewardlab.judges.audit.report import Limits, Status, markdown, status, trusts
@@ -16,7 +17,6 @@ from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.scripted import dry_run_chat, scripted
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.types import Case, Judgment, Reason
-from rewardlab.rm.confidence_intervals import Estimate
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import prompt_text, user_turn
 
