@@ -55,16 +55,17 @@ def section(site: Site) -> Section:
     chosen = gr.State()
     judged = gr.HTML(elem_id="grounds", apply_default_css=False)
     rubric = _rubric(site, chosen)
-    asked = _model(site, chosen)
-    similar = _similar(site, chosen)
+    explain, asked = _model(site, chosen)
+    find, similar = _similar(site, chosen)
 
     def update(run: str | None, scorer: str | None, case: str | None) -> list[Any]:
         if not (run and scorer and case):
-            return [None, "", *_no_rubric(), *asked.nothing(), ""]
+            return [None, "", *_no_rubric(), *asked.nothing(), "", *[gr.Button(interactive=False)] * 2]
         folder = site.root.find(run, JUDGED)
-        return [(run, scorer, case), *_judged(folder, site.root.folder, scorer, case), *asked.nothing(), ""]
+        judged_values = _judged(folder, site.root.folder, scorer, case)
+        return [(run, scorer, case), *judged_values, *asked.nothing(), "", *[gr.Button(interactive=True)] * 2]
 
-    return Section([chosen, judged, *rubric, *asked, similar], update)
+    return Section([chosen, judged, *rubric, *asked, similar, explain, find], update)
 
 
 def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
@@ -152,14 +153,14 @@ def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
 # ---- models ----
 
 
-def _model(site: Site, chosen: gr.State) -> Asked:
-    """Build the explanation of the case by a model, which is computed on request."""
+def _model(site: Site, chosen: gr.State) -> tuple[gr.Button, Asked]:
+    """Build the explanation of the case by a model, and the button that asks for it once a case is chosen."""
     names = site.models.names
     if not names:
         gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
     with gr.Row(elem_classes="bar", visible=bool(names)):
         model = gr.Dropdown(names, value=names[0] if names else None, label="Explain with", scale=2)
-        explain = button("Explain")
+        explain = button("Explain", interactive=False)
         objective = gr.Dropdown([], label="Objective", type="index", visible=False, scale=2)
         centre = gr.Radio(CENTRES, value=CENTRES[0], type="index", label="No colour at", visible=False, scale=2)
     shown = gr.HTML(elem_id="why", apply_default_css=False)
@@ -169,13 +170,13 @@ def _model(site: Site, chosen: gr.State) -> Asked:
     _on_click(explain, chosen, [model], list(asked), lambda chosen, name: _explained(site, chosen, name), shown)
     for event in (objective.input, centre.input):
         event(sentences(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
-    return asked
+    return explain, asked
 
 
-def _similar(site: Site, chosen: gr.State) -> gr.HTML:
-    """Build the table of similar cases, which is computed on request."""
+def _similar(site: Site, chosen: gr.State) -> tuple[gr.Button, gr.HTML]:
+    """Build the table of similar cases, and the button that asks for it once a case is chosen."""
     with gr.Row(elem_classes="bar"):
-        find = button("Find similar cases")
+        find = button("Find similar cases", interactive=False)
     table = gr.HTML(elem_id="similar", apply_default_css=False)
 
     def compute(chosen: Chosen | None) -> list[Any]:
@@ -185,7 +186,7 @@ def _similar(site: Site, chosen: gr.State) -> gr.HTML:
         return [similar_html(chosen[0], shown.scorer, similar)]
 
     _on_click(find, chosen, [], [table], compute, table)
-    return table
+    return find, table
 
 
 def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:

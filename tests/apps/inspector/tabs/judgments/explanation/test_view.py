@@ -61,6 +61,22 @@ def test_a_damaged_run_is_a_sentence_and_the_name_of_a_rubric_is_text(tmp_path):
     assert update("judge", RUBRIC, None)[:2] == [None, ""]
 
 
+def test_nothing_is_asked_for_before_a_case_is_chosen(tmp_path):
+    """A click between the case's address and the event that tells it to the section was answered by nothing."""
+    write_court(tmp_path / "judge")
+    config = InspectConfig(run=str(tmp_path))
+    with gr.Blocks():
+        components, update = why.section(Site(gr.Blocks(), open_root(tmp_path), config, Models(config)))
+        buttons = [component for component in components if isinstance(component, gr.Button)]
+        assert [(button.value, button.interactive) for button in buttons] == [
+            ("Explain", False),
+            ("Find similar cases", False),
+        ]
+        for case, chosen in (("c1", True), (None, False)):
+            values = update("judge", RUBRIC, case)
+            assert len(values) == len(components) and [value.interactive for value in values[-2:]] == [chosen] * 2
+
+
 def test_models_are_named_at_the_start_and_nowhere_else(tmp_path):
     (tmp_path / "empty").mkdir()
     models = Models(InspectConfig(run=".", model=["one=runs/a", str(tmp_path / "empty")]))
