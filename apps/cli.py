@@ -17,7 +17,6 @@ from ..rm.io.escaping import redacted, terminal, terminal_json
 from .runs.run_folder import RESULTS, plain
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
-from .settings.preflight import check_settings
 from .summary import summary_lines
 from .verbs import RESEARCH, VERBS, Verb, named, split_verb
 
@@ -97,8 +96,9 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     if "WORLD_SIZE" in os.environ:
         named(".runs.processes:assign_device")()
     if verb.arguments:  # refusals do not wait for the import of trainers
-        _checked(parse(name, verb, words, outlined=True))
-    settings = _checked(parse(name, verb, words))
+        verb.validate(parse(name, verb, words, outlined=True))
+    settings = parse(name, verb, words)
+    verb.validate(settings)
     function = named(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
         named("..rm.backbones.loading:hide_loading_bars")()
@@ -110,13 +110,6 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     finally:
         if "WORLD_SIZE" in os.environ:
             named(".runs.processes:leave")(finished)
-
-
-def _checked(settings: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the settings; raise a `UsageError` for those that can be refused before anything is loaded."""
-    settings[0].validate()
-    check_settings(settings)
-    return settings
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:

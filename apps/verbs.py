@@ -25,6 +25,7 @@ from .commands.serve.settings import ServeConfig
 from .commands.train.settings import TrainConfig
 from .commands.verify.settings import VerifyConfig
 from .commands.world.settings import WorldConfig
+from .settings.preflight import check_settings
 from .settings.trainer_arguments import outline
 
 
@@ -37,11 +38,20 @@ class Verb(NamedTuple):
     example: str
     positional: str = ""
     arguments: tuple[str, ...] = ()
+    check: str = ""
+    """Function of all settings that raises a `UsageError`; empty if each dataclass can check its own alone."""
 
     @property
     def settings(self) -> tuple[type, ...]:
         """Return the dataclasses of the verb's settings, its own first."""
         return (self.config, *map(named, self.arguments))
+
+    def validate(self, settings: Sequence[Any]) -> None:
+        """Raise a `UsageError` for settings that can be refused before anything is loaded."""
+        settings[0].validate()
+        check_settings(settings)
+        if self.check:
+            named(f".{self.check}")(*settings)
 
     @property
     def outlines(self) -> tuple[type, ...]:
@@ -62,12 +72,10 @@ VERBS = {
         "commands.train.run:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
         arguments=(
-            ".commands.train.settings:GuideConfig",
-            ".commands.train.several_settings:SeveralConfig",
-            ".commands.train.process_settings:ProcessConfig",
-            ".commands.train.latent_settings:LatentConfig",
+            ".commands.train.settings:KindSettings",
             "..rm.training.trainer:RewardArguments",
         ),
+        check="commands.train.settings:own_settings",
     ),
     "lint": Verb(
         "Check preference data: near-duplicates, contradictions, leakage, contamination; --fix writes a clean file.",

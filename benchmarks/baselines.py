@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
-from ..rm.models.linear import CountedCompletions
+from ..rm.kinds.linear.model import CountedCompletions
 from .types import RANDOM, TFIDF
 
 FOLDS = 5

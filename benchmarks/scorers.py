@@ -11,13 +11,13 @@ import numpy as np
 
 from ..judges.kinds.reward_model import RewardScorer
 from ..judges.types import Case, Judgment, scored
-from ..rm.contract.golden_scores import load_reward_model
 from ..rm.contract.scoring_contract import FILE, ScoringContract
 from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import awaited
+from ..rm.load import load_reward_model
 from ..rm.registry import load
 from ..rm.types import Example, completion_turns
 from .suites.judgebench import votes
@@ -44,12 +44,12 @@ def open_scorer(
     `on_long` and `on_bad_row` are those of `RewardScorer`.
     """
     if kind is not None:
-        loader = load("rm.models", kind)
+        loader = load("rm.kinds", kind)
         _refuse_edges(source, options.keys() - signature(loader).parameters.keys())
         model = loader(source, **options)
     elif ":" in source:
         _refuse_edges(source, options.keys())
-        function = load("rm.models", source)
+        function = load("rm.kinds", source)
         rates = "completions" in signature(function).parameters  # instead of returning a reward model
         model: Any = FunctionModel(function, source) if rates else function()
     else:

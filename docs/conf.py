@@ -35,7 +35,7 @@ nitpicky = False
 copybutton_prompt_text = r"\$ "
 
 METHODS = {
-    "rm.models": ("Reward models", "train --kind NAME"),
+    "rm.kinds": ("Reward models", "train --kind NAME"),
     "rm.losses": ("Losses of reward models", "train --loss NAME"),
     "policy.advantages": ("Advantage estimators", "rl --advantage NAME"),
     "policy.losses": ("Policy losses", "rl --loss NAME"),

@@ -24,7 +24,7 @@ IMPORTABLE = re.compile(r"[\w.]+:\w+")
 
 
 def names(folder: str) -> list[str]:
-    """Return the choices in a registry folder, such as `"rm.models"`, in alphabetical order.
+    """Return the choices in a registry folder, such as `"rm.kinds"`, in alphabetical order.
 
     Modules whose names begin with an underscore are helpers and not choices.
 

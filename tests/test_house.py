@@ -20,7 +20,7 @@ PEERS = ROOT / "apps/recipes/peers"  # they import libraries that are not instal
 IMPORTABLE = [path for path in SOURCES if path.parent != PEERS and "research" not in path.parts]
 FORMULAS = ("advantages", "losses", "aggregations", "transforms", "schedulers", "replays", "curricula", "scaffolds")
 REGISTRIES = [
-    "rm.models",
+    "rm.kinds",
     "rm.losses",
     "judges.kinds",
     "policy.rollouts",
@@ -55,7 +55,7 @@ def test_a_file_imports_only_from_its_own_level_or_lower_ones():
 
 
 def test_folders_of_rm_import_only_from_earlier_ones():
-    order = ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "parity", "models", "training"]
+    order = ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "parity", "training", "kinds"]
     assert {*order, "__pycache__"} >= {path.name for path in (ROOT / "rm").iterdir() if path.is_dir()}
     for path in (ROOT / "rm").glob("*/**/*.py"):
         folder = path.relative_to(ROOT / "rm").parts[0]
@@ -121,7 +121,7 @@ def test_the_tests_mirror_the_folders():
 
 def test_types_import_no_torch(script):
     text = """
-import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.apps.settings.fields
+import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.rm.settings
 assert "torch" not in sys.modules
 """
     subprocess.run(script(text), check=True)
@@ -135,10 +135,10 @@ def test_every_file_of_a_registry_exports_a_factory_of_its_name():
 
 
 def test_a_wrong_name_is_answered_with_the_right_one():
-    with pytest.raises(UsageError, match="no 'scaler' in rm.models; did you mean 'scalar'"):
-        load("rm.models", "scaler")
-    with pytest.raises(UsageError, match=f"there is {', '.join(names('rm.models'))}"):
-        load("rm.models", "xyz")
+    with pytest.raises(UsageError, match="no 'scaler' in rm.kinds; did you mean 'scalar'"):
+        load("rm.kinds", "scaler")
+    with pytest.raises(UsageError, match=f"there is {', '.join(names('rm.kinds'))}"):
+        load("rm.kinds", "xyz")
 
 
 def test_a_name_may_come_from_anywhere():

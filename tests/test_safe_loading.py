@@ -11,8 +11,8 @@ import pytest
 import torch
 import transformers
 from rewardlab.rm.backbones.value_heads import refuse_pickles
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError
+from rewardlab.rm.load import load_reward_model
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
 from ..runs.run_folder import SHOWS_REPORTS
-from ..settings.preflight import check_settings
 from ..settings.ranges import check_ranges
 from ..verbs import VERBS, named
 from .inputs import path_of
@@ -30,8 +29,7 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
     """
     with in_python():
         groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
-        groups[0].validate()
-        check_settings(groups)
+        VERBS[verb].validate(groups)
         shown = SHOWS_REPORTS.set(False)
         try:
             with contextlib.redirect_stdout(sys.stderr):

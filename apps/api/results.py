@@ -42,7 +42,7 @@ class LoadedModel:
     def model(self) -> "RewardModel":
         """The reward model, loaded on first use."""
         if self._model is None:
-            from ...rm.contract.golden_scores import load_reward_model
+            from ...rm.load import load_reward_model
 
             self._model = load_reward_model(str(self.path), **self._options)
             note_loaded(self._model, str(self.path))

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...rm.adapters.settings import SETTINGS, load_settings
-from ...rm.contract.golden_scores import contract_and_kind
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.hub_names import absent
+from ...rm.load import contract_and_kind
+from ...rm.specs import build, is_function, named
 from ...rm.types import RewardModel
 from ..commands.decode.guides import arms, check_guides
 from ..commands.decode.settings import DecodeConfig
 from ..commands.inspect.settings import InspectConfig
 from ..runs.run_folder import trust
-from ..settings.specs import build, is_function, named
 
 if TYPE_CHECKING:
     from ...policy.decoding.engines import Engine
@@ -110,7 +110,7 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
 
     try:
         if "(" in source and not is_function(source) and not Path(source).exists():
-            return build("rm.models", source)
+            return build("rm.kinds", source)
         return open_scorer(source, **trust(config)).model
     except CheckFailed as error:
         raise DataError(str(error)) from error

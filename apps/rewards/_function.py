@@ -8,10 +8,10 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
+from ...rm.plain_functions import is_required
 from ...rm.registry import load
+from ...rm.specs import is_function, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
-from ..settings.plain_functions import is_required
-from ..settings.specs import is_function, parse_spec, typed_arguments
 from ._run import PromptRow
 
 SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ...policy.rewards.step_rewards import ProcessRewards
-from ...rm.contract.golden_scores import load_reward_model
 from ...rm.errors import UsageError
-from ...rm.models.process import ProcessRewardModel
+from ...rm.kinds.process.model import ProcessRewardModel
+from ...rm.load import load_reward_model
 from ._run import RunFacts
 
 

@@ -8,13 +8,13 @@ from ...policy.decoding.language_models import language_model
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ...policy.training.reference_policy import frozen_copy
-from ...rm.contract.golden_scores import load_reward_model
 from ...rm.data.labelling import by_reward
 from ...rm.errors import UsageError, did_you_mean
-from ...rm.models.r2m import R2MRewardModel
-from ...rm.models.scalar import ScalarRewardModel
+from ...rm.kinds.r2m.model import R2MRewardModel
+from ...rm.kinds.scalar.model import ScalarRewardModel
+from ...rm.load import load_reward_model
+from ...rm.specs import build, is_function
 from ...rm.types import Labeller
-from ..settings.specs import build, is_function
 from ._run import RunFacts
 from .judge import labels
 

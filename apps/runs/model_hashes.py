@@ -8,7 +8,7 @@ from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.registry import load, module_file
-from ..settings.specs import is_function
+from ...rm.specs import is_function
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
@@ -35,7 +35,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
             hashes[name] = folder_hash(Path(name), skip=_is_not_loaded)
             waiting += _named_in(Path(name))
         elif is_function(name):
-            load("rm.models", name)  # or a `UsageError`
+            load("rm.kinds", name)  # or a `UsageError`
             if file := module_file(name):
                 hashes[name] = sha256(file)
     return dict(sorted(hashes.items()))

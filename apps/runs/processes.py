@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 
 from ...rm.errors import UsageError
 from .run_folder import partial_folder, replace_text, run_folder
@@ -120,12 +120,6 @@ def wait_for(path: Path, seconds: float = WAIT) -> None:
         if time.monotonic() > end:
             raise UsageError(f"waited {seconds:.0f} s for {path}; did another process of the run fail?")
         time.sleep(0.05)
-
-
-def broadcast_from_rank_0(value: Any) -> Any:
-    """Return rank 0's value in every process; a collective operation."""
-    box = [value]
-    return broadcast_object_list(box)[0] if PartialState().num_processes > 1 else value
 
 
 def gathered_columns(columns: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:

@@ -26,7 +26,7 @@ from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal, unescaped
 from ...rm.io.hub_names import RESOLVED
-from ..settings.fields import changed_settings
+from ...rm.settings import changed_settings
 from .lock import only_writer
 from .signals import Terminated
 
@@ -37,8 +37,6 @@ SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
-CHECKPOINTS = "checkpoints"
-"""Folder of a training's checkpoints, in its run folder."""
 
 
 def partial_folder(final: Path) -> Path:
@@ -60,16 +58,8 @@ def log_report(text: str) -> None:
 
 def log_rows(name: str, rows: RowReport) -> None:
     """Log how many rows were dropped, why, and which columns were ignored."""
-    if rows.dropped:
-        log(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
-    if rows.ignored:
-        log(f"{name}: ignored columns: {rows.ignored_columns}")
-
-
-def log_costs(setting: str, weights: Mapping[str, float]) -> None:
-    """Log the negative weights, whose components lower the reward."""
-    if costs := [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]:
-        log(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
+    for line in rows.lines(name):
+        log(line)
 
 
 def trust(config: Any) -> dict[str, bool]:

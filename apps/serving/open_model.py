@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from ...rm.contract.golden_scores import load_reward_model
+from ...rm.load import load_reward_model
+from ...rm.specs import build
 from ..rewards.served import served
-from ..settings.specs import build
 
 
 def is_served(source: str) -> bool:

@@ -7,6 +7,7 @@ from trl import TrlParser
 from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
+from ...rm.settings import DECLARED
 from .ranges import check_ranges
 
 ONCE = ("data",)
@@ -42,7 +43,7 @@ class SettingsParser(TrlParser):
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument whose repetition extends a list, or is an error if it takes one file."""
-        for shown in ("group", "listed", "registry", "advanced"):  # for the help page
+        for shown in DECLARED:
             options.pop(shown, None)
         if "action" not in options and options.get("nargs") in ("+", "*"):
             options["action"] = Extend

@@ -2,44 +2,26 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...rm.errors import UsageError
-
-
-class Range(NamedTuple):
-    """Interval of numbers that a setting accepts, never NaN; `text` describes it in error messages."""
-
-    text: str
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False
-    """Whether the lower bound is excluded."""
-    below: bool = False
-    """Whether the upper bound is excluded."""
-
-    def holds(self, value: float) -> bool:
-        """Return whether the value is in the range."""
-        low = self.low < value if self.above else self.low <= value
-        return low and (value < self.high if self.below else value <= self.high)
-
-
-LARGEST_SEED = 2**32 - 1
-
-AT_LEAST_0 = Range("at least 0 and finite", 0, below=True)
-AT_LEAST_1 = Range("at least 1", 1, below=True)
-AT_LEAST_2 = Range("at least 2", 2, below=True)
-ABOVE_0 = Range("above 0 and finite", 0, above=True, below=True)
-ABOVE_0_OR_INF = Range("above 0", 0, above=True)
-FINITE = Range("a finite number", above=True, below=True)
-SHARE = Range("a share in [0, 1]", 0, 1)
-SHARE_ABOVE_0 = Range("a share in (0, 1]", 0, 1, above=True)
-SHARE_BELOW_1 = Range("a share in [0, 1)", 0, 1, below=True)
-PORT = Range("a port in 0..65535", 0, 65_535)
-SEED = Range(f"a whole number in 0..{LARGEST_SEED}", 0, LARGEST_SEED)
-RANK = Range("a rank in 1..65536", 1, 65_536)
-STEPS = Range("at least 1, or -1 for as many as the epochs have", 1, below=True)
-SECONDS = Range("above 0 seconds", 0, above=True)
+from ...rm.settings import (
+    ABOVE_0,
+    ABOVE_0_OR_INF,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_2,
+    FINITE,
+    PORT,
+    RANK,
+    SECONDS,
+    SEED,
+    SHARE,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    STEPS,
+    Range,
+)
 
 NAMES: tuple[tuple[Range, str], ...] = (
     (

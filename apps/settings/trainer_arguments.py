@@ -16,6 +16,8 @@ from .help import ESSENTIAL, is_trainers
 
 TABLE = Path(__file__).with_suffix(".json")
 Row = dict[str, Any]
+READ: dict[tuple[str, str], Any] = {("no", "str | bool"): False, ("", "str | list[str]"): None}
+"""(default, type) -> the default as the parser reads it."""
 
 
 def outline(name: str) -> type | None:
@@ -69,7 +71,8 @@ def _rows(group: type) -> list[Row]:
         metadata = {key: text for key, text in item.metadata.items() if key != "help" or explained}
         if "choices" in metadata:
             metadata["choices"] = [*metadata["choices"]]
-        row = {"name": item.name, "type": _type(hints[item.name]), "default": value}
+        kind = _type(hints[item.name])
+        row = {"name": item.name, "type": kind, "default": READ.get((str(value), kind), value)}
         rows.append(row | {"declared": item.name in declared, "metadata": metadata})
     return rows
 

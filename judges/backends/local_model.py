@@ -215,7 +215,7 @@ def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = 
     """A causal language model that is loaded already; it is read in evaluation mode and not changed."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length
-    from ...rm.models.autoregressive import completion_contract
+    from ...rm.kinds.autoregressive.model import completion_contract
 
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0

@@ -13,8 +13,8 @@ from ...rm.backbones.loading import embedding_rows
 from ...rm.backbones.tokenization import Encoder, context_length, end_token_ids
 from ...rm.data.preference_vectors import Preference, preference_matrix
 from ...rm.errors import DataError, UsageError
-from ...rm.models.autoregressive import AutoregressiveRewardModel as DecodingModel
-from ...rm.models.autoregressive import completion_contract
+from ...rm.kinds.autoregressive.model import AutoregressiveRewardModel as DecodingModel
+from ...rm.kinds.autoregressive.model import completion_contract
 from .requests import Request
 
 

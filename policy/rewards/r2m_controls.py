@@ -105,5 +105,5 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
 """Changes of `R2MArguments` for each control, for `dataclasses.replace`; from the paper's G.5 and 5.4, and our own.
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
-ensemble's mean - λ std is a separate source: `rm.models.ensemble` with a pessimism of λ.
+ensemble's mean - λ std is a separate source: `rm.kinds.ensemble.model` with a pessimism of λ.
 """

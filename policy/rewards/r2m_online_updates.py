@@ -13,8 +13,8 @@ from torch import Generator, Tensor, nn
 
 from ...rm.backbones.loading import fingerprint
 from ...rm.errors import DataError, UsageError
+from ...rm.kinds.r2m.model import R2MRewardModel, reward_tokens
 from ...rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
-from ...rm.models.r2m import R2MRewardModel, reward_tokens
 from ...rm.training.distributed import same_gradients
 from ...rm.types import Example, Labeller, content_hash
 from ..training.forward import STATE_DTYPE

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...rm.backbones.step_encoding import split_steps
 from ...rm.errors import UsageError
-from ...rm.models.process import ProcessRewardModel
+from ...rm.kinds.process.model import ProcessRewardModel
 from ...rm.types import Example
 
 

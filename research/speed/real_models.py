@@ -31,7 +31,7 @@ from transformers import PrinterCallback
 from ...examples.fetch_models import fetched
 from ...rm.backbones.tokenization import pad
 from ...rm.io.markdown import table
-from ...rm.models.scalar import ScalarRewardModel, scalar
+from ...rm.kinds.scalar.model import ScalarRewardModel, load_scalar
 from . import scoring as scoring_script
 from . import training as training_script
 from ._scripts import argument_parser, machine, write
@@ -57,7 +57,7 @@ COMMANDS = {
 def model_of(name: str, limit: int, seed: int = 0) -> ScalarRewardModel:
     """Load a model with a new head, and for SmolLM2 adapters."""
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear") if name == "smollm2" else None
-    return scalar(fetched(name), fresh=True, max_length=limit, chat_template=MODELS[name], lora=lora, seed=seed)
+    return load_scalar(fetched(name), fresh=True, max_length=limit, chat_template=MODELS[name], lora=lora, seed=seed)
 
 
 # ---- training ----

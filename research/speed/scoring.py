@@ -45,7 +45,7 @@ from ...benchmarks.suites.rm_bench import rm_bench
 from ...judges.types import Case
 from ...rm.backbones.loading import small_config, small_tokenizer
 from ...rm.backbones.packing import shared
-from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
+from ...rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from ...rm.types import Example, user_turn
 from ._memory import peak_of
 from ._scripts import VERSIONS, argument_parser, in_fresh_process, machine, write

@@ -52,9 +52,9 @@ from ...rm.capacity.flops import Answered, training_flops
 from ...rm.capacity.gpus import GPUS
 from ...rm.capacity.shapes import table_settings
 from ...rm.io.markdown import table
+from ...rm.kinds.scalar.training import PairRow, ScalarTask, collate
 from ...rm.losses.bradley_terry import bradley_terry
-from ...rm.training.encoding import PairRow, collate
-from ...rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from ...rm.training.trainer import RewardArguments, RewardTrainer
 from ._scripts import VERSIONS, argument_parser, machine, write
 
 PROMPT, RESPONSE, CORRELATION = (4.36, 1.35), (4.98, 1.38), 0.52

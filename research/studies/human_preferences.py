@@ -219,17 +219,17 @@ def _train_and_rate(job: Job) -> str:
 
 
 def _linear(job: Job):
-    from ...rm.models.linear import linear
+    from ...rm.kinds.linear.model import new_linear
 
-    return linear().fit(job.train, **LINEAR)
+    return new_linear().fit(job.train, **LINEAR)
 
 
 def _small_lm(job: Job):
     from ...rm.backbones.loading import small_config, small_tokenizer
+    from ...rm.kinds.scalar.model import scalar_from_config
+    from ...rm.kinds.scalar.training import ScalarTask, encode_pairs
     from ...rm.losses.bradley_terry import bradley_terry
-    from ...rm.models.scalar import scalar_from_config
-    from ...rm.training.encoding import encode_pairs
-    from ...rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+    from ...rm.training.trainer import RewardArguments, RewardTrainer
 
     texts = [turn["content"] for pair in job.train for turn in pair.prompt]
     texts += [answer for pair in job.train for answer in (pair.chosen, pair.rejected)]

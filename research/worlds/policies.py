@@ -14,10 +14,9 @@ from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.guided import decode
 from ...policy.decoding.language_models import decoding_model
 from ...policy.decoding.requests import Request
+from ...rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
+from ...rm.kinds.scalar.training import ScalarTask, encode_pairs
 from ...rm.losses.bradley_terry import bradley_terry
-from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
-from ...rm.training.encoding import encode_pairs
-from ...rm.training.trainer import ScalarTask
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
 from ...tests.stand_ins.small_training import Fit, fit
 

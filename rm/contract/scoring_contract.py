@@ -21,7 +21,7 @@ PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{
 class ScoringContract:
     """How text becomes a reward. The same weights with two different contracts are two different reward models.
 
-    `kind` names the module of `rm.models` that loads the folder. A field that does not apply to a kind is None.
+    `kind` names the module of `rm.kinds` that loads the folder. A field that does not apply to a kind is None.
     """
 
     kind: str

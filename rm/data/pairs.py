@@ -45,6 +45,12 @@ class RowReport:
         """Text for reports: unused columns with their number of rows."""
         return ", ".join(f"{name} ({count} rows)" for name, count in sorted(self.ignored.items()))
 
+    def lines(self, name: str) -> list[str]:
+        """Return sentences about the rows of `name`: how many were dropped, why, and which columns were ignored."""
+        dropped = f"{name}: {len(self.dropped)} of {self.read} rows dropped: {self.reasons}"
+        ignored = f"{name}: ignored columns: {self.ignored_columns}"
+        return [dropped] * bool(self.dropped) + [ignored] * bool(self.ignored)
+
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object for the manifest; a row that was read in several epochs has one place."""
         places = [*dict.fromkeys(self.dropped)]

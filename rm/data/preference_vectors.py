@@ -112,3 +112,9 @@ def on_grid(k: int, steps: int = 10) -> Sampler:
         return grid[torch.randint(len(grid), (n,), generator=generator)]
 
     return draw
+
+
+def costs_sentence(setting: str, weights: Mapping[str, float]) -> str:
+    """Return a sentence about negative weights, whose components lower the reward; empty if there is none."""
+    costs = [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]
+    return f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward" if costs else ""

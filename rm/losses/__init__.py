@@ -1,1 +1,15 @@
 """Loss functions of reward models, one module per loss, each with a factory of the module's name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..plain_functions import Plain
+
+
+def _pair_loss(function: Callable[..., Any]) -> Any:
+    from ._pair_batch import PairLoss
+
+    return PairLoss(function)
+
+
+PLAIN = (Plain(("pairs",), "losses [B]", _pair_loss),)

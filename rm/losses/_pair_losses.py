@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ..contract.golden_scores import load_reward_model
 from ..errors import DataError, UsageError
+from ..load import load_reward_model
 from ..types import PreferencePair
 from ._pair_batch import PairLoss
 

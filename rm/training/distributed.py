@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast, reduce
+from accelerate import PartialState
+from accelerate.utils import broadcast, broadcast_object_list, reduce
 from torch import nn
 
 from ..errors import UsageError
@@ -21,6 +22,12 @@ def refuse_divided_batches(name: str, args: Any) -> None:
             f"--gradient_accumulation_steps 1 (now {args.gradient_accumulation_steps}) and --processes 1 (now "
             f"{args.world_size}), and --per_device_train_batch_size for the size of the batch"
         )
+
+
+def broadcast_from_rank_0(value: Any) -> Any:
+    """Return rank 0's value in every process; a collective operation."""
+    box = [value]
+    return broadcast_object_list(box)[0] if PartialState().num_processes > 1 else value
 
 
 @torch.no_grad()

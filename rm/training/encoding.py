@@ -5,11 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 
-from ..backbones.tokenization import Encoder, pad
 from ..errors import DataError
-from ..losses._pair_losses import OTHER
 from ..types import OVERALL, PreferencePair, prompt_text
 
 REMEDY = (
@@ -18,16 +15,6 @@ REMEDY = (
 )
 """What to do about texts that a chat template omits."""
 OnLong = Literal["truncate", "skip", "refuse"]
-
-
-class PairRow(NamedTuple):
-    """A tokenised pair with P(chosen is better), margin, and another model's reward gap (NaN: not stated)."""
-
-    chosen: list[int]
-    rejected: list[int]
-    wins: float
-    margin: float
-    other: float = float("nan")
 
 
 class Encoding(NamedTuple):
@@ -52,34 +39,6 @@ class Encoding(NamedTuple):
     def account(self) -> dict[str, int | str | None]:
         """Return the counts as a JSON object, for the manifest."""
         return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
-
-
-def encode_pairs(
-    encoder: Encoder,
-    pairs: Sequence[PreferencePair],
-    objective: str,
-    on_long: OnLong = "truncate",
-    *,
-    allow_empty: bool = False,
-) -> Encoding:
-    """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
-    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
-    return sift(
-        pairs,
-        list(zip(encoded[::2], encoded[1::2], strict=True)),
-        lambda pair: pair.chance(objective),
-        lambda pair, chosen, rejected, wins: PairRow(
-            chosen.ids,
-            rejected.ids,
-            wins,
-            float("nan") if pair.margin is None else pair.margin,
-            pair.gaps.get(OTHER, float("nan")),
-        ),
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=[objective],
-        allow_empty=allow_empty,
-    )
 
 
 def sift(
@@ -127,6 +86,19 @@ def sift(
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
 
+def joined(parts: Sequence[Encoding]) -> Encoding:
+    """Return the rows and the counts of several encodings together."""
+    counts = ("over_length", "identical", "unlabelled", "omitted")
+    return Encoding(
+        [row for part in parts for row in part.rows],
+        sum(part.pairs for part in parts),
+        parts[0].limit,
+        max(part.longest for part in parts),
+        *(sum(getattr(part, name) for part in parts) for name in counts),
+        next((part.omitted_text for part in parts if part.omitted), ""),
+    )
+
+
 def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
     """Return how many rows of encoded sequences lost a text to the chat template, and the first such text."""
     texts = [text for row in encoded if (text := next((part.omitted for part in row if part.omitted), ""))]
@@ -148,15 +120,3 @@ def _nothing_left(
         f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
         f"truncation, {unlabelled} without a label for '{named}'; {remedy}"
     )
-
-
-def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
-    """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
-    batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-    return {
-        "tokens": batch.tokens,
-        "attention": batch.attention,
-        "wins": torch.tensor([row.wins for row in rows]),
-        "margin": torch.tensor([row.margin for row in rows]),
-        "other": torch.tensor([row.other for row in rows]),
-    }

@@ -1,4 +1,4 @@
-"""Trainer, training arguments and scalar task of reward models that are trained by gradient descent."""
+"""Trainer and training arguments of reward models that are trained by gradient descent."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,25 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from transformers import EvalPrediction, TrainerCallback, TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 from ..backbones.forward_hooks import install
-from ..backbones.loading import sequence_scores
 from ..backbones.packing.attention import attention_setting, check_padding_free, padding_free, with_attention
 from ..capacity.mixed_precision import check_bf16
 from ..data.streaming import PairStream
 from ..errors import UsageError
 from ..io.sharded_weights import is_sharded, rank_0_folder
-from ..losses._pair_batch import PairBatch, PairLoss
-from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from .checkpointing import MarkComplete
 from .distributed import refuse_divided_batches, same_gradients
-from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import PairLog, SignalCheck
+from .task import Task
 from .weight_average import WeightAverage
 
 TRAIN_LOSS = "train_loss.json"
@@ -47,9 +43,6 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    center_rewards_coefficient: float = field(
-        default=0.0, metadata={"help": "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0."}
-    )
     disable_dropout: bool = field(
         default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
     )
@@ -80,91 +73,6 @@ class RewardArguments(TrainingArguments):
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
 
 
-def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """Compute accuracy and margin over pairs with a preference, and the range of rewards (TRL's names)."""
-    rewards, wins = np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
-    gap = (rewards[:, 0] - rewards[:, 1]) * np.sign(wins - 0.5)
-    decided = wins != 0.5
-    return {
-        "accuracy": float((gap[decided] > 0).mean()) if decided.any() else float("nan"),
-        "margin": float(gap[decided].mean()) if decided.any() else float("nan"),
-        "min_reward": float(rewards.min()),
-        "mean_reward": float(rewards.mean()),
-        "max_reward": float(rewards.max()),
-    }
-
-
-class Task:
-    """Loss, metrics and extra weights of one kind of reward model; the rest of training is the same for all kinds."""
-
-    collate: Callable[[Sequence[Any]], dict[str, torch.Tensor]]
-    """Collates rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
-    items: Callable[[dict[str, torch.Tensor]], torch.Tensor]
-    """Counts what the loss of a batch is the mean of, such as its pairs; [T] for a loss that is a sum of T means."""
-    loss: Callable[[Any, dict[str, torch.Tensor], int], tuple[torch.Tensor, torch.Tensor]]
-    """Of model, batch and step: the mean loss, or each of its means [T] (0 without items), in nats, and outputs
-    [B, ...] for metrics. Random draws depend on the step and the row only."""
-    evaluate: Callable[..., tuple[torch.Tensor, torch.Tensor]]
-    """The same as `loss`, without random draws."""
-    metrics: Callable[[EvalPrediction], dict[str, float]]
-    """Computes metrics from the outputs and labels of a complete evaluation."""
-
-    def labelled_gaps(
-        self, outputs: torch.Tensor, inputs: dict[str, torch.Tensor], step: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return gaps and labels, of one shape, from the outputs of a training batch; NaN where there is none."""
-        return outputs[:, 0] - outputs[:, 1], inputs["wins"]
-
-    modules = nn.ModuleDict()
-    """Losses with learned parameters; see `losses._pair_losses.learnt`."""
-
-    def rate_factor(self, name: str) -> float:
-        """Return the learning rate of a named parameter of the model, relative to the trainer's."""
-        return 1.0
-
-    def save(self, folder: Path) -> None:
-        """Save weights that the Trainer does not save: the learned parameters of the losses."""
-        save_losses(self.modules, folder)
-
-    def load(self, folder: Path) -> None:
-        """Load these weights from a checkpoint."""
-        load_losses(self.modules, folder)
-
-
-def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return the number of pairs of a batch, of which the loss is the mean."""
-    return inputs["wins"].new_tensor(len(inputs["wins"]))
-
-
-class ScalarTask(Task):
-    """A pair loss on the rewards of a scalar model."""
-
-    collate = staticmethod(collate)
-    items = staticmethod(count_pairs)
-    metrics = staticmethod(pair_metrics)
-
-    def __init__(self, loss: PairLoss):
-        self.pair_loss = loss
-        self.modules = learnt([loss])
-
-    def check(self, rows: Sequence[PairRow]) -> None:
-        """Raise `DataError` if rows lack values that the loss needs; fit losses that depend on length differences."""
-        values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
-        check_required(self.pair_loss, values)
-        fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
-
-    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the mean pair loss, and rewards [B, 2]."""
-        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
-        chosen, rejected = rewards.chunk(2)
-        first, second = inputs["attention"].sum(dim=1).float().chunk(2)
-        margin = inputs["margin"].nan_to_num(0.0)  # `check` has refused missing margins if the loss requires them
-        pairs = PairBatch(chosen, rejected, inputs["wins"], margin, first - second, inputs["other"])
-        return self.pair_loss(pairs).mean(), torch.stack([chosen, rejected], dim=1)
-
-    evaluate = loss
-
-
 class RewardTrainer(FaultTolerantTrainer):
     """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`.
 
@@ -184,8 +92,8 @@ class RewardTrainer(FaultTolerantTrainer):
         eval_rows: Sequence[Any] | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
-        if isinstance(task, ScalarTask) and task.pair_loss.depends_on_batch:
-            refuse_divided_batches(task.pair_loss.name, args)
+        if task.depends_on_batch:
+            refuse_divided_batches(task.name, args)
         if args.disable_dropout:
             _disable_dropout(reward_model.model)
         model, name = reward_model.model, args.attn_implementation
@@ -211,8 +119,7 @@ class RewardTrainer(FaultTolerantTrainer):
         )
         self.pair_log = PairLog()
         self.add_callback(self.pair_log)
-        name = task.pair_loss.name if isinstance(task, ScalarTask) else type(task).__name__
-        self.task, self.loss_name = task, f"the loss '{name}'"
+        self.task, self.loss_name = task, f"the loss '{task.name}'"
         self.loss_before: float | None = 0.0
         """Sum of the losses of the steps before a resume; None if the checkpoint does not have it."""
         self.average: WeightAverage | None = None
@@ -251,7 +158,7 @@ class RewardTrainer(FaultTolerantTrainer):
 
     def rows_of(self, inputs):
         """Return the number of pairs; None if the loss is no mean over pairs that are independent in a batch."""
-        if isinstance(self.task, ScalarTask) and self.task.pair_loss.depends_on_batch:
+        if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
 

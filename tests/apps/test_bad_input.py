@@ -125,7 +125,7 @@ CASES = [
     ("eval --model {w}/rm --output {w}/new", 2, "--data is missing; 'pairs' has no data set of its own"),
     (f"{EVAL} --benchmark rewardbanch", 2, "no 'rewardbanch' in benchmarks.suites; did you mean 'rewardbench'?"),
     (f"{EVAL} --on_bad_row keep", 2, "invalid choice: 'keep' (choose from 'refuse', 'skip')"),
-    (f"{SCALAR} --kind liner", 2, "no 'liner' in rm.models; did you mean 'linear'?"),
+    (f"{SCALAR} --kind liner", 2, "no 'liner' in rm.kinds; did you mean 'linear'?"),
     (f"{TRAIN} --model x", 2, "--model belongs to --kind"),
     (f"{SCALAR} --lora", 2, "name one with --model"),
     ("score --model {w}/rm --data {w}/pairs.jsonl --output x.csv", 2, "--output ends with .parquet or .jsonl"),

@@ -56,7 +56,7 @@ def test_an_unforeseen_error_is_one_sentence_and_its_traceback_a_file(tmp_path, 
     def broken(*_):
         raise ZeroDivisionError("division by zero\nhere")
 
-    monkeypatch.setattr("rewardlab.apps.commands.train.run._train_head", broken)
+    monkeypatch.setattr("rewardlab.rm.kinds.linear.training.new_linear", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["train", "--kind", "linear", "--data", data, "--output", str(tmp_path / "rm")]) == 1
     out, err = capsys.readouterr()

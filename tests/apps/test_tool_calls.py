@@ -23,10 +23,11 @@ from rewardlab.judges.kinds.checklist import until
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.policy.rollouts._partners import in_role, with_thought
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted
-from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
+from rewardlab.rm.contract.golden_scores import read_golden
 from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.data.messages_and_tools import with_tools
 from rewardlab.rm.data.pairs import load_pairs
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write

@@ -71,7 +71,7 @@ def full_at_the_finished_model(world: World) -> Seen:
     """The disk is full while `train` writes the finished model, then there is room and --resume."""
 
     def owner() -> Any:
-        from rewardlab.rm.models.scalar import ScalarRewardModel
+        from rewardlab.rm.kinds.scalar.model import ScalarRewardModel
 
         return ScalarRewardModel
 

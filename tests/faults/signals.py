@@ -83,7 +83,7 @@ def sigterm_twice(world: World) -> Seen:
 
 def _slow_rating(seconds: float) -> Hook:
     def hook() -> None:
-        from rewardlab.rm.models.scalar import ScalarRewardModel
+        from rewardlab.rm.kinds.scalar.model import ScalarRewardModel
 
         rate = ScalarRewardModel.rate
 

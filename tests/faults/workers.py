@@ -24,7 +24,7 @@ def _small_chunks(rest: float) -> Hook:
 
     def hook() -> None:
         from rewardlab.apps.runs import evaluation_resume as ledger
-        from rewardlab.rm.models.scalar import ScalarRewardModel
+        from rewardlab.rm.kinds.scalar.model import ScalarRewardModel
 
         ledger.CHUNK, rate = 15, ScalarRewardModel.rate
 

@@ -27,10 +27,10 @@ from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import write_golden
-from rewardlab.rm.models.ensemble import ensemble
-from rewardlab.rm.models.latent import latent_from_config
-from rewardlab.rm.models.linear import linear
-from rewardlab.rm.models.scalar import scalar, scalar_from_config
+from rewardlab.rm.kinds.ensemble.model import load_ensemble
+from rewardlab.rm.kinds.latent.model import latent_from_config
+from rewardlab.rm.kinds.linear.model import new_linear
+from rewardlab.rm.kinds.scalar.model import load_scalar, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoModelForCausalLM
 
@@ -96,11 +96,11 @@ def _models(folder: Path) -> None:
     small.save(folder / "scalar")
     write_golden(small, EXAMPLES[:2], folder / "scalar")
     lora = LoraConfig(r=2, target_modules=["q_proj"])
-    adapted = scalar(str(folder / "scalar" / "."), fresh=True, lora=lora)
+    adapted = load_scalar(str(folder / "scalar" / "."), fresh=True, lora=lora)
     adapted.save(folder / "lora")
     latent_from_config(config, words, latent_depth="head").save(folder / "latent")
-    ensemble(f"{folder}/scalar,{folder}/scalar").save(folder / "ensemble")
-    words_only = linear()
+    load_ensemble(f"{folder}/scalar,{folder}/scalar").save(folder / "ensemble")
+    words_only = new_linear()
     words_only.vectorizer.set_params(min_df=1)
     words_only.vectorizer.fit(TEXTS)
     words_only.weights = torch.linspace(-1, 1, len(words_only.vectorizer.vocabulary_) + 1).double().numpy()

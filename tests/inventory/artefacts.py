@@ -23,10 +23,10 @@ from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.retrieval.encoder import load_encoder
 from rewardlab.rm.backbones.loading import small_config
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import load_examples, pair_row
-from rewardlab.rm.models.implicit import implicit
-from rewardlab.rm.models.r2m import R2MRewardModel
+from rewardlab.rm.kinds.implicit.model import load_implicit
+from rewardlab.rm.kinds.r2m.model import R2MRewardModel
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import content_hash
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 from rewardlab.tests.stand_ins.simulated_judge import Biases, SimulatedJudge
@@ -151,7 +151,7 @@ def write_base(folder: Path, seed: int = 0) -> None:
 def write_from_objects() -> None:
     """Write the kinds that no verb writes: an implicit reward, which names its models in this folder, and R2M."""
     write_base(Path("policy"), seed=1)
-    model = implicit("policy", reference="base", beta=0.5, max_length=32)
+    model = load_implicit("policy", reference="base", beta=0.5, max_length=32)
     model.settings |= {"policy": "policy", "reference": "base"}
     model.contract = replace(model.contract, backbone=content_hash(["policy", "base", 0.5]))
     model.save(Path("implicit"))

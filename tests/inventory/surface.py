@@ -23,7 +23,7 @@ from rewardlab.rm.registry import load, names
 
 ROOT = Path(rewardlab.__path__[0])
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
-MOVED: Mapping[str, str] = {}
+MOVED: Mapping[str, str] = {"rm.kinds": "rm.models"}
 """Present folder of a registry -> its folder when the baseline was made, under which it stands in the inventory."""
 TYPES = ("rm.types", "rm.contract.scoring_contract", "judges.types", "policy.types", "benchmarks.types")
 """Modules of the types that own code meets; the Python API's results stand beside them."""
@@ -151,8 +151,13 @@ def functions(path: Path) -> set[str]:
 
 def entries(folder: str) -> Section:
     """Return the names of a registry folder, each with its arguments and their defaults."""
-    factories = {name: inspect.signature(load(folder, name)) for name in names(folder)}
+    factories = {name: inspect.signature(_factory(folder, name)) for name in names(folder)}
     return {name: [str(bare(given)) for given in declared.parameters.values()] for name, declared in factories.items()}
+
+
+def _factory(folder: str, name: str) -> Callable[..., Any]:
+    """Return an entry's factory; that of a kind of reward model loads its folders."""
+    return load(folder, name)().load if folder == "rm.kinds" else load(folder, name)
 
 
 def bare(given: inspect.Parameter) -> inspect.Parameter:

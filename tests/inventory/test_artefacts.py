@@ -19,8 +19,8 @@ from rewardlab.apps.inspector.tabs.playground.decoded import read_answers
 from rewardlab.apps.inspector.tabs.training.queries import damaged_lines, read_steps
 from rewardlab.judges.retrieval.encoder import load_encoder
 from rewardlab.judges.store import read_replies
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import CheckFailed, DataError
+from rewardlab.rm.load import load_reward_model
 
 from tests.inventory.artefacts import MODELS, r2m_rewards, unpack, vectors
 

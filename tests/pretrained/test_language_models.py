@@ -25,9 +25,9 @@ from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.data.preference_vectors import dirichlet
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceTask, encode_preferences
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
 from rewardlab.rm.types import PreferencePair, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 
@@ -66,7 +66,7 @@ def test_greedy_decoding_names_the_capital_as_generate_does(pretrained, tokenize
 
 def test_a_guide_after_a_step_gives_the_log_probabilities_of_whole_prefixes(model, pretrained, tokenizer, smollm2):
     settings = AdapterSettings("moslora", BOTH)
-    guide = autoregressive(smollm2, adapter=settings, base=model, max_length=64)
+    guide = load_autoregressive(smollm2, adapter=settings, base=model, max_length=64)
     labels = {"helpful": 1.0, "harmless": 0.0}
     pairs = [PreferencePair(pair.id, pair.prompt, pair.chosen, pair.rejected, wins=labels) for pair in PAIRS[:2]]
     rows = encode_preferences(guide.encoder, pairs, BOTH).rows

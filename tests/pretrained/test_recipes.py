@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.models.embedding import embedding
+from rewardlab.rm.kinds.embedding.model import load_embedding
+from rewardlab.rm.load import load_reward_model
 
 from tests.conftest import ROOT
 from tests.pretrained.conftest import ANSWERS, PAIRS, QUESTIONS
@@ -41,7 +41,7 @@ def test_an_ensemble_of_models_of_several_seeds(runs, minilm):
 
 
 def test_a_linear_head_on_frozen_features(runs, minilm, monkeypatch):
-    monkeypatch.setitem(embedding.__kwdefaults__, "cache", runs.parent / "embeddings.sqlite")  # not the user's
+    monkeypatch.setitem(load_embedding.__kwdefaults__, "cache", runs.parent / "embeddings.sqlite")  # not the user's
     train("minilm_frozen", "frozen", "--model", minilm, "--data", "pairs.jsonl")
     chosen, rejected = load_reward_model(str(runs / "frozen")).rate(PAIRS[0].examples)[:, 0]
     assert chosen > rejected

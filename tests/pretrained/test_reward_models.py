@@ -12,13 +12,13 @@ from rewardlab.rm.backbones.loading import folded
 from rewardlab.rm.backbones.packing import packing_limit
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.data.solutions import Solution
+from rewardlab.rm.kinds.process.model import load_process
+from rewardlab.rm.kinds.process.training import ProcessTask, encode_solutions
+from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, load_scalar
+from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.process import process
-from rewardlab.rm.models.scalar import ScalarRewardModel, scalar
 from rewardlab.rm.parity.parity import with_weights
-from rewardlab.rm.training.encoding import encode_pairs
-from rewardlab.rm.training.process_task import ProcessTask, encode_solutions
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
@@ -63,7 +63,7 @@ def pair_loss(model) -> float:
 def training(request, tmp_path_factory) -> Training:
     source = request.getfixturevalue(request.param)
     special = {"lora": LoraConfig(**LORA)} if request.param == "smollm2" else {"chat_template": "plain"}
-    untrained = scalar(source, fresh=True, max_length=64, **special)
+    untrained = load_scalar(source, fresh=True, max_length=64, **special)
     trained = copy.deepcopy(untrained)
     arguments = RewardArguments(output_dir=str(tmp_path_factory.mktemp("ours")), **SETTINGS)
     trainer = RewardTrainer(trained, arguments, ScalarTask(bradley_terry()), rows_of(trained))
@@ -93,7 +93,7 @@ def test_a_saved_and_merged_model_scores_in_plain_transformers_and_as_rewardbenc
     plain = with_weights(model, folded(model.model)) if isinstance(model.model, PeftModel) else model
     plain.save(large_folder)
     expected = pytest.approx(model.rate(EXAMPLES)[:, 0], abs=1e-4)
-    assert scalar(str(large_folder)).rate(EXAMPLES)[:, 0] == expected
+    assert load_scalar(str(large_folder)).rate(EXAMPLES)[:, 0] == expected
     tokenizer = AutoTokenizer.from_pretrained(large_folder)
     classifier = AutoModelForSequenceClassification.from_pretrained(large_folder, dtype=torch.float32).eval()
     texts = [tokenizer.apply_chat_template(example.turns, tokenize=False) for example in EXAMPLES]
@@ -109,7 +109,7 @@ def test_a_saved_and_merged_model_scores_in_plain_transformers_and_as_rewardbenc
 @pytest.fixture(scope="module")
 def plain_text(smollm2) -> ScalarRewardModel:
     """SmolLM2 on turns as plain text, which ends with EOS."""
-    return scalar(smollm2, fresh=True, chat_template="plain", max_length=64)
+    return load_scalar(smollm2, fresh=True, chat_template="plain", max_length=64)
 
 
 def test_a_text_that_ends_with_the_pad_token_of_the_backbone_is_read_to_its_end(plain_text, smollm2):
@@ -136,7 +136,7 @@ def test_packed_scores_are_padded_ones(plain_text):
 
 
 def test_a_process_reward_model_learns_to_tell_steps_apart(smollm2):
-    model = process(smollm2, fresh=True, lora=LoraConfig(**LORA), max_length=64)
+    model = load_process(smollm2, fresh=True, lora=LoraConfig(**LORA), max_length=64)
     solutions = [Solution(str(i), user_turn("What is it?"), steps, (1.0 - i,) * 2) for i, steps in enumerate(STEPS)]
     rows = encode_solutions(model.encoder, solutions).rows
     examples = [solution.example("\n\n") for solution in solutions]

@@ -20,18 +20,18 @@ from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.data.preference_vectors import dirichlet
+from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceRow, PreferenceTask
+from rewardlab.rm.kinds.latent.model import latent_from_config
+from rewardlab.rm.kinds.latent.training import LatentRow, LatentTask
+from rewardlab.rm.kinds.multi_objective.training import ObjectiveRow, ObjectivesTask
+from rewardlab.rm.kinds.process.model import process_from_config
+from rewardlab.rm.kinds.process.training import ProcessTask, SolutionRow
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses._pair_batch import PairLoss
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
-from rewardlab.rm.models.latent import latent_from_config
-from rewardlab.rm.models.process import process_from_config
-from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.registry import load, names
-from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceTask
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.latent_task import LatentRow, LatentTask
-from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
-from rewardlab.rm.training.process_task import ProcessTask, SolutionRow
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 

@@ -21,19 +21,19 @@ from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.contract.golden_scores import check_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.io.sharded_weights import gathered
+from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceRow, PreferenceTask
+from rewardlab.rm.kinds.multi_objective.training import ObjectiveRow, ObjectivesTask
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.grebt import extremes, grebt
 from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
-from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.registry import load, names
-from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceTask
 from rewardlab.rm.training.distributed import same_gradients
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
-from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file
 from torch import distributed

@@ -13,8 +13,8 @@ from accelerate.commands.config.config_args import load_config_from_file
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.load import load_reward_model
 
 from tests.conftest import PATIENCE, SMALL_RUN
 from tests.processes.step_states import DIFFERENCES, SaveStates, with_callback

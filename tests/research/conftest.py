@@ -9,7 +9,7 @@ import pytest
 def tiny_pretrained(tmp_path_factory) -> Callable[[str], str]:
     """Name of a pretrained model -> the folder of a tiny one of its kind, with random weights."""
     from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-    from rewardlab.rm.models.scalar import scalar_from_config
+    from rewardlab.rm.kinds.scalar.model import scalar_from_config
     from transformers import BertConfig, BertForSequenceClassification
 
     folder = tmp_path_factory.mktemp("models")

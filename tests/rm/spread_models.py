@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoConfig
 

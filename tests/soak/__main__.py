@@ -27,9 +27,10 @@ from rewardlab.apps import cli
 from rewardlab.apps.runs.run_folder import log
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example
 
 from tests.run_facts import run_facts

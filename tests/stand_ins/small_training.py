@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from transformers import PrinterCallback, TrainerCallback
 
-from ...rm.training.trainer import RewardArguments, RewardTrainer, Task
+from ...rm.training.task import Task
+from ...rm.training.trainer import RewardArguments, RewardTrainer
 
 
 class Fit(NamedTuple):

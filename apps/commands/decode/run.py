@@ -21,7 +21,7 @@ from ....rm.data.pairs import collect, row_prompt
 from ....rm.data.preference_vectors import Preference, parse_preference, preference_vector, simplex_grid
 from ....rm.errors import DataError, UsageError
 from ....rm.io.escaping import terminal, terminal_json
-from ....rm.models.autoregressive import autoregressive
+from ....rm.kinds.autoregressive.model import load_autoregressive
 from ....rm.types import OVERALL, Messages, content_hash, user_turn
 from ...runs.lock import only_writer
 from ...runs.run_folder import PARTIAL, RESULTS, log, plain, replace_text, seconds_since, trust, write_rows
@@ -161,7 +161,7 @@ def _adapts(folder: str, base: DecodingModel) -> bool:
 def _open_guide(folder: str, base: DecodingModel, config: DecodeConfig, *, copy: bool) -> DecodingModel:
     """Load a guide on the weights of the base model if it is an adapter on it, else with separate weights."""
     over = (sharing(base.model) if copy else base.model) if _adapts(folder, base) else None
-    return autoregressive(folder, base=over, **trust(config))
+    return load_autoregressive(folder, base=over, **trust(config))
 
 
 # ---- requests ----

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, given, one_of, setting
+from ....rm.settings import Settings, given, one_of, setting
 
 
 @dataclass

@@ -15,11 +15,13 @@ from ....benchmarks.stratified import stratified
 from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Report, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer
+from ....rm.contract.loading_settings import edges
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
-from ....rm.models._foreign import classes_of
+from ....rm.kinds.scalar.foreign import classes_of
 from ....rm.registry import load
+from ....rm.specs import build
 from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
@@ -27,8 +29,6 @@ from ...runs.model_hashes import model_hashes
 from ...runs.processes import process, shared_run_folder
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust, write_manifest
 from ...serving.open_model import is_served, open_served
-from ...settings.reading import edges
-from ...settings.specs import build
 from .settings import EvalConfig
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....benchmarks.types import BASELINES
+from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, given, one_of, setting
-from ...settings.reading import bos_setting, eos_setting
+from ....rm.settings import Settings, given, one_of, setting
 
 
 @dataclass

@@ -11,9 +11,9 @@ from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collec
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
 from ....judges.types import Case
 from ....rm.errors import UsageError
+from ....rm.settings import Settings, given, one_of, setting
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
-from ...settings.fields import Settings, given, one_of, setting
 from ..rubrics.files import read_collection
 from .records import CaseFile
 from .settings import JudgeConfig

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.io.server_rotation import addresses
+from ....rm.settings import Settings, given, one_of, setting
 from ....rm.types import OVERALL
-from ...settings.fields import Settings, given, one_of, setting
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 CHANCES = ("bradley_terry", "shares")

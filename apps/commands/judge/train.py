@@ -23,10 +23,10 @@ from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
+from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
 from ...rewards._run import PromptRow
 from ...runs.run_folder import (
-    CHECKPOINTS,
     MANIFEST,
     data_hash,
     log,

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
+from ....rm.settings import Settings, one_of, setting
+from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
-from ...settings.fields import Settings, one_of, setting
-from ...settings.specs import typed_arguments
 from .settings import ChatConfig
 
 STAGES = ("sft", "rl", "both")

@@ -140,7 +140,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     if not config.model:
         return {}
     from ....rm.backbones.tokenization import Encoder  # PyTorch, which a check without a model does not need
-    from ....rm.contract.golden_scores import load_reward_model
+    from ....rm.load import load_reward_model
 
     model: Any = load_reward_model(config.model, check=False, **trust(config))
     if not hasattr(model, "encoder"):

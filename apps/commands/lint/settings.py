@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, one_of, setting
+from ....rm.settings import Settings, one_of, setting
 
 
 @dataclass

@@ -11,16 +11,17 @@ from peft import PeftModel
 from ....rm.backbones.loading import decoder_head, folded
 from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
-from ....rm.contract.golden_scores import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
+from ....rm.contract.golden_scores import GOLDEN, check_golden, read_golden, write_golden
+from ....rm.contract.loading_settings import has_contract, reading
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
-from ....rm.models.autoregressive import AutoregressiveRewardModel
-from ....rm.models.multi_head import MultiHeadRewardModel
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.autoregressive.model import AutoregressiveRewardModel
+from ....rm.kinds.multi_head.model import MultiHeadRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
+from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
 from ....rm.types import Example
 from ...runs.run_folder import log, run_folder, trust, write_manifest
-from ...settings.reading import has_contract, reading
 from .settings import MergeConfig
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ...settings.fields import Settings, setting
-from ...settings.reading import bos_setting, eos_setting, label_setting
+from ....rm.settings import Settings, setting
 
 
 @dataclass

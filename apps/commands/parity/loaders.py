@@ -15,9 +15,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ....rm.backbones.hub import parse_source, tokenizer_source
 from ....rm.backbones.lora_classifier import ADAPTER
-from ....rm.contract.golden_scores import load_reward_model
 from ....rm.errors import UsageError
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
+from ....rm.load import load_reward_model
 from ....rm.parity.known_faults import Scored, device_of, whole_ids
 from ....rm.parity.parity import BATCH_SIZE, Way
 from ....rm.types import Example, completion_json, tools_of

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden
+from ....rm.contract.golden_scores import GOLDEN, read_golden
+from ....rm.contract.loading_settings import reading
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed, UsageError
-from ....rm.models.latent import LatentRewardModel
-from ....rm.models.process import ProcessRewardModel
+from ....rm.kinds.latent.model import LatentRewardModel
+from ....rm.kinds.process.model import ProcessRewardModel
+from ....rm.load import load_reward_model
 from ....rm.parity.known_faults import Scored
 from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
 from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
-from ...settings.reading import reading
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .settings import Against, ParityConfig

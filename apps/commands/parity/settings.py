@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, setting
-from ...settings.reading import bos_setting, eos_setting, label_setting
+from ....rm.settings import Settings, setting
 
 SERVERS = ("vllm", "sglang", "http")
 NATIVE_WAYS = ("checkpoint", "adapter")

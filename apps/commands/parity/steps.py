@@ -13,7 +13,7 @@ from ....rm.backbones.tokenization import Encoder, describe_tokenizer, single_to
 from ....rm.backbones.value_heads import refuse_pickles
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.errors import DataError
-from ....rm.models.process import ProcessRewardModel
+from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.parity.parity import Parity
 from ....rm.parity.step_scores import StepOutputs, compare_steps, step_positions
 from ....rm.types import Example

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from ....rm.adapters import ADAPTER_OF_METHOD
 from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, one_of, setting
-from ..train.settings import ADAPTER_OF_METHOD
+from ....rm.settings import Settings, one_of, setting
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""

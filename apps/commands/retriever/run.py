@@ -19,19 +19,10 @@ from ....judges.retrieval.training import (
 from ....judges.rubrics.rubric import render
 from ....judges.types import Case
 from ....rm.data.pairs import collect, parse_pair, row_prompt
+from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
-from ...runs.run_folder import (
-    CHECKPOINTS,
-    data_hash,
-    log,
-    log_rows,
-    run_folder,
-    training_recipe,
-    trust,
-    write_manifest,
-    write_rows,
-)
+from ...runs.run_folder import data_hash, log, log_rows, run_folder, training_recipe, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
 from ..rubrics.files import rubric_of_row
 from .settings import RetrieverConfig

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.retrieval.settings import GRANULARITIES, EncoderSettings
-from ...settings.fields import Settings, setting
+from ....rm.settings import Settings, setting
 
 
 @dataclass

@@ -16,13 +16,13 @@ from ....policy.composition.token_losses import TokenLoss
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.arguments import PolicyArguments
 from ....policy.types import Transform
-from ....rm.contract.golden_scores import load_reward_model
 from ....rm.errors import UsageError
+from ....rm.load import load_reward_model
+from ....rm.plain_functions import signatures
 from ....rm.registry import names
+from ....rm.specs import build, is_function, named, parse_spec, takes
 from ...rewards._function import function_reward
 from ...rewards._run import PromptRow, RunFacts
-from ...settings.plain_functions import signatures
-from ...settings.specs import build, is_function, named, parse_spec, takes
 from .settings import RlConfig
 
 # ---- rewards ----

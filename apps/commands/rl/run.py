@@ -22,26 +22,20 @@ from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.backbones.packing.attention import set_attention
 from ....rm.backbones.tokenization import check_renders
+from ....rm.data.preference_vectors import costs_sentence
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.hub_names import whole_name
 from ....rm.io.sharded_weights import gathered_state
+from ....rm.specs import build
+from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
-from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import (
-    CHECKPOINTS,
-    data_hash,
-    log,
-    log_costs,
-    seconds_since,
-    training_recipe,
-    trust,
-    write_manifest,
-)
+from ...runs.processes import shared_run_folder, trained_by
+from ...runs.run_folder import data_hash, log, seconds_since, training_recipe, trust, write_manifest
 from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
-from ...settings.specs import build
 from .composition import (
     build_algorithm,
     check_formulas,
@@ -89,7 +83,8 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
     algorithm = build_algorithm(config, [*trained])
-    log_costs("--weight", algorithm.shares)
+    if costs := costs_sentence("--weight", algorithm.shares):
+        log(costs)
     check_formulas(algorithm, config, arguments)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
     if config.processes > 1 and alone:

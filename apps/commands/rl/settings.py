@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ...settings.fields import Settings, one_of, setting
+from ....rm.settings import Settings, one_of, setting
 
 
 @dataclass

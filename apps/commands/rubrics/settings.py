@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
+from ....rm.settings import Settings, given, one_of, setting
 from ....rm.types import OVERALL
-from ...settings.fields import Settings, given, one_of, setting
 
 ACTIONS = ("build", "train", "lint", "apply")
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ....rm.contract.loading_settings import reading
 from ....rm.data.pairs import PlacedExample, load_placed_examples
 from ....rm.errors import DataError, UsageError
-from ....rm.models.ensemble.combination import deviation
+from ....rm.kinds.ensemble.combination import deviation
 from ....rm.readings import Rated, Reading, rated, readings
 from ....rm.types import Example
 from ...runs.processes import gathered_columns, process
@@ -14,7 +15,6 @@ from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
 from ...serving.open_model import is_served, open_model
 from ...serving.replicas import Replicas, open_replicas
-from ...settings.reading import reading
 from .settings import ScoreConfig
 
 OMITTED = "omitted"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ...settings.fields import Settings, given, setting
-from ...settings.reading import bos_setting, eos_setting, label_setting
+from ....rm.settings import Settings, given, setting
 
 
 @dataclass

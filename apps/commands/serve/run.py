@@ -4,11 +4,11 @@ import importlib.util
 import sys
 from typing import Any
 
-from ....rm.contract.golden_scores import load_reward_model
+from ....rm.contract.loading_settings import edges, has_contract, reading
 from ....rm.errors import UsageError
+from ....rm.load import load_reward_model
 from ...runs.run_folder import trust
 from ...serving.access import check_reach
-from ...settings.reading import edges, has_contract, reading
 from .settings import ServeConfig
 
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")

@@ -3,10 +3,10 @@
 import os
 from dataclasses import dataclass
 
+from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.io.api_keys import clean_token
-from ...settings.fields import Settings, setting
-from ...settings.reading import bos_setting, eos_setting
+from ....rm.settings import Settings, setting
 
 TOKEN = "REWARDLAB_TOKEN"
 

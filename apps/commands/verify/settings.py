@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import Settings, setting
+from ....rm.settings import Settings, setting
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...settings.fields import Settings, setting
+from ....rm.settings import Settings, setting
 
 
 @dataclass

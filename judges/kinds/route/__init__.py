@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....rm.errors import UsageError
-from ....rm.models.ensemble.uncertain import UncertainRewardModel
+from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
 from ....rm.types import RewardModel, content_hash, prompt_text
 from ...judge import Judging, merged
 from ...types import BatchJudge, Case, Criterion, Judgment

@@ -12,7 +12,7 @@ from .features import REWARDS, CaseFeatures, described
 from .rule import Need, save_rule
 
 if TYPE_CHECKING:
-    from ....rm.models.scalar import ScalarRewardModel
+    from ....rm.kinds.scalar.model import ScalarRewardModel
     from ....rm.training.trainer import RewardArguments
 
 
@@ -65,8 +65,8 @@ def distil(
     `arguments.per_device_train_batch_size` counts cases. Raises DataError if only some cases have a margin or a spread.
     """
     from ....rm.data.scored_rows import ScoredCompletion
+    from ....rm.kinds.multi_objective.training import ObjectivesTask, encode_scored
     from ....rm.losses.bradley_terry import bradley_terry
-    from ....rm.training.multi_objective_task import ObjectivesTask, encode_scored
     from ....rm.training.trainer import RewardTrainer
 
     names = model.contract.objectives
@@ -94,9 +94,9 @@ def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
 
 def load_distilled(folder: Path, settings: Mapping[str, Any], *, trust_remote_code: bool = False) -> Distilled:
     """Load a saved classifier."""
-    from ....rm.models.scalar import scalar
+    from ....rm.kinds.scalar.model import load_scalar
 
     needs = settings.get("needs")
     if not isinstance(needs, list) or {*needs} - {*REWARDS}:
         raise DataError(f"{folder}: 'needs' is a list of {', '.join(REWARDS)}, got {needs!r}; train the rule again")
-    return Distilled(scalar(str(folder), trust_remote_code=trust_remote_code), needs)
+    return Distilled(load_scalar(str(folder), trust_remote_code=trust_remote_code), needs)

@@ -17,7 +17,7 @@ from .features import METADATA, REWARDS, CaseFeatures, feature_numbers
 from .rule import Need, save_rule
 
 if TYPE_CHECKING:
-    from ....rm.models.embedding import Embedder
+    from ....rm.kinds.embedding.model import Embedder
 
 WEIGHTS = "probe.safetensors"
 STATES = "hidden states"
@@ -191,7 +191,7 @@ def open_embedder(
     trust_remote_code: bool = False,
 ) -> "Embedder":
     """Open a frozen encoder (path or Hub id) whose mean hidden states a probe reads."""
-    from ....rm.models.embedding import DEFAULT_CACHE, embedding
+    from ....rm.kinds.embedding.model import DEFAULT_CACHE, new_embedding
 
     options = {"max_length": max_length, "dtype": dtype, "trust_remote_code": trust_remote_code}
-    return embedding(encoder=encoder, cache=cache or DEFAULT_CACHE, **options).embedder
+    return new_embedding(encoder, cache=cache or DEFAULT_CACHE, **options).embedder

@@ -39,8 +39,8 @@ from ....policy.rewards.r2m_online_updates import OnlineR2M
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.trainer import PolicyTrainer
-from ....rm.models.r2m import R2MRewardModel
-from ....rm.models.scalar import scalar_from_config
+from ....rm.kinds.r2m.model import R2MRewardModel
+from ....rm.kinds.scalar.model import scalar_from_config
 from ...statistics.estimates import t_interval
 from .. import policy
 from .._scripts import argument_parser, machine, write

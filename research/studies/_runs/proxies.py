@@ -9,7 +9,7 @@ import torch
 
 from ....benchmarks import garden
 from ....policy.training.forward import CompletionBatch
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
 from ...worlds.guides import Base
 from ...worlds.policies import Teaching, gold_accuracy, order_accuracy, proxy, split_prompts, untaught
 from ...worlds.small_policies import proxy_rewards, sample_completions

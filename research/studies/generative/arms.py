@@ -28,10 +28,9 @@ from ....judges.types import Case
 from ....rm.backbones.tokenization import Encoder, describe_tokenizer
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.conversation_split import as_prompt
+from ....rm.kinds.scalar.model import scalar_from_config
+from ....rm.kinds.scalar.training import ScalarTask, encode_pairs
 from ....rm.losses.bradley_terry import bradley_terry
-from ....rm.models.scalar import scalar_from_config
-from ....rm.training.encoding import encode_pairs
-from ....rm.training.trainer import ScalarTask
 from ....rm.types import OVERALL, Example, prompt_text
 from ....tests.stand_ins.small_training import Fit, fit
 from ...worlds.small_policies import Completions, PolicyLoop, clipped, train_policy

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
+from ....rm.kinds.autoregressive.diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
 from ...statistics.estimates import t_interval
 from ...statistics.fronts import Measured
 from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ....benchmarks.garden.models import causal_lm, tokenizer
 from ....rm.backbones.logprobs import head_logits
 from ....rm.backbones.tokenization import Batch, pad
-from ....rm.models.latent import DEPTH_HEAD as DEPTH_MODULE
-from ....rm.models.latent import HEAD, Depth, LatentRewardModel, LatentScores, latent_from_config
-from ....rm.models.latent.steps import LatentSteps, states_after
-from ....rm.training.latent_task import LatentRow, LatentTask, encode_latent
+from ....rm.kinds.latent.model import DEPTH_HEAD as DEPTH_MODULE
+from ....rm.kinds.latent.model import HEAD, Depth, LatentRewardModel, LatentScores, latent_from_config
+from ....rm.kinds.latent.steps import LatentSteps, states_after
+from ....rm.kinds.latent.training import LatentRow, LatentTask, encode_latent
 from ....rm.types import OVERALL, PreferencePair
 from ....tests.stand_ins.small_training import Fit, fit
 from .._runs.job_cache import Arrays, Job

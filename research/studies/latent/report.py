@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ....benchmarks.report import table
-from ....rm.models.latent import MOST_STEPS
+from ....rm.kinds.latent.model import MOST_STEPS
 from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .pairs import OPERATIONS_OF_A_PROBLEM, RATIONALE

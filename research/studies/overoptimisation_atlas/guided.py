@@ -11,7 +11,7 @@ from ....policy.decoding.engines import SharedBackbone
 from ....policy.decoding.guided import decode
 from ....policy.decoding.language_models import DecodingModel, decoding_model
 from ....policy.decoding.requests import Request
-from ....rm.training.autoregressive_task import encode_preferences
+from ....rm.kinds.autoregressive.preference_task import encode_preferences
 from ....rm.types import Example
 from ...statistics.overoptimisation import MEASURED
 from ...worlds.guides import Recipe, copy_weights, train

@@ -16,9 +16,9 @@ from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....policy.training.critic import CriticArguments
 from ....rm.data.labelling import by_reward
-from ....rm.models.ensemble.combination import mean_std
-from ....rm.models.r2m import R2MRewardModel
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.ensemble.combination import mean_std
+from ....rm.kinds.r2m.model import R2MRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.registry import load
 from ....rm.types import Messages
 from ...statistics.overoptimisation import MEASURED

@@ -61,15 +61,17 @@ class Trained(Job):
         """Return the trained model and the number of pairs that were cut."""
         from peft import LoraConfig
 
-        from ....rm.models.scalar import scalar
+        from ....rm.kinds.scalar.model import load_scalar
+        from ....rm.kinds.scalar.training import ScalarTask, encode_pairs
         from ....rm.registry import load
-        from ....rm.training.encoding import encode_pairs
-        from ....rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+        from ....rm.training.trainer import RewardArguments, RewardTrainer
 
         lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear") if self.backbone == "smollm2" else None
         template = TEMPLATES.get(self.backbone)
         source = fetched(self.backbone)
-        model = scalar(source, fresh=True, max_length=MAX_LENGTH, chat_template=template, lora=lora, seed=self.seed)
+        model = load_scalar(
+            source, fresh=True, max_length=MAX_LENGTH, chat_template=template, lora=lora, seed=self.seed
+        )
         encoding = encode_pairs(model.encoder, pairs, OVERALL)
         task = ScalarTask(load("rm.losses", self.loss)())
         task.check(encoding.rows)
@@ -105,13 +107,11 @@ class Features(Job):
 
     def work(self, cache: Path) -> Arrays:
         """Embed every text once, then fit all heads; rewards are named by number of pairs, seed and part."""
-        from ....rm.models.embedding import embedding
+        from ....rm.kinds.embedding.model import new_embedding
 
         texts, results, started = load_texts(cache, self.texts), {}, time.time()
         with TemporaryDirectory() as folder:
-            model = embedding(
-                encoder=fetched("minilm"), max_length=MAX_LENGTH, cache=Path(folder) / "embeddings.sqlite"
-            )
+            model = new_embedding(fetched("minilm"), max_length=MAX_LENGTH, cache=Path(folder) / "embeddings.sqlite")
             if torch.cuda.is_available():
                 model.embedder.model.cuda()
             for number in self.numbers:
@@ -140,10 +140,10 @@ class Words(Job):
 
     def work(self, cache: Path) -> Arrays:
         """Fit it and return its rewards by part."""
-        from ....rm.models.linear import linear
+        from ....rm.kinds.linear.model import new_linear
 
         started, texts = time.time(), load_texts(cache, self.texts)
-        model = linear().fit(texts.training(self.mix, self.pairs, self.seed))
+        model = new_linear().fit(texts.training(self.mix, self.pairs, self.seed))
         return rewards_of(model, texts, FINAL) | as_arrays({"seconds": time.time() - started})
 
 

@@ -12,8 +12,8 @@ import torch
 from ....benchmarks.garden.models import causal_lm, pretrain, tokenizer
 from ....benchmarks.statistics.first_error import best_threshold, first_error, harmonic_mean
 from ....rm.data.solutions import Solution
-from ....rm.models.process import ProcessRewardModel, process_from_config
-from ....rm.training.process_task import ProcessTask, encode_solutions
+from ....rm.kinds.process.model import ProcessRewardModel, process_from_config
+from ....rm.kinds.process.training import ProcessTask, encode_solutions
 from ....tests.stand_ins.small_training import Fit, fit
 from .._runs.job_cache import Arrays, Job
 from .chains import SEPARATOR, VOCABULARY, draw_candidates, draw_solutions, first_errors

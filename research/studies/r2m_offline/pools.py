@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from transformers import PreTrainedModel
 
 from ....benchmarks import garden
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.types import Messages
 from ...worlds.guides import copy_weights
 from ...worlds.policies import split_prompts, unseen_prompts

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from ....kernels.r2m_attention import absorbed
+from ....rm.kinds.r2m.model import R2MHead, linear_head
 from ....rm.losses.grebt import Pairs, extremes, grebt
-from ....rm.models.r2m import R2MHead, linear_head
 from ....rm.types import content_hash
 from ...worlds.policies import split_prompts
 from .._runs.job_cache import Arrays, Job

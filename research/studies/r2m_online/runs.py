@@ -15,9 +15,9 @@ from ....policy.decoding.language_models import decoding_model
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....rm.data.labelling import by_reward
+from ....rm.kinds.r2m.model import R2MRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.losses.grebt import GroupLosses, Pairs
-from ....rm.models.r2m import R2MRewardModel
-from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Labeller
 from ...worlds.policies import Teaching, split_prompts
 from ...worlds.small_policies import PolicyLoop, train_policy

@@ -21,8 +21,8 @@ from ....rm.backbones.tokenization import Encoder
 from ....rm.data.conversation_split import first_turn
 from ....rm.data.pairs import load_pairs
 from ....rm.data.preference_vectors import simplex_grid
-from ....rm.training.autoregressive_task import PreferenceRow, encode_preferences
-from ....rm.training.guide_diagnostics import GuideDiagnostics, base_context_sensitivity, guide_diagnostics
+from ....rm.kinds.autoregressive.diagnostics import GuideDiagnostics, base_context_sensitivity, guide_diagnostics
+from ....rm.kinds.autoregressive.preference_task import PreferenceRow, encode_preferences
 from ....rm.types import OVERALL, Messages, PreferencePair, content_hash
 from ...worlds.guides import Recipe, copy_weights, train
 from .._runs.job_cache import Arrays, Job

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from ....benchmarks.report import table
-from ....rm.training.guide_diagnostics import GuideDiagnostics
+from ....rm.kinds.autoregressive.diagnostics import GuideDiagnostics
 from ...statistics.estimates import t_interval
 from .models import OBJECTIVES, PREFERENCES, TextBase
 

@@ -16,7 +16,7 @@ from ....judges.kinds.route.distilled import distil
 from ....judges.kinds.route.features import METADATA, REWARDS, CaseFeatures, case_features, feature_numbers
 from ....judges.kinds.route.probe import fit_logistic, fit_probe, open_embedder
 from ....rm.backbones.loading import small_config, small_tokenizer
-from ....rm.models.scalar import scalar_from_config
+from ....rm.kinds.scalar.model import scalar_from_config
 from ....rm.training.trainer import RewardArguments
 from .._runs.job_cache import Arrays, Job
 from ..real_text_guides.models import TextBase, words

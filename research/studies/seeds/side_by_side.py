@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
-from ....rm.contract.golden_scores import load_reward_model
 from ....rm.data.pairs import pair_row
 from ....rm.errors import DataError, UsageError, did_you_mean
 from ....rm.io.checked_files import from_json_lines, from_yaml
+from ....rm.load import load_reward_model
 from ...statistics.estimates import Estimate, t_interval
 from ...worlds.guides import Base
 from ...worlds.policies import gold_accuracy, sample, split_prompts, unseen_prompts

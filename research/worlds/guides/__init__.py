@@ -19,9 +19,9 @@ from ....rm.adapters.settings import AdapterSettings, Kind
 from ....rm.backbones.loading import small_config
 from ....rm.backbones.tokenization import Encoder
 from ....rm.data.preference_vectors import dirichlet
+from ....rm.kinds.autoregressive.diagnostics import CollapseMonitor
+from ....rm.kinds.autoregressive.preference_task import PreferenceRow, PreferenceTask, encode_preferences
 from ....rm.losses.sequence_logistic import sequence_logistic
-from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
-from ....rm.training.guide_diagnostics import CollapseMonitor
 from ....rm.types import OVERALL, PreferencePair, prompt_text
 from ....tests.stand_ins.small_training import Fit, fit
 from ...studies._runs.job_cache import Arrays, Job

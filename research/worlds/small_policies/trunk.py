@@ -12,7 +12,7 @@ from torch.nn.functional import embedding, linear, pad, scaled_dot_product_atten
 from ....policy.training.forward import CompletionBatch, Reading
 from ....rm.backbones.tokenization import right_padded
 from ....rm.errors import UsageError
-from ....rm.models.scalar import ScalarRewardModel
+from ....rm.kinds.scalar.model import ScalarRewardModel
 from .operations import Gated, Normalised, Rotated
 
 
@@ -234,7 +234,7 @@ def proxy_rewards(model: ScalarRewardModel, rows: CompletionBatch) -> Float[Tens
 
 @torch.no_grad()
 def proxy_tokens(model: ScalarRewardModel, rows: CompletionBatch) -> Float[Tensor, "N D"]:
-    """Return the inputs of the model's head: those of `rm.models.r2m.reward_tokens` on the texts, up to rounding."""
+    """Return the inputs of the head: those of `rm.kinds.r2m.model.reward_tokens` on the texts, up to rounding."""
     tokenizer = model.encoder.tokenizer
     layout = layout_of(_as_text(rows, torch.tensor(tokenizer.all_special_ids), tokenizer.eos_token_id))
     states = layout_states(trunk_of(model.model), layout)

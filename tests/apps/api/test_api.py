@@ -14,7 +14,7 @@ import yaml
 from rewardlab.apps.api.results import Scores
 from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
-from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import write

@@ -9,7 +9,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
-from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
 from safetensors.torch import load_file, save_file
 
 from tests.apps.commands.conftest import save_policy
@@ -22,7 +22,7 @@ def save_arm(base, folder, **changes) -> str:
     import torch
 
     settings = AdapterSettings(**{"kind": "moslora", "objectives": NAMES, "embedding": "random"} | changes)
-    model = autoregressive(base, beta=0.1, adapter=settings)
+    model = load_autoregressive(base, beta=0.1, adapter=settings)
     torch.manual_seed(3)
     for key, value in model.adapter.state().items():
         if "objectives" not in key and not key.endswith(".A"):

@@ -14,13 +14,14 @@ from peft import LoraConfig
 from rewardlab.apps.cli import main
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden, write_golden
+from rewardlab.rm.contract.golden_scores import GOLDEN, read_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import load_contract
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.ensemble.combination import Rule
-from rewardlab.rm.models.multi_head import MultiHeadRewardModel
-from rewardlab.rm.models.multi_head.uncertain_heads import Heads
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.ensemble.combination import Rule
+from rewardlab.rm.kinds.multi_head.model import MultiHeadRewardModel
+from rewardlab.rm.kinds.multi_head.uncertain_heads import Heads
+from rewardlab.rm.kinds.scalar.model import load_scalar
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -52,7 +53,7 @@ def base(tmp_path_factory) -> Path:
 @pytest.fixture
 def lora(base, tmp_path) -> Path:
     settings = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
-    model = scalar(str(base), fresh=True, lora=settings)
+    model = load_scalar(str(base), fresh=True, lora=settings)
     model.save(tmp_path / "lora")
     write_golden(model, EXAMPLES, tmp_path / "lora")
     return tmp_path / "lora"
@@ -73,7 +74,7 @@ def test_a_merged_lora_is_a_plain_folder_with_the_same_contract_and_scores(lora,
 def test_the_lora_below_several_heads_is_merged(lora, tmp_path):
     torch.manual_seed(0)
     heads = Heads(64, 3).requires_grad_(False)
-    MultiHeadRewardModel(scalar(str(lora)), heads, Rule("mean", {})).save(tmp_path / "heads")
+    MultiHeadRewardModel(load_scalar(str(lora)), heads, Rule("mean", {})).save(tmp_path / "heads")
     assert main(["merge", str(tmp_path / "heads"), "--output", str(tmp_path / "plain")]) == 0
     assert not list((tmp_path / "plain").rglob("adapter*"))
     before, after = (load_reward_model(str(tmp_path / name)) for name in ("heads", "plain"))
@@ -123,7 +124,7 @@ def guide(base, tmp_path):
 
     def make(**settings) -> Path:
         chosen = AdapterSettings(objectives=("helpful", "harmless"), embedding="one_hot", **settings)
-        model = autoregressive(str(base), adapter=chosen)
+        model = load_autoregressive(str(base), adapter=chosen)
         for place, one in enumerate(one for one in model.adapter.model.parameters() if one.requires_grad):
             torch.nn.init.normal_(one, std=0.2, generator=torch.Generator().manual_seed(place))
         model.save(tmp_path / "guide")
@@ -283,7 +284,7 @@ def test_the_first_card_of_an_adapter_needs_no_overwrite(lora, capsys):
     """PEFT writes an empty card of its own beside an adapter; one that somebody wrote is kept."""
     assert main(["card", str(lora)]) == 0
 
-    scalar(str(lora)).save(lora)
+    load_scalar(str(lora)).save(lora)
     assert "how well it judges" in (lora / "README.md").read_text()
     refused(["card", lora], 2, "exists already", capsys)
 

@@ -122,7 +122,7 @@ def test_a_plain_loss_of_pairs_trains_and_a_wrong_one_is_refused(working_folder,
     assert main([*words, "losses.py:hinge(margin=2)"]) == 0
     loss = json.loads(capsys.readouterr().out.strip().split("\n")[-1])["train_loss"]
     assert loss == pytest.approx(2.0, abs=0.2)  # hinge with margin 2 where the rewards hardly differ
-    monkeypatch.setattr("rewardlab.apps.commands.train.scalar.build_scalar", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("rewardlab.rm.kinds.scalar.training.ScalarTraining.build", lambda *_: pytest.fail("loaded"))
     for name, message in (("mean", "--loss losses.py:mean"), ("one_reward", "the signature (pairs) -> losses")):
         assert main([*words, f"losses.py:{name}", "--overwrite"]) == 2
         assert message in capsys.readouterr().err

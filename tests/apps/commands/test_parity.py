@@ -19,9 +19,9 @@ from rewardlab.apps.serving.process import serving
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.ensemble import ensemble
-from rewardlab.rm.models.multi_objective import with_overall
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.kinds.ensemble.model import load_ensemble
+from rewardlab.rm.kinds.multi_objective.model import with_overall
+from rewardlab.rm.kinds.scalar.model import load_scalar
 from rewardlab.rm.parity.known_faults import score_ids
 from rewardlab.rm.parity.parity import Parity
 from safetensors.torch import load_file, save_file
@@ -69,7 +69,7 @@ def test_a_lora_merged_and_not(run_parity, tmp_path):
     AutoModelForCausalLM.from_config(trunk.model.config).save_pretrained(tmp_path / "base")
     trunk.encoder.tokenizer.save_pretrained(tmp_path / "base")
     lora = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
-    folder = saved(scalar(str(tmp_path / "base"), fresh=True, lora=lora, max_length=LIMIT), tmp_path / "lora")
+    folder = saved(load_scalar(str(tmp_path / "base"), fresh=True, lora=lora, max_length=LIMIT), tmp_path / "lora")
     told = run_parity(folder, "--against", "adapter")
     assert told.code == 0 and {"adapter merged", "plain PEFT", "plain PEFT, merged"} <= {*told.ways}
     assert main(["merge", str(folder), "--output", str(tmp_path / "merged")]) == 0
@@ -79,7 +79,7 @@ def test_a_lora_merged_and_not(run_parity, tmp_path):
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_ensemble_has_the_ways_of_its_kind(run_parity, tmp_path, fresh):
     members = [str(saved(make(seed=seed), tmp_path / f"m{seed}")) for seed in (1, 2)]
-    together = run_parity(saved(ensemble(",".join(members)), tmp_path / "both"), "--fresh", fresh)
+    together = run_parity(saved(load_ensemble(",".join(members)), tmp_path / "both"), "--fresh", fresh)
     ways = ["kept golden scores", "alone", "shuffled", *(["fresh process"] if fresh else [])]
     assert together.code == 0 and list(together.ways) == ways
 

@@ -10,7 +10,7 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.commands.rl.run import summary
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.load import load_reward_model
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 

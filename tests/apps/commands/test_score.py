@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import write

@@ -15,8 +15,8 @@ from rewardlab.benchmarks.scorers import open_scorer, short_names
 from rewardlab.benchmarks.suites.pairs import pairs as suite
 from rewardlab.judges.types import Case
 from rewardlab.rm.adapters.settings import AdapterSettings
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.linear import linear
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.linear.model import new_linear
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.court import write_court
@@ -49,7 +49,7 @@ def save_base(folder: Path, seed: int = 0) -> str:
 def save_arm(base: str, folder: Path, *, seed: int = 3, **changes) -> str:
     """An adapter on it with other probabilities than its own, at every preference."""
     settings = AdapterSettings(**{"kind": "moslora", "objectives": OBJECTIVES, "embedding": "random"} | changes)
-    model = autoregressive(base, beta=0.1, adapter=settings)
+    model = load_autoregressive(base, beta=0.1, adapter=settings)
     torch.manual_seed(seed)
     for key, value in model.adapter.state().items():
         if "objectives" not in key and not key.endswith(".A"):
@@ -64,7 +64,7 @@ def write_models(folder: Path) -> Path:
     for seed, name in enumerate(OBJECTIVES):
         save_arm(base, folder / name, seed=seed, kind="lora", objectives=(name,))
     save_arm(base, folder / "arm")
-    linear().fit(garden.pairs(200, 0)).save(folder / "words")
+    new_linear().fit(garden.pairs(200, 0)).save(folder / "words")
     return folder
 
 

@@ -16,7 +16,7 @@ from rewardlab.examples.vllm_training import run as whole
 from rewardlab.judges.parsing.verdicts import points
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.policy.rollouts.vllm.server_process import KeptServer
-from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.load import load_reward_model
 
 from tests.apps.conftest import rollouts_of, steps_of
 from tests.policy.rollouts.vllm.test_server_process import STAND_INS, gone, told

@@ -10,7 +10,6 @@ from rewardlab.apps.commands.rl.rubric_hints import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
-from rewardlab.apps.settings.specs import build
 from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
@@ -19,6 +18,7 @@ from rewardlab.judges.prompting import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.policy.scaffolds._scaffold import Hints
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.specs import build
 from rewardlab.rm.types import Example, prompt_text, user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 

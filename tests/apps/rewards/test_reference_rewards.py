@@ -4,12 +4,12 @@ import pytest
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.rlpr import rlpr
 from rewardlab.apps.rewards.rlvrr import rlvrr
-from rewardlab.apps.settings.specs import build
 from rewardlab.benchmarks import garden
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import reasoning, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.specs import build
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
 from tests.apps.conftest import rollouts_of, steps_of, write

@@ -12,7 +12,7 @@ from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.process import PROBE, serving
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
+from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 
 from tests.conftest import PATIENCE

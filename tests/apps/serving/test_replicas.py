@@ -16,9 +16,10 @@ from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.open_model import is_served, open_model
 from rewardlab.apps.serving.process import serving
 from rewardlab.apps.serving.replicas import Replicas, open_replicas
-from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, config, turns

@@ -11,12 +11,12 @@ import torch
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.ensemble import EnsembleRewardModel
-from rewardlab.rm.models.linear import linear
-from rewardlab.rm.models.process import process_from_config
-from rewardlab.rm.models.r2m import R2MRewardModel
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
+from rewardlab.rm.kinds.linear.model import new_linear
+from rewardlab.rm.kinds.process.model import process_from_config
+from rewardlab.rm.kinds.r2m.model import R2MRewardModel
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from transformers import AutoModelForCausalLM
 
@@ -116,7 +116,7 @@ def test_get_reward_answers_as_openrlhf_reads_it(url, http, model, serve):
 
 def test_a_model_without_a_tokenizer_scores_conversations_and_says_so_of_the_rest(serve, http):
     pairs = [PreferencePair(str(k), user_turn(f"q {k}"), f"good fox {k % 3}", f"bad dog {k % 4} x") for k in range(40)]
-    baseline = linear().fit(pairs)
+    baseline = new_linear().fit(pairs)
     url = serve(baseline)
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:5]))
     assert scores(answer) == pytest.approx(baseline.rate(EXAMPLES[:5]))
@@ -226,7 +226,7 @@ def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_ans
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(small_config(words)).save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
-    guide = autoregressive(str(tmp_path))
+    guide = load_autoregressive(str(tmp_path))
     url = serve(guide)
     truth = guide.rate(EXAMPLES[:4])
     answer = http.post(f"{url}/score", json=asks(EXAMPLES[:4]))

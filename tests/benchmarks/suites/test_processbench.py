@@ -11,9 +11,9 @@ from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.processbench import label_of, processbench
 from rewardlab.judges.kinds.reward_model import reward_model
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.models.process import process_from_config
+from rewardlab.rm.kinds.process.model import process_from_config
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, Steps
 
 ROWS = [

@@ -10,8 +10,9 @@ from rewardlab.rm.adapters.settings import SETTINGS as ADAPTER
 from rewardlab.rm.adapters.settings import load_settings
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer, small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
+from rewardlab.rm.contract.golden_scores import read_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
+from rewardlab.rm.load import load_reward_model
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, SAFETENSORS, SIGNED
 from tests.fuzzing.target import Target

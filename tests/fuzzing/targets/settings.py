@@ -12,9 +12,9 @@ from rewardlab.apps.cli import VERBS, parse
 from rewardlab.apps.commands.compare.run import read_gate
 from rewardlab.apps.commands.rubrics.files import open_levels, read_checklist, read_rubrics
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_rubric
-from rewardlab.apps.settings.specs import build, is_function, named, parse_spec
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
+from rewardlab.rm.specs import build, is_function, named, parse_spec
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
 from tests.fuzzing.target import Target

@@ -6,10 +6,10 @@ import pytest
 import torch
 from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
-from rewardlab.apps.settings.specs import build
 from rewardlab.policy.advantages.laser import laser
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.specs import build
 
 TRANSFORMS = [
     "ha_dw(lam=1.3, window=5)",

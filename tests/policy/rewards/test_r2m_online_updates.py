@@ -22,9 +22,9 @@ from rewardlab.policy.training import forward as head
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.kinds.r2m.model import R2MRewardModel
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.losses.grebt import omega
-from rewardlab.rm.models.r2m import R2MRewardModel
-from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 
 from tests.policy.toy_training import algorithm, logged, prompts

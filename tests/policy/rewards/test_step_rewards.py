@@ -6,7 +6,7 @@ from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rewards.step_rewards import CompletionTokens, ProcessRewards, StepReward, at_tokens
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.models.process import process_from_config
+from rewardlab.rm.kinds.process.model import process_from_config
 from rewardlab.rm.types import Example, user_turn
 
 NAN = float("nan")

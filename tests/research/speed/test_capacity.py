@@ -10,10 +10,10 @@ from rewardlab.rm.capacity.config_shapes import shape_of
 from rewardlab.rm.capacity.flops import Answered
 from rewardlab.rm.capacity.memory import Step
 from rewardlab.rm.capacity.steps import step_parts
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 
 from tests.conftest import needs_bfloat16_attention
 

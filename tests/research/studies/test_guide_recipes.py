@@ -3,7 +3,7 @@ import pytest
 from rewardlab.research.studies._run import run_study
 from rewardlab.research.studies.guide_recipes.plan import GROUPS, UNIARM, Plan, vectors
 from rewardlab.research.studies.guide_recipes.report import health
-from rewardlab.rm.training.guide_diagnostics import GuideDiagnostics
+from rewardlab.rm.kinds.autoregressive.diagnostics import GuideDiagnostics
 
 
 def stored(sensitivity: float, accuracy: float) -> dict[str, np.ndarray]:

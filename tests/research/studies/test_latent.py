@@ -18,8 +18,8 @@ from rewardlab.research.studies.latent.reasoners import (
     put_weights,
 )
 from rewardlab.rm.backbones.tokenization import pad
-from rewardlab.rm.models.latent import DEPTH_HEAD as DEPTH_MODULE
-from rewardlab.rm.training.latent_task import encode_latent
+from rewardlab.rm.kinds.latent.model import DEPTH_HEAD as DEPTH_MODULE
+from rewardlab.rm.kinds.latent.training import encode_latent
 
 PLAN = Plan((3,), pairs=16, updates=4, tested=10, repeats=2)
 

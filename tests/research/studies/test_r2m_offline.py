@@ -13,8 +13,8 @@ from rewardlab.research.worlds.guides import Base
 from rewardlab.research.worlds.policies import untaught
 from rewardlab.research.worlds.small_policies import sample_completions
 from rewardlab.research.worlds.small_policies.sampling import policy_encoder
+from rewardlab.rm.kinds.r2m.model import R2MHead, R2MRewardModel, linear_head
 from rewardlab.rm.losses.grebt import extremes
-from rewardlab.rm.models.r2m import R2MHead, R2MRewardModel, linear_head
 
 
 class UntaughtProxy(Proxy):

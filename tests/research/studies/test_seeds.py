@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rewardlab.apps.cli import VERBS, parse
 from rewardlab.apps.commands.rl.run import check_together
-from rewardlab.apps.settings.specs import parse_spec
 from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry import load
+from rewardlab.rm.specs import parse_spec
 
 START = "--model start --seed 1 --max_steps 3 --use_cpu True"
 VALUES = {"rl": f"rl {START} --data prompts.jsonl", "train": f"train {START} --data pairs.jsonl"}

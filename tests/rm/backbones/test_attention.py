@@ -9,10 +9,10 @@ from rewardlab.rm.backbones.packing import attention as attention_module
 from rewardlab.rm.backbones.packing.attention import check_padding_free, padding_free, set_attention
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 

@@ -9,7 +9,7 @@ from rewardlab.rm.backbones import gguf as ours
 from rewardlab.rm.backbones.gguf import converted
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer, small_config, small_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.kinds.scalar.model import load_scalar
 from rewardlab.rm.types import Example
 from transformers import AutoModelForCausalLM
 
@@ -104,10 +104,10 @@ def test_a_gguf_file_is_the_model_of_its_weights(file, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*dequantised to float32")
 def test_a_reward_model_of_a_gguf_file_names_its_quantisation_and_is_saved_as_safetensors(file, tmp_path):
-    model = scalar(str(file), fresh=True)
+    model = load_scalar(str(file), fresh=True)
     assert model.contract.weights.startswith("8-bit weights (Q8_0), dequantised; GGUF file with SHA-256 ")
     model.save(tmp_path / "rm")
-    again = scalar(str(tmp_path / "rm"))
+    again = load_scalar(str(tmp_path / "rm"))
     assert again.contract == model.contract and not list((tmp_path / "rm").glob("*.gguf"))
     row = [Example(({"role": "user", "content": "a fox"},), "reads a book")]
     assert again.rate(row) == pytest.approx(model.rate(row), abs=1e-6)

@@ -10,12 +10,13 @@ from rewardlab.benchmarks.garden import models as worlds
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.logprobs import completion_logprobs
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer, pad
-from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.implicit import implicit
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.implicit.model import load_implicit
+from rewardlab.rm.kinds.scalar.model import load_scalar
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, Message, user_turn
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -82,7 +83,9 @@ def reference(tokenizer, tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module", params=["autoregressive", "implicit"])
 def model(request, policy, reference):
-    return autoregressive(policy) if request.param == "autoregressive" else implicit(policy, reference=reference)
+    return (
+        load_autoregressive(policy) if request.param == "autoregressive" else load_implicit(policy, reference=reference)
+    )
 
 
 def encoder(tokenizer, max_length=None, truncation="left") -> Encoder:
@@ -138,7 +141,7 @@ def test_tokens_at_the_border_and_those_that_the_encoder_adds_are_counted():
 
 @pytest.mark.parametrize(("side", "logits"), [("left", 1), ("right", 2**26)])
 def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk(policy, side, logits):
-    model = autoregressive(policy)
+    model = load_autoregressive(policy)
     rows = [model.encoder.encode_completion(example) for example in EXAMPLES]
     batch = pad([row.ids for row in rows])
     tokens, attention = (part if side == "right" else part.flip(1) for part in batch)
@@ -156,13 +159,13 @@ def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk
 
 
 def test_a_reward_is_the_sum_that_a_plain_loop_finds_also_of_a_truncated_answer(policy, reference):
-    found = autoregressive(policy)
+    found = load_autoregressive(policy)
     assert found.rate(EXAMPLES) == pytest.approx(rewards_by_hand(found, EXAMPLES, policy), rel=1e-6, abs=1e-5)
     assert np.ptp(found.rate(EXAMPLES)) > 10
-    found = implicit(policy, reference=reference)
+    found = load_implicit(policy, reference=reference)
     expected = rewards_by_hand(found, EXAMPLES, policy, reference, 0.1)
     assert found.rate(EXAMPLES) == pytest.approx(expected, abs=1e-5) and np.abs(expected).max() > 0.1
-    model = autoregressive(policy, max_length=8)
+    model = load_autoregressive(policy, max_length=8)
     assert model.rate(EXAMPLES) == pytest.approx(rewards_by_hand(model, EXAMPLES, policy), abs=1e-5)
     assert model.encoder.encode_completion(EXAMPLES[1]).start == 0
 
@@ -182,13 +185,13 @@ def test_batch_and_order_change_nothing_and_tokens_add_up_to_the_reward(model):
 
 
 def test_beta_scales_and_a_policy_that_is_its_own_reference_earns_exactly_nothing(policy, reference):
-    one, ten = autoregressive(policy).rate(EXAMPLES), autoregressive(policy, beta=10).rate(EXAMPLES)
+    one, ten = load_autoregressive(policy).rate(EXAMPLES), load_autoregressive(policy, beta=10).rate(EXAMPLES)
     assert ten == pytest.approx(10 * one)
-    one, ten = (implicit(policy, reference=reference, beta=beta).rate(EXAMPLES) for beta in (0.1, 1.0))
+    one, ten = (load_implicit(policy, reference=reference, beta=beta).rate(EXAMPLES) for beta in (0.1, 1.0))
     assert ten == pytest.approx(10 * one)
     with pytest.raises(UsageError, match="beta is a finite number above 0, got 0"):
-        autoregressive(policy, beta=0)
-    assert (implicit(policy, reference=policy).rate(EXAMPLES) == 0).all()
+        load_autoregressive(policy, beta=0)
+    assert (load_implicit(policy, reference=policy).rate(EXAMPLES) == 0).all()
 
 
 def test_a_saved_folder_gives_the_same_scores(model, tmp_path):
@@ -206,14 +209,14 @@ def test_a_saved_folder_gives_the_same_scores(model, tmp_path):
 
 
 def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, reference, monkeypatch):
-    autoregressive(policy, beta=0.5).save(tmp_path / "rm")
+    load_autoregressive(policy, beta=0.5).save(tmp_path / "rm")
     assert load_reward_model(str(tmp_path / "rm")).beta == 0.5
-    assert implicit(str(tmp_path / "rm"), reference=policy).rate(EXAMPLES[:1]) == 0  # its policy may be ours
+    assert load_implicit(str(tmp_path / "rm"), reference=policy).rate(EXAMPLES[:1]) == 0  # its policy may be ours
     (tmp_path / "rm" / "autoregressive.json").write_text("{}")
     with pytest.raises(DataError, match=r"autoregressive.json: missing or damaged \('beta'\)"):
         load_reward_model(str(tmp_path / "rm"))
     monkeypatch.chdir(tmp_path.parent)
-    implicit(policy, reference=reference).save(tmp_path / "implicit")
+    load_implicit(policy, reference=reference).save(tmp_path / "implicit")
     file = tmp_path / "implicit" / "implicit.json"
     settings = json.loads(file.read_text())
     assert settings == {"policy": policy, "reference": reference, "beta": 0.1}
@@ -227,16 +230,20 @@ def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, 
 
 
 def test_other_models_beta_and_reference_are_other_contracts_and_an_adapter_is_a_policy(policy, reference, tmp_path):
-    variants = [implicit(policy, reference=reference), implicit(reference, reference=policy), autoregressive(policy)]
-    variants.append(implicit(policy, reference=reference, beta=0.2))
+    variants = [
+        load_implicit(policy, reference=reference),
+        load_implicit(reference, reference=policy),
+        load_autoregressive(policy),
+    ]
+    variants.append(load_implicit(policy, reference=reference, beta=0.2))
     assert len({model.contract.hash() for model in variants}) == 4
     torch.manual_seed(3)
     lora = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=policy)
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(policy), lora)
     adapted.save_pretrained(tmp_path / "adapter")
-    autoregressive(policy).encoder.tokenizer.save_pretrained(tmp_path / "adapter")
-    model = implicit(str(tmp_path / "adapter"), reference=policy)
-    plain = autoregressive(policy)
+    load_autoregressive(policy).encoder.tokenizer.save_pretrained(tmp_path / "adapter")
+    model = load_implicit(str(tmp_path / "adapter"), reference=policy)
+    plain = load_autoregressive(policy)
     row = plain.encoder.encode_completion(EXAMPLES[0])
     tokens = torch.tensor([row.ids])
     moved = completion_logprobs(adapted, tokens, torch.ones_like(tokens), torch.tensor([row.start])).sum().item()
@@ -248,19 +255,19 @@ def test_two_vocabularies_or_no_reference_are_refused(policy, tokenizer, tmp_pat
     other = small_tokenizer(["quite other words " * 20] * 20, 300)
     save_lm(tmp_path / "other", other)
     with pytest.raises(DataError, match=r"do not share a vocabulary: token '.*' is \d+ in the first and .* in the sec"):
-        implicit(policy, reference=str(tmp_path / "other"))
+        load_implicit(policy, reference=str(tmp_path / "other"))
     larger = PreTrainedTokenizerFast.from_pretrained(policy)
     larger.add_tokens(["<extra>"])
     save_lm(tmp_path / "larger", larger)
     with pytest.raises(DataError, match=f"token '<extra>' is absent in the first and {len(tokenizer)} in the second"):
-        implicit(policy, reference=str(tmp_path / "larger"))
+        load_implicit(policy, reference=str(tmp_path / "larger"))
     with pytest.raises(UsageError, match="needs the model that it was trained from; give a reference"):
-        implicit(policy)
+        load_implicit(policy)
 
 
 def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refused(policy, tokenizer, tmp_path):
-    scalar(policy, fresh=True).save(tmp_path / "scalar")
-    for open_it in (autoregressive, lambda source: implicit(policy, reference=source)):
+    load_scalar(policy, fresh=True).save(tmp_path / "scalar")
+    for open_it in (load_autoregressive, lambda source: load_implicit(policy, reference=source)):
         with pytest.raises(DataError, match="a reward model of kind 'scalar', no language model"):
             open_it(str(tmp_path / "scalar"))
     save_lm(tmp_path / "lm", tokenizer)
@@ -270,10 +277,10 @@ def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refus
     tensors.pop("model.layers.0.mlp.up_proj.weight")
     save_file(tensors, file, metadata={"format": "pt"})
     with pytest.raises(DataError, match="the weights lack model.layers.0.mlp.up_proj.weight"):
-        autoregressive(str(tmp_path / "lm"))
+        load_autoregressive(str(tmp_path / "lm"))
     file.write_bytes(b"no weights")
     with pytest.raises(DataError, match="cannot be loaded as a causal language model"):
-        autoregressive(str(tmp_path / "lm"))
+        load_autoregressive(str(tmp_path / "lm"))
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     AutoModelForMaskedLM.from_config(
@@ -281,7 +288,7 @@ def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refus
     ).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(DataError, match=r"see later tokens \(bert\)"):
-        autoregressive(str(tmp_path))
+        load_autoregressive(str(tmp_path))
 
 
 SHAPES = {
@@ -315,7 +322,7 @@ def test_any_architecture_gives_its_own_log_probabilities_and_gradients_but_for_
         weight = model.get_input_embeddings().weight
         for own, other in zip(*(torch.autograd.grad(one.sum(), weight) for one in (found, direct)), strict=True):
             torch.testing.assert_close(own, other, atol=1e-8, rtol=1e-6)
-    model = autoregressive(policy).model
+    model = load_autoregressive(policy).model
     tokens, start = torch.tensor([[7, 8, 9]]), torch.tensor([0])
     found = completion_logprobs(model, tokens, torch.ones_like(tokens), start)
     assert found[0, 0] == 0 and (found[0, 1:] < 0).all()

@@ -11,8 +11,8 @@ from peft import LoraConfig, PromptTuningConfig, TaskType, get_peft_model
 from rewardlab.rm.backbones import packing
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
-from rewardlab.rm.models import scalar as scalar_module
-from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
+from rewardlab.rm.kinds.scalar import model as scalar_module
+from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 

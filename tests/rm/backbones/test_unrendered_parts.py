@@ -6,9 +6,9 @@ from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE, ScoringContract
 from rewardlab.rm.data.pairs import parse_pair
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceTask, encode_preferences
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 
 from tests.rm.backbones.test_logprobs import save_lm
@@ -132,7 +132,7 @@ def policy(small, tmp_path_factory) -> str:
 
 
 def test_log_probabilities_leave_tool_results_out_of_rewards_and_training(policy):
-    model = autoregressive(policy)
+    model = load_autoregressive(policy)
     example = parse_pair(WEATHER).examples[0]
     row, tokens = model.encoder.encode_completion(example), model.logprobs([example])[0]
     ids = torch.tensor([row.ids])
@@ -144,7 +144,7 @@ def test_log_probabilities_leave_tool_results_out_of_rewards_and_training(policy
     assert len(row.tool_results[0]) and tokens == pytest.approx(expected, abs=1e-4)
     assert model.rate([example])[0, 0] == pytest.approx(np.sum(expected), abs=1e-3)
     for normalised in [False, True]:
-        model = autoregressive(policy)
+        model = load_autoregressive(policy)
         pair = parse_pair(WEATHER)
         rows = encode_preferences(model.encoder, [pair], ["overall"]).rows
         task = PreferenceTask(None, ["overall"], None, None, normalised=normalised)  # pyright: ignore

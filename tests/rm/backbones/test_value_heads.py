@@ -8,9 +8,9 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.kinds.scalar.model import load_scalar
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -78,7 +78,9 @@ def test_the_score_is_the_value_at_the_last_token(write, architecture, words, he
     assert same(model.rate(EXAMPLES), values(lm, model.encoder, head))
     model.save(tmp_path / "again")
     assert np.array_equal(load_reward_model(str(tmp_path / "again")).rate(EXAMPLES), model.rate(EXAMPLES))
-    assert np.array_equal(scalar(str(tmp_path / "rm"), fresh=True).rate(EXAMPLES), model.rate(EXAMPLES)), "to train on"
+    assert np.array_equal(load_scalar(str(tmp_path / "rm"), fresh=True).rate(EXAMPLES), model.rate(EXAMPLES)), (
+        "to train on"
+    )
 
 
 def test_plain_transformers_gives_a_score_that_is_lower_by_the_bias_if_there_is_one(words, head, tmp_path):
@@ -152,7 +154,7 @@ def test_the_way_that_is_told_works(words, head, tmp_path, monkeypatch):
 def test_an_adapter_on_another_base_is_refused_and_one_that_is_gone_named(words, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     base = saved(language_model(words), words, tmp_path / "base")
-    scalar(str(base), fresh=True, lora=LoraConfig(r=2, target_modules=["q_proj", "v_proj"])).save(tmp_path / "rm")
+    load_scalar(str(base), fresh=True, lora=LoraConfig(r=2, target_modules=["q_proj", "v_proj"])).save(tmp_path / "rm")
     settings = tmp_path / "rm" / "adapter_config.json"
     own = json.loads(settings.read_text())
     for other in ({"layers": 3}, {"layers": 1}, {"hidden": 32}):

@@ -5,22 +5,21 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.garden import pairs
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.kinds.linear.model import new_linear
+from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses import _pair_losses
 from rewardlab.rm.losses._pair_batch import PairBatch
 from rewardlab.rm.losses._pair_losses import OTHER, with_other_gaps
 from rewardlab.rm.losses.boosted import boosted, pair_weights
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.weak_margin import weak_margin
-from rewardlab.rm.models.linear import linear
-from rewardlab.rm.training.encoding import encode_pairs
-from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import OVERALL
 from torch import tensor
 
+from tests.rm.kinds.test_ensemble import Fixed
 from tests.rm.losses.test_losses_of_pairs import HARD, LN2, SOFT, small
-from tests.rm.models.test_ensemble import Fixed
 
 LOSSES = {"weak_margin": weak_margin(share=0.6, center=0.01), "boosted": boosted(share=0.7, center=0.01)}
 
@@ -100,7 +99,7 @@ def test_shares_that_make_no_sense_and_pairs_that_the_other_model_cannot_score_a
 
 def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
     made = pairs(12, 0)
-    linear().fit(pairs(60, 1)).save(tmp_path / "weak")
+    new_linear().fit(pairs(60, 1)).save(tmp_path / "weak")
     model, task = small(), ScalarTask(weak_margin(weak=str(tmp_path / "weak")))
     rows = encode_pairs(model.encoder, made, OVERALL).rows
     with pytest.raises(DataError, match="12 of 12 pairs have none called 'other'"):

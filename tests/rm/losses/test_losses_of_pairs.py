@@ -9,6 +9,8 @@ from rewardlab.benchmarks.garden import FILLER, pairs
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss
 from rewardlab.rm.losses.attribute_regression import attribute_regression
 from rewardlab.rm.losses.bradley_terry import bradley_terry
@@ -16,9 +18,7 @@ from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
 from rewardlab.rm.losses.smoothed_bradley_terry import smoothed_bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import encode_pairs
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, PreferencePair
 from torch import tensor
 

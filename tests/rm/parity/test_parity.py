@@ -6,7 +6,7 @@ import pytest
 import torch
 from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
-from rewardlab.rm.models.ensemble import EnsembleRewardModel
+from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
 from rewardlab.rm.parity.known_faults import score_ids, whole_ids
 from rewardlab.rm.parity.parity import Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
 from rewardlab.rm.types import Example

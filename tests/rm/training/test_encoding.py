@@ -5,7 +5,7 @@ from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.kinds.scalar.training import encode_pairs
 from rewardlab.rm.types import PreferencePair, user_turn
 
 WORDS = small_tokenizer(["roba kano misu suli teke"] * 40, 300)

@@ -7,13 +7,13 @@ import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.io.disk_errors import no_room, size, told_full
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.boosted import boosted
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
 from rewardlab.rm.training.fault_tolerance import first_not_finite
 from rewardlab.rm.training.out_of_memory import Piece, halved, lacks_memory
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from safetensors.torch import save_file
 
 ROWS = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.0), PairRow([9], [7, 1], 1.0, 0.0)]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import CheckFailed
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
 from rewardlab.rm.training.learning_signal import (
     Window,
     _has_gradient,
@@ -18,7 +18,7 @@ from rewardlab.rm.training.learning_signal import (
     check_fitted,
     pair_sums,
 )
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 
 WORDS = small_tokenizer(["kano roba miba " * 9] * 20, 280)
 

@@ -3,10 +3,11 @@ import pytest
 import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask, collate
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training import trainer as training
-from rewardlab.rm.training.encoding import PairRow, collate
+from rewardlab.rm.training.task import pair_metrics
 from transformers import EvalPrediction
 
 
@@ -19,7 +20,7 @@ def test_the_loss_of_a_collated_batch_is_the_mean_over_its_pairs(tmp_path):
     model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
     rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
     trainer = training.RewardTrainer(
-        model, training.RewardArguments(output_dir=str(tmp_path)), training.ScalarTask(bradley_terry()), rows
+        model, training.RewardArguments(output_dir=str(tmp_path)), ScalarTask(bradley_terry()), rows
     )
     loss, rewards = trainer.compute_loss(model.model, collate(rows), return_outputs=True)
     gap = (rewards[:, 0] - rewards[:, 1]).double().detach().numpy()
@@ -35,10 +36,10 @@ def test_the_loss_of_a_collated_batch_is_the_mean_over_its_pairs(tmp_path):
 def test_metrics_by_hand_and_labels_that_all_tie_have_no_accuracy():
     # right by 2, wrong by 1, a tie in the label, and a turned label that is right by 3
     rewards = np.array([[3.0, 1.0], [0.0, 1.0], [5.0, 0.0], [1.0, 4.0]])
-    found = training.pair_metrics(EvalPrediction(predictions=rewards, label_ids=np.array([1.0, 1.0, 0.5, 0.0])))
+    found = pair_metrics(EvalPrediction(predictions=rewards, label_ids=np.array([1.0, 1.0, 0.5, 0.0])))
     assert found["accuracy"] == pytest.approx(2 / 3) and found["margin"] == pytest.approx((2 - 1 + 3) / 3)
     assert (found["min_reward"], found["max_reward"]) == (0.0, 5.0) and found["mean_reward"] == pytest.approx(15 / 8)
-    found = training.pair_metrics(EvalPrediction(predictions=np.ones((2, 2)), label_ids=np.array([0.5, 0.5])))
+    found = pair_metrics(EvalPrediction(predictions=np.ones((2, 2)), label_ids=np.array([0.5, 0.5])))
     assert np.isnan(found["accuracy"]) and np.isnan(found["margin"])
 
 
@@ -58,7 +59,7 @@ def test_the_training_loss_of_a_resumed_run_is_of_all_steps(tmp_path):
         model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
         settings = {"max_steps": 8, "save_steps": 4, "logging_steps": 3, "learning_rate": 0.01, "use_cpu": True}
         arguments = training.RewardArguments(output_dir=str(tmp_path / name), **settings)
-        trainer = training.RewardTrainer(model, arguments, training.ScalarTask(bradley_terry()), rows)
+        trainer = training.RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
         return trainer.train(resume_from_checkpoint=resume).metrics["train_loss"]
 
     whole = train("whole")

@@ -4,10 +4,10 @@ import pytest
 import torch
 from datasets import Dataset
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
+from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
-from rewardlab.rm.training.encoding import PairRow
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from trl import RewardConfig
 from trl import RewardTrainer as PeerTrainer
 
@@ -36,13 +36,12 @@ def test_weights_after_four_steps_are_trls_to_the_bit(untrained, tmp_path, batch
     """A step whose last micro-batch is smaller differs: TRL averages the means of micro-batches, and we the pairs."""
     rows = random_rows(batch * accumulation * STEPS, len(untrained.encoder.tokenizer))
     settings = SETTINGS | {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
-    settings |= {"center_rewards_coefficient": center}
     ours, theirs = copy.deepcopy(untrained), copy.deepcopy(untrained)
     arguments = RewardArguments(output_dir=str(tmp_path / "ours"), **settings)
     RewardTrainer(ours, arguments, ScalarTask(bradley_terry(center=center)), rows).train()
     PeerTrainer(
         theirs.model,
-        RewardConfig(output_dir=str(tmp_path / "theirs"), **settings),
+        RewardConfig(output_dir=str(tmp_path / "theirs"), center_rewards_coefficient=center, **settings),
         train_dataset=Dataset.from_list([{"chosen_ids": row.chosen, "rejected_ids": row.rejected} for row in rows]),
         processing_class=theirs.encoder.tokenizer,
     ).train()

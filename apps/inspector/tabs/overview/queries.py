@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Difference, Interval, Report, Row, part_of
 from .....rm.errors import UNREADABLE, DataError
+from .....rm.training import CHECKPOINTS
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
-from ....runs.run_folder import CHECKPOINTS, MANIFEST, read_settings
+from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
 from ....runs.tables import SCORES, STEPS, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp

@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.checked_files import from_yaml
+from .....rm.specs import named
 from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
-from ....settings.specs import named
 from ...figures import PALETTE, layout, plain, titled
 from ...html import STYLE, number, shown, with_csv
 from ...run_list import stamp

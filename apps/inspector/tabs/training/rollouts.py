@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
-from ....runs.run_folder import CHECKPOINTS
+from .....rm.training import CHECKPOINTS
 from ....runs.token_texts import pieces
 from ...html import STYLE, decimals_of, number, shown
 from ...texts.tokens import STYLE as HEAT

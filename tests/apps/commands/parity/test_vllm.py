@@ -20,8 +20,8 @@ from rewardlab.apps.runs.run_folder import MANIFEST, write_json, write_manifest
 from rewardlab.apps.serving.process import serving
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.models.process import process_from_config
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.process.model import process_from_config
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running

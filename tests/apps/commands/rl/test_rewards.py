@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.backbones.loading import load_tokenizer, small_config
-from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.models.process import process_from_config
-from rewardlab.rm.models.r2m import r2m
+from rewardlab.rm.kinds.process.model import process_from_config
+from rewardlab.rm.kinds.r2m.model import load_r2m
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import rollouts_of, steps_of, write
@@ -100,7 +100,7 @@ def test_its_name_is_the_only_change(rl, rl_world):
     assert all(row["version/r2m/head"] == row["version/r2m/policy"] == row["step"] for row in rows)
     assert {(row["step"], row["version/r2m/omega"]) for row in rows if row["step"] in (0, 2)} == {(0, 1.0), (2, 0.5)}
     assert len({row["version/r2m/body"] for row in rows}) == 1
-    learned = r2m(str(folder / "rewards" / "r2m"))
+    learned = load_r2m(str(folder / "rewards" / "r2m"))
     before = load_reward_model(str(rm)).model.get_parameter("score.weight")
     assert not np.allclose(learned.head.score.weight.detach(), before.detach())
     manifest = json.loads((folder / "manifest.json").read_text())

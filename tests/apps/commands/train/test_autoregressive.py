@@ -8,11 +8,11 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.plan.settings import PlanConfig
 from rewardlab.apps.commands.train import run as train_run
-from rewardlab.apps.commands.train.settings import GuideConfig
 from rewardlab.apps.runs.stop_training import train_until_asked
 from rewardlab.benchmarks.garden import pairs
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.kinds.autoregressive.settings import AutoregressiveSettings
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.training.trainer import RewardTrainer
 
 from tests.apps.commands.conftest import save_policy
@@ -91,7 +91,7 @@ def test_a_guide_is_scored_and_evaluated_by_objective_or_at_a_preference(world, 
 
 def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, tmp_path, capsys, monkeypatch):
     """The limit of what counts as collapsed is set above any guide's; the one restart that is allowed is taken."""
-    monkeypatch.setattr("rewardlab.rm.training.guide_diagnostics.COLLAPSED", 100.0)
+    monkeypatch.setattr("rewardlab.rm.kinds.autoregressive.diagnostics.COLLAPSED", 100.0)
     words = ("--embedding", "one_hot", "--monitor_steps", "1", "--restarts", "1", "--rate_of_a", "0.5")
     averaged = ("--weight_average", "0.5", "--objective_betas", "harmless=0.05", "--ignore_ties")
     assert train(world, tmp_path / "arm", *BOTH, *words, *averaged) == 0
@@ -115,7 +115,7 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
     world, tmp_path, capsys, monkeypatch
 ):
     """A resumed run would take the latest step's checkpoint, whichever attempt it is from."""
-    monkeypatch.setattr("rewardlab.rm.training.guide_diagnostics.COLLAPSED", 100.0)
+    monkeypatch.setattr("rewardlab.rm.kinds.autoregressive.diagnostics.COLLAPSED", 100.0)
     kept: list[list[str]] = []
 
     def watched(trainer, checkpoint):
@@ -135,10 +135,15 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
 def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys):
     for words, model, code, sentence in (
         (BOTH, False, 2, "needs the language model to start from; name it with --model"),
-        ((*BOTH, "--lora"), True, 2, "here it is --adapter lora"),
+        ((*BOTH, "--lora"), True, 2, "--lora belongs to --kind latent, multi_head, process and scalar, got auto"),
         ((*BOTH, "--adapter", "none"), True, 2, "without an adapter a model learns one objective"),
         ((*BOTH, "--adapter", "none", "--token_baseline", "expected"), True, 2, "without an adapter"),
-        ((*BOTH, "--adapter", "dora"), True, 2, "--adapter is one of lora, pblora, moslora, none, got 'dora'"),
+        (
+            (*BOTH, "--adapter", "dora"),
+            True,
+            2,
+            "--adapter is one of none, genarm, parm, uniarm, lora, pblora, moslora, got 'dora'",
+        ),
         (("--objectives", "honest", "--adapter", "lora"), True, 3, "40 without a label for 'honest'"),
         (
             (*BOTH, "--embedding", "one_hot", "--objective_betas", "helpful"),
@@ -156,7 +161,9 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys)
 
 def test_a_methods_name_stands_for_its_adapter():
     for method, adapter in (("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")):
-        assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter, method
+        assert (
+            AutoregressiveSettings(adapter=method).adapter == adapter == AutoregressiveSettings(adapter=adapter).adapter
+        ), method
         assert PlanConfig(model="7b", adapter=method).adapter == adapter, method
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
-from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import write
@@ -112,15 +112,15 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
 def test_settings_that_do_not_fit_together_are_refused(train):
     for kind, words, sentence in (
         ("latent", ["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
-        ("latent", ["--latent_price", "-1"], "--latent_price is >= 0, got -1"),
-        ("latent", ["--padding_free"], "--padding_free belongs to --kind scalar, multi_head and process, got latent"),
+        ("latent", ["--latent_price", "-1"], "--latent_price is at least 0 and finite, got -1"),
+        ("latent", ["--padding_free"], "--padding_free belongs to --kind multi_head, process and scalar, got latent"),
         ("latent", ["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
         ("latent", ["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
-        ("latent", ["--objectives", "a", "b"], "--kind latent learns one objective, got a, b; name one"),
+        ("latent", ["--objectives", "a", "b"], "this kind of reward model learns one objective, got a, b; name one"),
         ("process", ["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
         ("process", ["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
         ("process", ["--step_separator", ""], "--step_separator is a text, got none"),
-        ("process", ["--objective", "a"], "--kind process learns labels of steps; leave --objective and --objectives"),
+        ("process", ["--objective", "a"], "scalar, got process; leave it out"),
         ("process", ["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got"),
         ("process", ["--lora"], "--lora adapts a backbone"),
     ):

@@ -6,15 +6,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.train.kind_settings import BY_GRADIENT, FROM_SCRATCH
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.backbones.loading import small_config
-from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kind import trained_kinds
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.settings import declarations
 
 from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import write
@@ -43,8 +44,8 @@ def train(world, tmp_path, capsys):
     def run(*words, data="pairs.jsonl", output="rm"):
         kind = words[words.index("--kind") + 1] if "--kind" in words else "scalar"
         given = ["--data", str(world / data), "--golden", "4"] if data else []
-        given += STEPS if kind in BY_GRADIENT and data else []
-        given += SMALL if kind in FROM_SCRATCH and data else []
+        given += STEPS if trained_kinds()[kind].by_gradient and data else []
+        given += SMALL if "small_hidden" in declarations(trained_kinds()[kind].settings) and data else []
         code = main(["train", *given, *map(str, words), "--output", str(tmp_path / output)])
         out, err = capsys.readouterr()
         return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
@@ -107,7 +108,7 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
     """Labels of 'helpful' and 'overall' contradict each other, so that a model of the other label is another one."""
     rows = [{**pair_row(pair), "wins": {"overall": 0.0, "helpful": 1.0}} for pair in TAUGHT[:16]]
     write(tmp_path / "contrary.jsonl", rows)
-    words = ["--kind", kind, *(["--max_steps", "2"] if kind in BY_GRADIENT else [])]
+    words = ["--kind", kind, *(["--max_steps", "2"] if trained_kinds()[kind].by_gradient else [])]
     words += ["--members", world / "linear-0.1", world / "linear-10"] if kind == "boosted" else []
     words += ["--latent_alignment", "0"] if kind == "latent" else []
     if kind == "autoregressive":
@@ -150,10 +151,18 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--heads", "3"], 2, "--heads belongs to --kind multi_head, got scalar"),
         (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
         (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data and --eval_data out"),
-        (["--kind", "ensemble", "--members", "a", "b", "--objective", "c"], 2, "has the objectives of its members"),
-        (["--kind", "ensemble", "--members", "a", "b", "--objectives", "c", "d"], 2, "leave --objective and"),
+        (
+            ["--kind", "ensemble", "--members", "a", "b", "--objective", "c"],
+            2,
+            "--objective belongs to --kind autoregressive, boosted",
+        ),
+        (
+            ["--kind", "ensemble", "--members", "a", "b", "--objectives", "c", "d"],
+            2,
+            "scalar, got ensemble; leave it out",
+        ),
         (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
-        (["--kind", "ensemble", "--members", "a,1", "b"], 2, "--members a,1: a comma separates the members"),
+        (["--kind", "ensemble", "--members", "a,1", "b"], 2, "--members a,1, b: a comma separates the members"),
         (["--train_sampling_strategy", "group_by_length"], 2, "is for rows of one text; take random or sequential"),
         (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
         (["--kind", "multi_head", "--heads", "1"], 2, "heads >= 2, steps and batch >= 1"),

@@ -5,7 +5,7 @@ from rewardlab.judges.kinds.route.features import case_features
 from rewardlab.judges.kinds.route.rule import load_rule
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.training.trainer import RewardArguments
 
 from tests.judges.kinds.asking import case

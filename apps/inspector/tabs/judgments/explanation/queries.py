@@ -51,7 +51,7 @@ class Explanation(NamedTuple):
 
     model: str
     kind: str
-    """The file of `rm.models` that the model is of."""
+    """The file of `rm.kinds` that the model is of."""
     contract: str
     objectives: tuple[str, ...]
     rewards: np.ndarray

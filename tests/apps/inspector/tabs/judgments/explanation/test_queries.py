@@ -7,8 +7,8 @@ from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.texts import tokens
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.models.autoregressive import autoregressive
-from rewardlab.rm.models.implicit import implicit
+from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
+from rewardlab.rm.kinds.implicit.model import load_implicit
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.inspector.gallery import save_base
@@ -32,7 +32,7 @@ def base(tmp_path_factory) -> str:
 
 
 def test_the_tokens_of_an_autoregressive_model_add_up_to_its_rewards(base):
-    model = autoregressive(base, beta=0.5)
+    model = load_autoregressive(base, beta=0.5)
     found = why.explain("arm", model, ASKED, TWO)
     assert found.by_token and found.objectives == ("reward",) and found.beta == 0.5
     assert why.sum_error(found) < 1e-4
@@ -43,13 +43,15 @@ def test_the_tokens_of_an_autoregressive_model_add_up_to_its_rewards(base):
 
 def test_a_model_that_follows_a_preference_is_read_at_each_objective(base):
     settings = AdapterSettings(kind="moslora", objectives=("helpful", "harmless"), embedding="random")
-    found = why.explain("arm", autoregressive(base, beta=0.1, adapter=settings), ASKED, TWO)
+    found = why.explain("arm", load_autoregressive(base, beta=0.1, adapter=settings), ASKED, TWO)
     assert found.objectives == ("helpful", "harmless") and found.parts[1].values.shape[0] == 2
     assert why.sum_error(found) < 1e-4
 
 
 def test_the_tokens_of_an_implicit_reward_are_log_ratios(base, tmp_path):
-    found = why.explain("dpo", implicit(save_base(tmp_path / "policy", seed=7), reference=base, beta=0.3), ASKED, TWO)
+    found = why.explain(
+        "dpo", load_implicit(save_base(tmp_path / "policy", seed=7), reference=base, beta=0.3), ASKED, TWO
+    )
     assert why.sum_error(found) < 1e-4 and "log π - log π_ref in nats, β = 0.3" in why.explanation_html(found, 0)
     assert {*np.sign(np.concatenate([part.values[0] for part in found.parts]))} == {-1.0, 1.0}
 

@@ -1,0 +1,49 @@
+"""Settings of reward models of other software, which have no scoring contract: each is declared once, for all verbs."""
+
+from pathlib import Path
+from typing import Any
+
+from ..settings import setting
+from .scoring_contract import FILE
+
+
+def label_setting() -> Any:
+    """Return the setting of the output that is the reward."""
+    return setting("Which output of a classifier without a scoring contract is the reward.", default=None)
+
+
+def bos_setting() -> Any:
+    """Return the setting of the contract's BOS."""
+    return setting(
+        "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
+        "writes none (reward-bench); by default as in the software that trained it, else as its tokenizer does.",
+        advanced=True,
+        default=None,
+    )
+
+
+def eos_setting(group: str = "") -> Any:
+    """Return the setting of the contract's EOS, under a heading of the help page."""
+    return setting(
+        "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
+        "writes none (OpenRLHF); by default as in the software that trained it, else once if the template closes no "
+        "turn.",
+        group=group,
+        advanced=True,
+        default=None,
+    )
+
+
+def edges(config: Any) -> dict[str, Any]:
+    """Return the loading options `bos` and `eos` that the user set."""
+    return {name: vars(config)[name] for name in ("bos", "eos") if vars(config).get(name) is not None}
+
+
+def reading(config: Any) -> dict[str, Any]:
+    """Return the loading options of a verb with the settings of this module, where the user set them."""
+    return edges(config) | ({} if config.objective is None else {"objective": config.objective})
+
+
+def has_contract(source: str) -> bool:
+    """Return whether a model is a folder with a scoring contract."""
+    return (Path(source) / FILE).exists()

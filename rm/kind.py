@@ -1,0 +1,68 @@
+"""A kind of reward model: its settings, and the functions that load and train it. Does not import torch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError
+from .registry import load, names
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .training.protocol import Training
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a package of `rm.kinds` provides; its modules are imported when they are used, so that help is quick."""
+
+    package: str
+    """The package, `__name__` in its own `__init__.py`."""
+    loader: str
+    """`module:function` in the package that loads a folder: `function(source, **options) -> RewardModel`."""
+    trainer: str = ""
+    """`module:class` of its `Training`; empty for a kind that is made of models in other ways than by training."""
+    settings: type[Settings] = Settings
+    """What its training reads."""
+    by_gradient: bool = False
+    """Whether it is trained by gradient descent: with the trainer's arguments, held-out data and several processes."""
+    reads_data: bool = True
+    """Whether it is trained on data, and not made of other models alone."""
+    padding_free: bool = False
+    """Whether it is trained without padding too; see `backbones.packing`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the kind, as in a scoring contract."""
+        return self.package.rpartition(".")[2]
+
+    @property
+    def load(self) -> Callable[..., Any]:
+        """The function that loads a reward model of this kind."""
+        return self._imported(self.loader)
+
+    @property
+    def training(self) -> "type[Training[Any]]":
+        """The class that trains a reward model of this kind."""
+        if not self.trainer:
+            raise UsageError(f"a {self.name} reward model is not trained; name a kind that is")
+        return self._imported(self.trainer)
+
+    def _imported(self, reference: str) -> Any:
+        module, _, name = reference.partition(":")
+        return getattr(import_module(f"{self.package}.{module}"), name)
+
+
+@cache
+def kind_of(name: str) -> Kind:
+    """Return a kind by its name in `rm.kinds`, or by `file.py:function` of own code."""
+    return load("rm.kinds", name)()
+
+
+@cache
+def trained_kinds() -> dict[str, Kind]:
+    """Return the kinds that can be trained, by name."""
+    kinds = {name: kind_of(name) for name in names("rm.kinds")}
+    return {name: kind for name, kind in kinds.items() if kind.trainer}

@@ -1,0 +1,220 @@
+"""What the trainings of several kinds share: labelled rows, streams, backbones from scratch, and counts of tokens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from peft import LoraConfig
+from transformers import PreTrainedTokenizerBase
+
+from ..backbones.loading import load_tokenizer, small_config, small_tokenizer
+from ..backbones.tokenization import check_renders
+from ..contract.loading_settings import edges
+from ..data.labelling import labelled_for
+from ..data.pairs import RowReport, load_pairs, refuse_bad_rows
+from ..data.scored_rows import Judged
+from ..data.streaming import PairStream, StreamPosition
+from ..errors import UsageError
+from ..training.encoding import Encoding
+from ..training.protocol import Training, TrainingData
+from ..types import Example, PreferencePair, message_text
+from ._settings import ClassifierSettings, LabelSettings, RowSettings
+
+R = TypeVar("R", bound=RowSettings)
+L = TypeVar("L", bound=LabelSettings)
+
+
+class RowTraining(Training[R]):
+    """A training on rows of files, of which bad ones are refused together."""
+
+    shown = ("train_", "eval_loss", "eval_accuracy")
+    """Beginnings of the names of the facts that are in the summary."""
+
+    def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
+        """Load all rows of the sources, with a report of the bad ones."""
+        raise NotImplementedError
+
+    def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
+        """Load the rows to train on, or those that are checked and shown before a stream is read."""
+        return self.load_rows(sources)
+
+    def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
+        """Read the data to train on and the held-out data; bad rows of both are refused together."""
+        train, rows = self.load_training_rows(sources)
+        held, held_rows = self.load_rows(held_out)
+        if self.settings.on_bad_row == "refuse":
+            refuse_bad_rows(rows + held_rows)
+        return TrainingData(train, held, rows, held_rows, sources)
+
+    def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return losses and accuracies."""
+        return {name: value for name, value in facts.items() if name.startswith(self.shown)}
+
+
+class PairTraining(RowTraining[L]):
+    """A training on labelled pairs."""
+
+    def split_source(self, text: str) -> tuple[str | None, str]:
+        """Split `harmless=pairs.jsonl` into the objective that the file is labelled for, and the file."""
+        name, sign, path = text.partition("=")
+        return (name, path) if sign and name in self.settings.objectives else (None, text)
+
+    def files(self, sources: Sequence[str]) -> list[str]:
+        """Return the files without the objectives that they are labelled for."""
+        return [self.split_source(source)[1] for source in sources]
+
+    def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
+        """Load all sources; pairs of a file for one objective are labelled under the objective's name."""
+        data, report = Judged([], []), RowReport()
+        for objective, path in map(self.split_source, sources):
+            part, rows = self.load_file(path, objective)
+            data = Judged(data.pairs + part.pairs, data.completions + part.completions)
+            report += rows
+        return data, report
+
+    def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
+        """Load one file, labelled for one objective or, with None, by its own labels."""
+        pairs, rows = load_pairs(path, on_bad_row="skip")
+        return Judged([labelled_for(pair, objective) for pair in pairs] if objective else pairs, []), rows
+
+    def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
+        """Return the chosen and the rejected completion of the first pairs in turn, or else rated responses."""
+        return shown_examples(data.train)[:number]
+
+    def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of pairs, losses and accuracies."""
+        return {"pairs": len(data.train.pairs)} | super().summary(model, data, facts)
+
+
+def shown_examples(data: Judged) -> list[Example]:
+    """Return a conversation of every pair, chosen and rejected in turn, or else the rated responses."""
+    return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
+        answer.example for answer in data.completions
+    ]
+
+
+# ---- backbones ----
+
+
+class BackboneTraining(RowTraining[Any]):
+    """A training of a backbone that reads conversations."""
+
+    settings: Any
+
+    def check(self, sources: Sequence[str]) -> None:
+        """Raise an error for a chat template that renders no conversation, before all data are read."""
+        super().check(sources)
+        if self.settings.model:
+            check_renders(
+                load_tokenizer(self.settings.model, chat_template=self.settings.chat_template, **self.options)
+            )
+
+    def loading_options(self) -> dict[str, Any]:
+        """Return the options of loading the named backbone, beside those of the kind."""
+        names = ("max_length", "chat_template", "dtype")
+        return {name: getattr(self.settings, name) for name in names} | edges(self.settings) | self.options
+
+    def log_encoding(self, name: str, encoding: Encoding, what: str = "pairs") -> Encoding:
+        """Report the numbers of truncated and dropped rows, and of those that lost a text to the chat template."""
+        if encoding.over_length:
+            verb = "truncated" if self.settings.on_long == "truncate" else "left out"
+            self.report(
+                f"{name}: {encoding.over_length} of {encoding.pairs} {what} exceed {encoding.limit} tokens and were "
+                f"{verb}"
+            )
+        if encoding.identical or encoding.unlabelled:
+            equal, unlabelled = encoding.identical, encoding.unlabelled
+            self.report(f"{name}: {equal} {what} identical after truncation, {unlabelled} unlabelled, left out")
+        if encoding.omitted:
+            text = encoding.omitted_text[:60]
+            self.report(
+                f"{name}: the chat template leaves out text of {encoding.omitted} of {encoding.pairs} {what}: {text!r}"
+            )
+        return encoding
+
+
+class ClassifierTraining(BackboneTraining):
+    """A training of a backbone with a new head, or of a small model from scratch."""
+
+    def classifier_options(self) -> dict[str, Any]:
+        """Return the options of loading the named backbone with a new head."""
+        return self.loading_options() | {"lora": lora_config(self.settings), "seed": self.arguments.seed}
+
+    def small_backbone(self, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
+        """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
+        given: ClassifierSettings = self.settings
+        tokenizer = small_tokenizer(texts, given.small_vocabulary)
+        return tokenizer, small_config(tokenizer, hidden=given.small_hidden, layers=given.small_layers)
+
+    def log_small_model(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Report that a model was built from scratch, and its size."""
+        size = sum(parameter.numel() for parameter in model.parameters())
+        self.report(
+            f"no --model: built a small {model.config.model_type} from scratch with {size:,} random weights and "
+            f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
+            "for a useful reward model"
+        )
+
+
+def lora_config(settings: ClassifierSettings) -> LoraConfig | None:
+    """Return the adapters of --lora; None without it."""
+    if not settings.lora:
+        return None
+    targets: Any = settings.lora_target_modules or ["all-linear"]
+    rank = settings.lora_r or 16
+    return LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank if settings.lora_alpha is None else settings.lora_alpha,  # type: ignore[arg-type]
+        lora_dropout=settings.lora_dropout,
+        target_modules=targets[0] if targets == ["all-linear"] else targets,
+    )
+
+
+def texts_of(pairs: Sequence[PreferencePair]) -> list[str]:
+    """Return the texts of prompts and completions."""
+    prompts = [message_text(turn) for pair in pairs for turn in pair.prompt]
+    return prompts + [text for pair in pairs for text in (pair.chosen, pair.rejected)]
+
+
+# ---- streams ----
+
+
+class StreamedTraining(PairTraining[Any]):
+    """A training on pairs that may be read as it goes."""
+
+    settings: Any
+
+    def check(self, sources: Sequence[str]) -> None:
+        """Raise a `UsageError` for a stream with settings that need all pairs in memory."""
+        super().check(sources)
+        if not self.streams:
+            return
+        if self.arguments.max_steps < 1:
+            raise UsageError("--stream reads without end; say with --max_steps how long to train")
+        if self.arguments.dataloader_num_workers:
+            raise UsageError(
+                "--stream counts the rows that it reads in the training process; leave --dataloader_num_workers out"
+            )
+        if labelled := [source for source in sources if self.split_source(source)[0]]:
+            raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
+
+    def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
+        """Load all pairs, or the first block of a stream."""
+        if not self.streams:
+            return super().load_training_rows(sources)
+        stream = PairStream(sources, list, block=self.settings.stream_block, on_bad_row=self.settings.on_bad_row)
+        pairs, _ = stream.read(StreamPosition())
+        return Judged(pairs, []), stream.report
+
+    @property
+    def streams(self) -> bool:
+        """Whether the pairs are read as the training goes."""
+        return bool(vars(self.settings).get("stream"))
+
+    def stream(
+        self, data: TrainingData, encode: Callable[[list[PreferencePair]], Encoding]
+    ) -> Callable[[], PairStream] | None:
+        """Return what opens the stream of encoded pairs; None where all pairs are in memory."""
+        if not self.streams:
+            return None
+        options = {"block": self.settings.stream_block, "on_bad_row": self.settings.on_bad_row}
+        return lambda: PairStream(data.sources, encode, seed=self.arguments.seed, **options)

@@ -1,0 +1,15 @@
+"""Autoregressive reward model: the log-probability of a completion under a causal language model is its reward."""
+
+from ...kind import Kind
+from .settings import AutoregressiveSettings
+
+
+def autoregressive() -> Kind:
+    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), with adapters of GenARM, PARM and UniARM."""
+    return Kind(
+        __name__,
+        "model:load_autoregressive",
+        "training:AutoregressiveTraining",
+        AutoregressiveSettings,
+        by_gradient=True,
+    )

@@ -1,0 +1,299 @@
+"""Diagnostics of an autoregressive reward model: does it read its context, and does it tell more than length?
+
+A guide may collapse to a context-free state: its next-token probabilities hardly depend on the prompt and the preceding
+tokens, and its reward is a constant per token, so that it measures length alone. Training loss does not show this.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ...backbones.forward_hooks import inside
+from ...backbones.logprobs import completion_logprobs
+from ...io.sharded_weights import put
+from ...training.protocol import Monitor
+from .preference_task import PreferenceRow, PreferenceTask, completion_lengths
+
+COLLAPSED = 1 / 3
+"""Share of the base model's context sensitivity below which a guide counts as one without context.
+
+It was fixed on half of the seeds of `research/studies/guide_recipes` and checked on the other half.
+"""
+
+MOST_PAIRS, MOST_TOKENS = 64, 16_384
+"""Numbers of pairs and of their tokens on which a guide is measured during training; at least one pair."""
+AT_ONCE = 512
+"""Contexts whose distributions over the vocabulary are computed at once, in float64."""
+
+
+class GuideDiagnostics(NamedTuple):
+    """Diagnostics of a guide on pairs, with all weight on one objective."""
+
+    context_sensitivity: float
+    """Σ_v SD_c[p(v | c)] over contexts c: the ratio of SD and mean of a token's probability, weighted by its mean."""
+    entropy: float
+    """Mean entropy of the next token, in nats."""
+    length_correlation: float
+    """Correlation of Δ = log π(y0 | x) - log π(y1 | x) with the difference of lengths in tokens; NaN if constant."""
+    accuracy: float
+    """Share of pairs with a preference for the objective in which sign Δ agrees with the label; Δ = 0 does not."""
+    accuracy_without_length: float
+    """The same of Δ minus its least-squares fit by the length difference (without intercept)."""
+    pairs: int
+    """Number of pairs with a preference for the objective."""
+
+
+def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) -> tuple[float, float, float, int]:
+    """Return length correlation, accuracy, accuracy without length and pairs, from Δ, |y0| - |y1|, P(y0 better) [B].
+
+    >>> pair_diagnostics(np.array([-4.0, 3.0, -2.0]), np.array([4.0, -4.0, 3.0]), np.array([1.0, 1.0, 0.0]))[1]
+    0.6666666666666666
+    """
+    decided = ~np.isnan(wins) & (wins != 0.5)
+    constant = len(gaps) < 2 or gaps.std() == 0 or lengths.std() == 0
+    correlation = float("nan") if constant else float(np.corrcoef(gaps, lengths)[0, 1])
+    slope = gaps @ lengths / (lengths @ lengths) if (lengths @ lengths) > 0 else 0.0
+    right = _accuracy(gaps, wins, decided), _accuracy(gaps - slope * lengths, wins, decided)
+    return correlation, *right, int(decided.sum())
+
+
+def _accuracy(gaps: np.ndarray, wins: np.ndarray, decided: np.ndarray) -> float:
+    return float((gaps * (wins - 0.5) > 0)[decided].mean()) if decided.any() else float("nan")
+
+
+class ContextSpread:
+    """Mean and SD of next-token probabilities over contexts, accumulated batch by batch."""
+
+    def __init__(self):
+        self.contexts = 0
+        self.sums: Any = 0.0
+        self.squares: Any = 0.0
+        self.entropies = 0.0
+
+    def add(self, logits: Tensor) -> None:
+        """Add the logits [M, V] of M contexts."""
+        for part in logits.split(AT_ONCE):
+            logprobs = part.double().log_softmax(dim=-1)
+            chances = logprobs.exp()
+            self.contexts += len(part)
+            self.sums, self.squares = self.sums + chances.sum(0), self.squares + chances.square().sum(0)
+            self.entropies += float(-(chances * logprobs).sum())
+
+    def values(self) -> tuple[float, float]:
+        """Return Σ_v SD_c[p(v | c)] and the mean entropy in nats."""
+        means = self.sums / self.contexts
+        spread = (self.squares / self.contexts - means.square()).clamp_min(0).sqrt().sum()
+        return float(spread), self.entropies / self.contexts
+
+
+@torch.no_grad()
+def guide_diagnostics(
+    task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
+) -> dict[str, GuideDiagnostics]:
+    """Return the diagnostics at every objective's vertex; contexts are those of the completions' tokens."""
+    training = model.training
+    model.eval()
+    wins = np.array([row.wins for row in rows], float)
+    diagnostics = {}
+    for index, name in enumerate(task.objectives):
+        spread, gaps, lengths = _measure(task, model, rows, index, batch)
+        diagnostics[name] = GuideDiagnostics(*spread.values(), *pair_diagnostics(gaps, lengths, wins[:, index]))
+    model.train(training)
+    return diagnostics
+
+
+@torch.no_grad()
+def base_context_sensitivity(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
+    """Return the context sensitivity without the adapter."""
+    with task.adapter.silenced() if task.adapter else nullcontext():
+        return _measure(task, model, rows, 0, batch)[0].values()[0]
+
+
+def _measure(
+    task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], index: int, batch: int
+) -> tuple[ContextSpread, np.ndarray, np.ndarray]:
+    device = next(model.parameters()).device
+    spread, gaps, lengths = ContextSpread(), [], []
+    for start in tqdm(range(0, len(rows), batch), desc="measuring the guide", leave=False, disable=None, delay=1):
+        inputs = {name: value.to(device) for name, value in task.collate(rows[start : start + batch]).items()}
+        alpha = torch.eye(len(task.objectives), device=device)[index].expand(len(inputs["wins"]), -1)
+        gaps.append(task.gap(model, inputs, alpha))
+        lengths.append(torch.sub(*completion_lengths(inputs).chunk(2)))
+        spread.add(_context_logits(model, inputs))
+    return spread, torch.cat(gaps).double().cpu().numpy(), torch.cat(lengths).double().cpu().numpy()
+
+
+def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    """Return the logits [M, V] that predict the completions' tokens, at the preference set last."""
+    tokens, attention = inputs["tokens"], inputs["attention"]
+    columns = torch.arange(tokens.shape[1], device=tokens.device)
+    predicted = (columns >= inputs["start"][:, None].clamp_min(1)) & attention.bool() & ~inputs["tool_results"]
+
+    def forward(inner: Any) -> Tensor:
+        return inner(input_ids=tokens, attention_mask=attention.long()).logits[:, :-1][predicted[:, 1:]]
+
+    return inside(model, forward)
+
+
+@torch.no_grad()
+def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
+    """Return the base model's mean of -log π(y_t | x, y_<t) over the completions' tokens, for `token_offset`."""
+    total, tokens = 0.0, 0
+    for start in range(0, len(rows), batch):
+        inputs = task.collate(rows[start : start + batch])
+        inputs = {name: value.to(next(model.parameters()).device) for name, value in inputs.items()}
+        sequences = inputs["tokens"], inputs["attention"], inputs["start"]
+        with task.adapter.silenced() if task.adapter else nullcontext():
+            logprobs = inside(model, lambda inner, sequences=sequences: completion_logprobs(inner, *sequences))
+        total -= float(logprobs.masked_fill(inputs["tool_results"], 0.0).sum())
+        tokens += int(completion_lengths(inputs).sum())
+    return total / tokens
+
+
+def measured_rows(rows: Sequence[PreferenceRow], tokens: int = MOST_TOKENS) -> Sequence[PreferenceRow]:
+    """Return the first `MOST_PAIRS` rows, or as many of them as have that number of tokens; at least one."""
+    totals = accumulate(len(row.chosen) + len(row.rejected) for row in rows[:MOST_PAIRS])
+    return rows[: max(1, sum(total <= tokens for total in totals))]
+
+
+class CollapseMonitor(Monitor):
+    """Measures a guide on some of its pairs during training; reports a collapse, and can restart the training.
+
+    A training of fewer than `every` steps is not measured.
+
+    Every measurement is logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` says what counts as
+    collapsed, with `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while
+    `restarts` are left; `restart` then puts the initial weights back and halves the learning rate of A.
+    """
+
+    def __init__(
+        self,
+        task: PreferenceTask,
+        rows: Sequence[PreferenceRow],
+        *,
+        every: int = 25,
+        limit: float | None = None,
+        restarts: int = 0,
+        report: Callable[[str], None] = print,
+    ):
+        assert task.adapter is not None
+        self.task, self.adapter, self.rows, self.every = task, task.adapter, rows, every
+        self.active = False
+        """Whether the training is long enough for a measurement."""
+        self.limit = COLLAPSED if limit is None else limit
+        self.restarts, self.report = restarts, report
+        self.initial = {name: weight.clone() for name, weight in task.adapter.state().items()}
+        self.base = float("nan")
+        self.collapsed_at: int | None = None
+        """First step at which the guide had collapsed, in the last attempt."""
+        self.history: list[tuple[int, dict[str, GuideDiagnostics]]] = []
+        """Steps and what was measured there, in the last attempt."""
+        self._stopped = False
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Measure the base model."""
+        self.active = state.max_steps >= self.every
+        if not self.active:
+            return
+        if state.is_world_process_zero:
+            self.report(
+                f"measuring whether the guide reads its context, on {len(self.rows)} pairs: now the base model, and "
+                f"the guide every {self.every} steps and at the end; --monitor_steps 0 leaves it out"
+            )
+        self.base = base_context_sensitivity(self.task, model, self.rows)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        """Measure the guide every `every` steps."""
+        if not self.active or state.global_step % self.every:
+            return
+        measured = guide_diagnostics(self.task, model, self.rows)
+        self.history.append((state.global_step, measured))
+        state.log_history.append({"step": state.global_step, **flat(measured)})
+        collapsed = collapsed_objectives(measured, self.base, self.limit)
+        if not collapsed or self.collapsed_at is not None:
+            return
+        self.collapsed_at = state.global_step
+        early = 2 * state.global_step <= state.max_steps
+        self._stopped = early and self.task.restarts < self.restarts
+        control.should_training_stop |= self._stopped
+        self.report(self._sentence(measured, collapsed, state.global_step))
+
+    def restart(self) -> bool:
+        """Return whether training must start again, after putting back the weights and halving A's learning rate."""
+        if not self._stopped:
+            return False
+        for name, weight in self.adapter.state().items():
+            put(weight, self.initial[name])
+        self.task.restarts += 1
+        self.collapsed_at, self.history, self._stopped = None, [], False
+        return True
+
+    def arrays(self, model: Any) -> dict[str, np.ndarray]:
+        """Return every measure at the vertices, in training [T, K] with its steps [T] and at the end [K].
+
+        `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
+        """
+        columns = {
+            name: np.array([[getattr(at, name) for at in measured.values()] for _, measured in self.history])
+            for name in GuideDiagnostics._fields
+        }
+        last = guide_diagnostics(self.task, model, self.rows).values()
+        ends = {f"final {name}": np.array([getattr(at, name) for at in last]) for name in GuideDiagnostics._fields}
+        steps = np.array([step for step, _ in self.history])
+        return (
+            {"steps": steps, "base": np.array(self.base), "collapsed_at": np.array(self.collapsed_at or 0)}
+            | columns
+            | ends
+        )
+
+    def facts(self, model: Any) -> dict[str, Any]:
+        """Measure the trained guide, and return its diagnostics for the manifest; nothing of a short training."""
+        if not self.active:
+            return {}
+        self.report(f"measuring the trained guide on {len(self.rows)} pairs for each objective")
+        measured = guide_diagnostics(self.task, model, self.rows)
+        guide = {
+            "pairs": len(self.rows),
+            "base_context_sensitivity": self.base,
+            "objectives": {name: at._asdict() for name, at in measured.items()},
+            "collapsed": collapsed_objectives(measured, self.base, self.limit),
+            "restarts": self.task.restarts,
+        }
+        return {"guide": guide}
+
+    def _sentence(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
+        name = collapsed[0]
+        next_step = (
+            "starting again with half the learning rate of A"
+            if self._stopped
+            else "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
+        )
+        return (
+            f"step {step}: the guide has collapsed at {', '.join(collapsed)}: its next-token probabilities hardly "
+            f"depend on the context any more (context sensitivity {measured[name].context_sensitivity:.2f}, base model "
+            f"{self.base:.2f}), so that its reward measures little but length; {next_step}"
+        )
+
+
+def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, limit: float) -> list[str]:
+    """Return the objectives at whose vertex the guide hardly reads its context and tells nothing beyond length.
+
+    Both hold where the context sensitivity is below `limit` times the base model's, and the accuracy without length is
+    not above 1/2 by two standard errors of a coin, 1 / √n over n pairs. A bag of words needs no context.
+    """
+    return [
+        name
+        for name, at in measured.items()
+        if at.context_sensitivity < limit * base and at.accuracy_without_length < 0.5 + max(1, at.pairs) ** -0.5
+    ]
+
+
+def flat(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:
+    """Return all measures with the objective's name appended."""
+    return {f"{key}_{name}": value for name, at in diagnostics.items() for key, value in at._asdict().items()}

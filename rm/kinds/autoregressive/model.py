@@ -1,0 +1,277 @@
+"""Autoregressive reward model: the log-probability of a completion under a causal language model is its reward."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...adapters.adapter import PreferenceAdapter, attach, load_adapter
+from ...adapters.settings import SETTINGS as ADAPTER
+from ...adapters.settings import AdapterSettings, load_settings
+from ...backbones.gguf import origin
+from ...backbones.loading import load_causal_lm, load_tokenizer
+from ...backbones.logprobs import centred_logprobs, completion_logprobs
+from ...backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
+from ...contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
+from ...data.preference_vectors import Preference, preference_vector
+from ...errors import UNREADABLE, DataError, UsageError
+from ...io.checked_files import from_json
+from ...io.sharded_weights import gathered_state
+from ...types import Example
+from ..scalar.model import batches_of, context_of
+
+SETTINGS = "autoregressive.json"
+
+
+class AutoregressiveRewardModel:
+    """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c_t), over the tokens of the completion          Xu et al. 2024,
+    arXiv:2410.08193, with c_t = 0
+
+    The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by its length:
+    `token_offset` is a constant c_t in nats, and `centred` takes c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with
+    the base model π_0. Neither changes guided decoding. With an adapter that is conditioned on a preference (PARM,
+    UniARM) there is one reward per objective, computed with all weight on that objective, or one for the given
+    `preference`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        encoder: Encoder,
+        *,
+        beta: float = 1.0,
+        token_offset: float = 0.0,
+        centred: bool = False,
+        adapter: PreferenceAdapter | None = None,
+        preference: Preference | None = None,
+    ):
+        self.model = model
+        self.encoder = encoder
+        self.beta = beta
+        self.token_offset, self.centred = token_offset, centred
+        self.adapter = adapter
+        self.preference = preference
+        self.contract = encoder.contract
+        if preference is not None:
+            name = ",".join(f"{objective}={share:g}" for objective, share in preference.items())
+            self.contract = replace(self.contract, objectives=(name,))
+
+    def logprobs(
+        self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
+    ) -> list[np.ndarray]:
+        """Return log π_r + c_t in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
+        if self.adapter is not None and self.adapter.settings.follows_preference:
+            with torch.inference_mode():
+                self.adapter.set_preference(preference or self.preference)
+        rows = [self.encoder.encode_completion(example) for example in examples]
+        base = self.adapter.silenced if self.adapter is not None and self.centred else None
+        return model_logprobs(self.model, rows, batch_tokens, self.token_offset, base)
+
+    def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
+        """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
+        columns = [
+            sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
+            for preference in self._asked()
+        ]
+        return np.concatenate(columns, axis=1)
+
+    def at(self, preference: Preference) -> "AutoregressiveRewardModel":
+        """Return the model with a fixed preference: it has one reward, named after the preference."""
+        if self.adapter is None or not self.adapter.settings.follows_preference:
+            raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
+        preference_vector(preference, self.adapter.objectives)
+        return self._changed(preference=preference)
+
+    def with_token_offset(self, token_offset: float) -> "AutoregressiveRewardModel":
+        """Return the model with another offset c, and a contract that states it."""
+        contract = replace(self.contract, token_offset=token_offset or None)
+        return self._changed(encoder=Encoder(self.encoder.tokenizer, contract), token_offset=token_offset)
+
+    def _changed(self, **changes: Any) -> "AutoregressiveRewardModel":
+        names = ("model", "encoder", "beta", "token_offset", "centred", "adapter")
+        return AutoregressiveRewardModel(**{name: getattr(self, name) for name in names} | changes)
+
+    def _asked(self) -> list[Preference | None]:
+        if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
+            return [self.preference]
+        names = self.adapter.objectives
+        return [{name: float(name == objective) for name in names} for objective in names]
+
+    def save(self, folder: Path) -> None:
+        """Save the language model as Transformers does, or only the adapter, with tokenizer, β and contract."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.adapter is None:
+            self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
+        else:
+            self.adapter.save_pretrained(folder)
+        self.encoder.tokenizer.save_pretrained(folder)
+        settings = {"beta": self.beta, "token_offset": self.token_offset, "centred": self.centred}
+        (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
+        self.encoder.contract.save(folder)
+
+
+def model_logprobs(
+    model: PreTrainedModel,
+    rows: Sequence[EncodedCompletion],
+    batch_tokens: int,
+    offset: float = 0.0,
+    base: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> list[np.ndarray]:
+    """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
+
+    With `base` they are centred on the base model's expectation; see `centred_logprobs`.
+
+    Tokens of tool results are 0, since the assistant did not write them.
+    """
+    device = next(model.parameters()).device
+    values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
+    model.eval()
+    with torch.inference_mode():
+        for indices in tqdm(
+            batches_of([len(row.ids) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
+        ):
+            batch = pad([rows[position].ids for position in indices])
+            start = torch.tensor([rows[position].start for position in indices])
+            sequences = batch.tokens.to(device), batch.attention.to(device), start.to(device)
+            logprobs = centred_logprobs(model, base, *sequences) if base else completion_logprobs(model, *sequences)
+            for index, values in zip(indices, logprobs.double().cpu().numpy() + offset, strict=True):
+                for span in rows[index].tool_results:
+                    values[span.start : span.stop] = 0.0
+                values_by_row[index] = values[rows[index].start : len(rows[index].ids)]
+    return values_by_row
+
+
+def sums(logprobs: Sequence[np.ndarray], beta: float) -> np.ndarray:
+    """Return β times the sum of each completion's log-probabilities, as rewards [N, 1]."""
+    return beta * np.array([values.sum() for values in logprobs], float)[:, None]
+
+
+def load_autoregressive(
+    source: str,
+    *,
+    beta: float | None = None,
+    token_offset: float | None = None,
+    centred: bool | None = None,
+    adapter: AdapterSettings | None = None,
+    base: PreTrainedModel | None = None,
+    max_length: int | None = None,
+    chat_template: str | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+) -> AutoregressiveRewardModel:
+    """Load a causal language model from a folder or Hub id as a reward model, or load a saved reward model.
+
+    β and contract come from a saved folder; otherwise β defaults to 1. With `adapter` the source is a base model that
+    gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is an already loaded base model,
+    which is changed in place. `max_length` in tokens.
+    """
+    folder = Path(source)
+    contract = load_contract(folder) if (folder / FILE).exists() else None
+    saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
+    beta = check_beta(settled(source, "beta", beta, saved.get("beta"), 1.0))
+    token_offset = settled(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
+    centred = settled(source, "centred", centred, saved.get("centred"), False)
+    max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
+    bos = settled(source, "bos", bos, contract and contract.bos, None)
+    eos = settled(source, "eos", eos, contract and contract.eos, None)
+    dtype = contract.dtype if contract else dtype
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+    model, over = _with_adapter(source, base, adapter, tokenizer, loading)
+    if centred and over is None:
+        raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
+    contract = contract or completion_contract(
+        "autoregressive",
+        tokenizer,
+        [model],
+        dtype=dtype,
+        max_length=max_length,
+        beta=beta,
+        token_offset=token_offset or None,
+        token_baseline="base" if centred else None,
+        backbone=over.settings.base_fingerprint if over else None,
+        objectives=over.objectives if over else ("reward",),
+        bos=bos,
+        eos=eos,
+    )
+    return AutoregressiveRewardModel(
+        over.model if over else model,
+        Encoder(tokenizer, contract),
+        beta=beta,
+        token_offset=token_offset,
+        centred=centred,
+        adapter=over,
+    )
+
+
+def _with_adapter(
+    source: str,
+    model: PreTrainedModel | None,
+    adapter: AdapterSettings | None,
+    tokenizer: PreTrainedTokenizerBase,
+    loading: Mapping[str, Any],
+) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
+    """Return the base model, loaded unless it is given, and the adapter on it: the folder's, a new one or none."""
+    folder = Path(source)
+    adapted = (folder / ADAPTER).exists()
+    if adapted and adapter is not None:
+        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
+    if model is None:
+        model = load_causal_lm(load_settings(folder).base if adapted else source, tokenizer, **loading)
+    return model, load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
+
+
+def completion_contract(
+    kind: str,
+    tokenizer: PreTrainedTokenizerBase,
+    models: Sequence[PreTrainedModel],
+    *,
+    max_length: int | None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+    **stated: Any,
+) -> ScoringContract:
+    """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
+    return ScoringContract(
+        kind=kind,
+        truncation="left",
+        max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
+        **describe_tokenizer(tokenizer, bos, eos),
+        **origin(models[0].config),
+        **stated,
+    )
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read the JSON file with the settings that are not stored in the weights."""
+    try:
+        settings = from_json(path.read_text(encoding="utf-8"))
+        numbers = {"beta": float(settings["beta"]), "token_offset": float(settings.get("token_offset", 0.0))}
+        return settings | numbers | {"centred": settings.get("centred") is True}
+    except UNREADABLE as error:
+        raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
+
+
+def settled(source: str, name: str, asked: Any, saved: Any, otherwise: Any) -> Any:
+    """Return the saved value if there is one, else the requested value or the default; refuse a conflicting request."""
+    if saved is not None and asked not in (None, saved):
+        raise UsageError(f"{source} was saved with {name} {saved}, got {asked}; leave it out, or start from the base")
+    return next((value for value in (saved, asked) if value is not None), otherwise)
+
+
+def check_beta(beta: float) -> float:
+    """Return β; raise `UsageError` unless it is finite and positive."""
+    if not (math.isfinite(beta) and beta > 0):
+        raise UsageError(f"beta is a finite number above 0, got {beta}")
+    return beta

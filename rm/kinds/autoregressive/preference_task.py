@@ -1,0 +1,246 @@
+"""Training task of autoregressive reward models (GenARM, PARM, UniARM): pairs labelled for several objectives."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import EvalPrediction
+
+from ...adapters.adapter import PreferenceAdapter
+from ...backbones.forward_hooks import inside
+from ...backbones.logprobs import centred_logprobs, completion_logprobs
+from ...backbones.tokenization import Encoder, pad
+from ...data.preference_vectors import Sampler, at_vertices, simplex_grid
+from ...errors import DataError
+from ...io.checked_files import from_json
+from ...losses.sequence_logistic import SequenceLogistic
+from ...training.encoding import Encoding, OnLong, sift
+from ...training.task import Task, count_pairs
+from ...types import PreferencePair
+
+RESTARTS = "restarts.json"
+Part = Literal["A", "B", "modulation"]
+
+
+def part_of(name: str) -> Part | None:
+    """Return the part of an adapter that a parameter of the model belongs to; None for the base model's.
+
+    >>> part_of("base_model.model.model.layers.0.mlp.up_proj.lora_A.default.weight")
+    'A'
+    """
+    parts = name.split(".")
+    if "preference_heads" in parts or "preference_mixer" in parts:
+        return "modulation"
+    return "A" if "lora_A" in parts else "B" if "lora_B" in parts else None
+
+
+class PreferenceRow(NamedTuple):
+    """A tokenised pair: both completions with their start indices, and a label per objective (NaN: not labelled)."""
+
+    chosen: list[int]
+    rejected: list[int]
+    starts: tuple[int, int]
+    wins: tuple[float, ...]
+    gaps: tuple[float, ...]
+    pair_index: int
+    """Index of the pair in the data, on which random draws depend."""
+    tool_results: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
+    """Index ranges of tool results in each sequence, which the assistant did not write."""
+
+
+def encode_preferences(
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objectives: Sequence[str],
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
+) -> Encoding:
+    """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
+    indices = {id(pair): index for index, pair in enumerate(pairs)}
+
+    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
+        gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
+        starts = (chosen.start, rejected.start)
+        spans = (chosen.tool_results, rejected.tool_results)
+        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, indices[id(pair)], spans)
+
+    return sift(
+        pairs,
+        [(encoder.encode_completion(a), encoder.encode_completion(b)) for a, b in (pair.examples for pair in pairs)],
+        lambda pair: [pair.chance(name) for name in objectives],
+        row,
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=objectives,
+        allow_empty=allow_empty,
+    )
+
+
+def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:
+    """Return the number of tokens of each completion in a collated batch, without tool results."""
+    return inputs["attention"].sum(dim=1) - inputs["start"] - inputs["tool_results"].sum(dim=1)
+
+
+class PreferenceTask(Task):
+    """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
+
+    With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
+    are means per token; `token_offset`, in nats, is added to every token's, and `centred` subtracts the base model's
+    expectation from it; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
+    adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
+    grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
+    relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
+    """
+
+    def __init__(
+        self,
+        adapter: PreferenceAdapter | None,
+        objectives: Sequence[str],
+        loss: SequenceLogistic,
+        sampler: Sampler,
+        *,
+        reference: bool = False,
+        normalised: bool = False,
+        per_batch: bool = False,
+        seed: int = 0,
+        grid: int = 4,
+        rates: Mapping[Part, float] | None = None,
+        token_offset: float = 0.0,
+        centred: bool = False,
+    ):
+        self.adapter, self.objectives = adapter, tuple(objectives)
+        self.sequence_logistic, self.sampler = loss, sampler
+        self.reference, self.normalised = reference, normalised
+        self.per_batch, self.seed = per_batch, seed
+        self.rates, self.token_offset, self.centred = dict(rates or {}), token_offset, centred
+        self.restarts = 0
+        """Number of restarts after a collapse; each halves the learning rate of A."""
+        self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
+
+    items = staticmethod(count_pairs)
+
+    def check(self, rows: Sequence[PreferenceRow]) -> None:
+        """Raise `DataError` if the loss needs scores that no row has."""
+        if self.sequence_logistic.needs_scores and all(np.isnan(row.gaps).all() for row in rows):
+            raise DataError("the global form 'scores' needs pairs with a 'gaps' column; choose another, or add them")
+
+    def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
+        """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
+        batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
+        completion_mask = torch.zeros_like(batch.attention)
+        for sequence, spans in enumerate([row.tool_results[side] for side in (0, 1) for row in rows]):
+            for span in spans:
+                completion_mask[sequence, span.start : span.stop] = True
+        return {
+            "tool_results": completion_mask,
+            "tokens": batch.tokens,
+            "attention": batch.attention,
+            "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
+            "wins": torch.tensor([row.wins for row in rows]),
+            "gaps": torch.tensor([row.gaps for row in rows]),
+            "pair_index": torch.tensor([row.pair_index for row in rows]),
+        }
+
+    def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""
+        wins, draws = inputs["wins"], self._draws(inputs["pair_index"].tolist(), step)
+        alpha = self._preferences(draws).to(wins)
+        extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
+        gap = self.gap(model, inputs, alpha)
+        if self.sequence_logistic.needs_vertices:
+            at_vertex = at_vertices(len(self.objectives))
+            vertex = torch.cat([at_vertex(1, draw) for draw in draws]).to(wins)
+            extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
+        return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
+
+    def labelled_gaps(self, outputs: Tensor, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Return Δ(α) and 1/2 + Σ_k α_k (w_k - 1/2) over the labelled objectives, at the preferences of `loss`."""
+        alpha = self._preferences(self._draws(inputs["pair_index"].tolist(), step)).to(outputs)
+        return outputs, 0.5 + (alpha * (inputs["wins"] - 0.5).nan_to_num(0.0)).sum(dim=1)
+
+    def _preferences(self, draws: Sequence[torch.Generator]) -> Float[Tensor, "B K"]:
+        return torch.cat([self.sampler(1, draw) for draw in draws])
+
+    def _draws(self, indices: Sequence[int], step: int) -> list[torch.Generator]:
+        """Create one generator per row, so that samples do not depend on the row's batch or process."""
+        rows = [0] * len(indices) if self.per_batch else indices
+        return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
+
+    def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the mean loss over the grid, global term included, and Δ at the vertices [B, K]."""
+        wins = inputs["wins"]
+        vertices = torch.eye(len(self.objectives)).to(wins)
+        extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}
+        extra["vertex_gap"] = wins.new_zeros(len(wins))
+        losses = []
+        for preference in self.grid.to(wins):
+            alpha = preference.expand(len(wins), -1)
+            losses.append(self.sequence_logistic(self.gap(model, inputs, alpha), wins, alpha, **extra).mean())
+        at_vertex = [self.gap(model, inputs, vertex.expand(len(wins), -1)) for vertex in vertices]
+        return torch.stack(losses).mean(), torch.stack(at_vertex, dim=1)
+
+    def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+        """Return Δ(α) of a collated batch, in nats."""
+        return inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
+
+    def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+        if self.adapter is not None and self.adapter.settings.follows_preference:
+            self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
+        sequences = inputs["tokens"], inputs["attention"], inputs["start"]
+        if self.centred and self.adapter is not None:
+            logprobs = centred_logprobs(model, self.adapter.silenced, *sequences)
+        else:
+            logprobs = completion_logprobs(model, *sequences)
+        rewards = self._reduced(logprobs, inputs)
+        if self.reference and self.adapter is not None:
+            with torch.no_grad(), self.adapter.silenced():
+                before = self._reduced(completion_logprobs(model, *sequences), inputs)
+            rewards = rewards - before
+        chosen, rejected = rewards.chunk(2)
+        return chosen - rejected
+
+    def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+        """Sum (or average) log-probabilities over the completion without tool results; rows are right-padded."""
+        total = logprobs.masked_fill(inputs["tool_results"], 0.0).sum(dim=1)
+        written = completion_lengths(inputs)
+        if self.normalised:
+            return total / written.clamp_min(1)
+        return total + self.token_offset * written
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Compute the accuracy per objective at its vertex (a gap of 0 is wrong), and their mean."""
+        both = (prediction.predictions, prediction.label_ids)
+        gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
+        right = gaps * (wins - 0.5) > 0
+        decided = ~np.isnan(wins) & (wins != 0.5)
+        shares = {
+            f"accuracy_{name}": float(right[decided[:, i], i].mean()) if decided[:, i].any() else float("nan")
+            for i, name in enumerate(self.objectives)
+        }
+        return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
+
+    def rate_factor(self, name: str) -> float:
+        """Return the factor of the parameter's part in `rates`, 1 by default; A's is halved by every restart."""
+        part = part_of(name)
+        factor = self.rates.get(part, 1.0) if part else 1.0
+        return factor * 0.5**self.restarts if part == "A" else factor
+
+    def save(self, folder: Path) -> None:
+        """Save the adapter's weights and the number of restarts in a checkpoint."""
+        if self.adapter is not None:
+            self.adapter.save_pretrained(folder)
+        (folder / RESTARTS).write_text(json.dumps({"restarts": self.restarts}) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Load the adapter's weights and the number of restarts from a checkpoint."""
+        if self.adapter is not None:
+            self.adapter.load_weights(folder)
+        if (folder / RESTARTS).exists():
+            self.restarts = int(from_json((folder / RESTARTS).read_text(encoding="utf-8"))["restarts"])

@@ -1,0 +1,119 @@
+"""Settings of autoregressive reward models (GenARM, PARM, UniARM): adapter, loss and sampled preferences."""
+
+from dataclasses import dataclass
+
+from ...adapters import ADAPTER_OF_METHOD
+from ...settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
+from .._settings import BackboneSettings, EosSettings, LabelSettings, StreamSettings
+
+HALF = Range("a share in [0, 0.5)", 0, 0.5, below=True)
+
+
+@dataclass
+class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, StreamSettings):
+    """A guide: adapter, loss, and the preferences that it is trained at."""
+
+    several = True
+    rules = (
+        Rule(
+            lambda given: not given.model,
+            "an autoregressive reward model needs the language model to start from; name it with --model",
+        ),
+        Rule(
+            lambda given: given.adapter == "none" and len(given.objectives) > 1,
+            "without an adapter a model learns one objective, got {objectives}",
+        ),
+    )
+    adapter: str = setting(
+        "Method whose adapter is trained, or the adapter; none trains all weights.",
+        group="Guides (--kind autoregressive)",
+        choices=("none", *ADAPTER_OF_METHOD, *ADAPTER_OF_METHOD.values()),
+        default="uniarm",
+    )
+    texts: list[str] = setting(
+        "A description of each objective, for --embedding text; by default its name.",
+        advanced=True,
+        default_factory=list,
+    )
+    shared_rank: int = setting(
+        "Rank of PARM's preference-independent branch, beside --lora_r.", range=AT_LEAST_0, advanced=True, default=0
+    )
+    from_layer: int = setting(
+        "First decoder layer with an adapter; late-branching guides share the layers below it.",
+        range=AT_LEAST_0,
+        default=0,
+    )
+    generator: str = setting(
+        "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha"), default="linear"
+    )
+    embedding: str = setting(
+        "Embedding of an objective in the generator.",
+        choices=("text", "one_hot", "random"),
+        advanced=True,
+        default="text",
+    )
+    scale: bool = setting("UniARM: scale the features.", advanced=True, default=True)
+    shift: bool = setting("UniARM: shift the features.", advanced=True, default=True)
+    train_beta: float = setting("β of the loss, and factor of the reward.", range=ABOVE_0, default=0.01)
+    objective_betas: list[str] = setting(
+        "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
+        advanced=True,
+        default_factory=list,
+    )
+    ignore_ties: bool = setting(
+        "Take a tie for an objective as unlabelled, instead of as a demand for equal log-probabilities.", default=False
+    )
+    rate_of_a: float = setting(
+        "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0, default=1.0
+    )
+    rate_of_modulation: float = setting(
+        "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.",
+        range=ABOVE_0,
+        advanced=True,
+        default=1.0,
+    )
+    monitor_steps: int = setting(
+        "Steps between measurements of whether the guide reads its context, in runs of at least as many; 0: none.",
+        range=AT_LEAST_0,
+        advanced=True,
+        default=25,
+    )
+    restarts: int = setting(
+        "Restarts after a collapse in the first half of the training, each with half of A's learning rate.",
+        range=AT_LEAST_0,
+        default=0,
+    )
+    global_weight: float = setting("Weight of the global term of the loss.", range=AT_LEAST_0, default=0.5)
+    global_form: str = setting(
+        "Form of the global term.",
+        choices=("scalarised", "mixed_label", "vertices", "scores"),
+        advanced=True,
+        default="scalarised",
+    )
+    label_smoothing: float = setting("Assumed share of wrong labels, in [0, 0.5).", range=HALF, default=0.0)
+    preferences: str = setting(
+        "Distribution of training preferences.", choices=("dirichlet", "vertices", "grid"), default="dirichlet"
+    )
+    concentration: float = setting("Concentration of the Dirichlet distribution.", range=ABOVE_0, default=0.5)
+    per_batch: bool = setting(
+        "Sample one preference per batch instead of one per pair, for comparison.", advanced=True, default=False
+    )
+    subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
+    normalise_length: bool = setting(
+        "Average log-probabilities over tokens instead of summing.", advanced=True, default=False
+    )
+    token_baseline: str = setting(
+        "Subtracted from every token's log-probability: the base model's mean, or its expectation token by token.",
+        choices=("none", "constant", "expected"),
+        default="none",
+    )
+    span: bool = setting(
+        "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
+        advanced=True,
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        """Name the adapter of a method."""
+        super().__post_init__()
+        self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)

@@ -1,0 +1,184 @@
+"""Embedding reward model: a frozen mean-pooled encoder and a linear Bradley-Terry head that trains in seconds."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from tqdm import tqdm
+
+from ...backbones.loading import load_trunk
+from ...backbones.tokenization import pad
+from ...contract.scoring_contract import ScoringContract, load_contract
+from ...errors import DataError, UsageError
+from ...types import OVERALL, Example, PreferencePair, content_hash, prompt_text
+from .._pairwise_logistic import pairwise_logistic
+
+HEAD = "head.safetensors"
+ENCODER = "encoder.txt"
+DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
+
+
+class Embedder:
+    """Mean-pooled last hidden states of a frozen encoder, cached on disk by weights, length, dtype and text."""
+
+    def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
+        self.model, self.tokenizer = load_trunk(encoder, dtype=dtype, trust_remote_code=trust_remote_code)
+        self.tokenizer.truncation_side = "left"  # keep the end of the text, which is the completion
+        self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
+        self.fingerprint = _fingerprint(self.model, self.tokenizer)
+
+    def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
+        """Return embeddings [N, D] in float32; only texts missing from the cache are computed."""
+        keys = [self._key(text) for text in texts]
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.cache, timeout=60)) as store:
+            store.execute("create table if not exists embeddings (key text primary key, vector blob not null)")
+            absent = {key: text for key, text in zip(keys, texts, strict=True) if self._read(store, key) is None}
+            for batch in self._batches(absent, batch_size):
+                store.executemany("insert or replace into embeddings values (?, ?)", batch)
+                store.commit()
+            vectors = [self._read(store, key) for key in keys]
+        return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text before truncation."""
+        return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids] if texts else []
+
+    def over_length(self, texts: Sequence[str]) -> int:
+        """Return the number of texts whose beginning is truncated."""
+        return sum(length > self.max_length for length in self.lengths(texts))
+
+    def _key(self, text: str) -> str:
+        return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|left|{self.dtype}|{text}".encode()).hexdigest()
+
+    @staticmethod
+    def _read(store: sqlite3.Connection, key: str) -> bytes | None:
+        cached = store.execute("select vector from embeddings where key = ?", (key,)).fetchone()
+        return cached[0] if cached else None
+
+    def _batches(self, texts: dict[str, str], batch_size: int) -> Iterator[list[tuple[str, bytes]]]:
+        waiting = sorted(texts, key=lambda key: (len(texts[key]), key))
+        for start in tqdm(range(0, len(waiting), batch_size), desc="embedding", disable=None, delay=1):
+            keys = waiting[start : start + batch_size]
+            vectors = self._embed([texts[key] for key in keys])
+            yield [(key, vector.tobytes()) for key, vector in zip(keys, vectors, strict=True)]
+
+    @torch.inference_mode()
+    def _embed(self, texts: list[str]) -> np.ndarray:
+        ids = self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids
+        batch = pad(ids)
+        tokens, attention = (tensor.to(self.model.device) for tensor in batch)
+        states = self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state
+        weight = attention[..., None].to(states.dtype)
+        return ((states * weight).sum(1) / weight.sum(1)).float().cpu().numpy()
+
+
+def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
+    """Return a hash of the encoder's weights and vocabulary, which distinguishes models of the same name."""
+    digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(
+            tensor.contiguous().view(torch.uint8).numpy().data if tensor.dim() else str(tensor.item()).encode()
+        )
+    return digest.hexdigest()[:16]
+
+
+class EmbeddingRewardModel:
+    """r(x, y) = w · mean_t h_t(x, y) of a frozen encoder; w is fitted by Bradley-Terry on standardised embeddings."""
+
+    def __init__(self, embedder: Embedder, weights: np.ndarray | None = None):
+        self.embedder = embedder
+        self.weights = weights
+        self.contract = ScoringContract(
+            kind="embedding",
+            dtype=embedder.dtype,
+            max_length=embedder.max_length,
+            truncation="left",
+            pooling="mean",
+            backbone=embedder.fingerprint,
+        )
+
+    def fit(
+        self, pairs: Sequence[PreferencePair], *, C: float = 0.01, objective: str = OVERALL
+    ) -> "EmbeddingRewardModel":
+        """Fit the head to pairs; C as in scikit-learn."""
+        vectors = self._vectors([example for pair in pairs for example in pair.examples])
+        differences = vectors[::2] - vectors[1::2]
+        scale = differences.std(axis=0) + 1e-8
+        wins = np.array([pair.chance(objective) for pair in pairs])
+        self.weights = pairwise_logistic(differences / scale, wins, C=C) / scale
+        return self
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return rewards [N, 1]."""
+        if self.weights is None:
+            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        if not examples:
+            return np.zeros((0, 1))
+        return (self._vectors(examples) @ self.weights)[:, None]
+
+    def lengths(self, examples: Sequence[Example]) -> list[int]:
+        """Return the number of tokens of each example before truncation."""
+        return self.embedder.lengths(_texts(examples))
+
+    def over_length(self, examples: Sequence[Example]) -> int:
+        """Return the number of examples whose prompt is truncated at the beginning."""
+        return self.embedder.over_length(_texts(examples))
+
+    def _vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        return self.embedder(_texts(examples)).astype(np.float64)
+
+    def save(self, folder: Path) -> None:
+        """Save the head, the encoder's name, and the contract with the encoder's fingerprint, but not the encoder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"weights": np.asarray(self.weights)}, folder / HEAD)
+        (folder / ENCODER).write_text(self.embedder.encoder + "\n", encoding="utf-8")
+        self.contract.save(folder)
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
+    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.completion}" for example in examples]
+
+
+def new_embedding(
+    encoder: str | None,
+    *,
+    max_length: int = 256,
+    dtype: str = "float32",
+    cache: Path = DEFAULT_CACHE,
+    trust_remote_code: bool = False,
+) -> EmbeddingRewardModel:
+    """Create an embedding reward model over an encoder (path or Hub id) that is not fitted."""
+    if encoder is None:
+        raise UsageError("an embedding reward model needs an encoder; give a path or Hub id with --model")
+    name = str(Path(encoder).resolve()) if Path(encoder).exists() else encoder
+    options = {"max_length": max_length, "dtype": dtype, "cache": cache}
+    return EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code))
+
+
+def load_embedding(
+    source: str, *, cache: Path = DEFAULT_CACHE, trust_remote_code: bool = False
+) -> EmbeddingRewardModel:
+    """Load the embedding reward model in a folder."""
+    folder = Path(source)
+    contract = load_contract(folder)
+    try:
+        weights = load_file(folder / HEAD)["weights"]
+        name = (folder / ENCODER).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise DataError(f"{folder}: not a complete embedding reward model ({error}); train it again") from error
+    options = {"max_length": contract.max_length or 256, "dtype": contract.dtype, "cache": cache}
+    model = EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code), weights)
+    if model.contract != contract:
+        raise DataError(
+            f"{folder}: the encoder '{name}' is not the one it was trained with (now {model.contract.backbone}, "
+            f"trained with {contract.backbone}); restore the encoder, or train again"
+        )
+    return model

@@ -1,0 +1,25 @@
+"""Training of embedding reward models: a convex fit on the embeddings of a frozen encoder."""
+
+from typing import Any
+
+from ...data.scored_rows import Judged
+from ..linear.training import FittedTraining
+from .model import new_embedding
+
+
+class EmbeddingTraining(FittedTraining):
+    """Fits a linear head on the embeddings of a frozen encoder."""
+
+    def new_model(self) -> Any:
+        """Return a model over the encoder."""
+        given = self.settings
+        limit = {"max_length": given.max_length} if given.max_length else {}
+        return new_embedding(given.model, dtype=given.dtype, **limit, **self.options)
+
+    def facts(self, model: Any, data: Judged) -> dict[str, Any]:
+        """Count the sequences that are longer than the encoder reads."""
+        over = model.over_length([example for pair in data.pairs for example in pair.examples])
+        if over:
+            sequences, limit = 2 * len(data.pairs), model.contract.max_length
+            self.report(f"data: {over} of {sequences} sequences exceed {limit} tokens and lose the start")
+        return {"over_length": over}

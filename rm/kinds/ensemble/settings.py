@@ -1,0 +1,65 @@
+"""Settings of ensembles, and of other reward models with several members."""
+
+from dataclasses import dataclass
+
+from ...errors import UsageError
+from ...settings import Rule, Settings, setting
+from ...specs import parse_spec
+from .combination import Rule as Combination
+from .combination import combine_by
+
+
+@dataclass
+class MemberSettings(Settings):
+    """Trained reward models that make another one."""
+
+    rules = (
+        Rule(
+            lambda given: len(given.members) < 2,
+            "an ensemble or a boosted reward model has two or more --members, got {members}",
+        ),
+    )
+    members: list[str] = setting(
+        "Trained reward models of an ensemble, or stages of a boosted model in order.",
+        group="Several objectives, heads and members",
+        default_factory=list,
+    )
+
+
+@dataclass
+class CombinationSettings(Settings):
+    """The rule by which the rewards of members become one."""
+
+    combine: str = setting(
+        "Combination of heads or members: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
+        group="Several objectives, heads and members",
+        default="mean",
+    )
+
+    def validate(self) -> None:
+        """Raise a `UsageError` for a rule that does not exist, too."""
+        super().validate()
+        combination(self.combine)
+
+
+@dataclass
+class EnsembleSettings(MemberSettings, CombinationSettings):
+    """An ensemble of trained reward models."""
+
+    rules = (
+        Rule(
+            lambda given: any("," in member for member in given.members),
+            "--members {members}: a comma separates the members of an ensemble; rename the folder",
+        ),
+    )
+
+
+def combination(text: str) -> Combination:
+    """Parse a rule, such as `mean_std(weight=1)`; raise a `UsageError` for an unknown one."""
+    spec = parse_spec(text)
+    try:
+        rule = Combination(spec.name, {name: float(value) for name, value in spec.arguments.items()})
+    except ValueError as error:
+        raise UsageError(f"--combine {text}: its arguments are numbers") from error
+    combine_by(rule)
+    return rule

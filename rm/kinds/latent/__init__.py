@@ -1,0 +1,9 @@
+"""Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
+
+from ...kind import Kind
+from .settings import LatentSettings
+
+
+def latent() -> Kind:
+    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t that of the input h_{t-1}"""
+    return Kind(__name__, "model:load_latent", "training:LatentTraining", LatentSettings, by_gradient=True)

@@ -1,0 +1,286 @@
+"""Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from peft import LoraConfig, TaskType, get_peft_model
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
+
+from ...backbones.forward_hooks import language_model_of
+from ...backbones.gguf import origin
+from ...backbones.loading import load_causal_lm, load_tokenizer
+from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
+from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
+from ...backbones.tokenization import Encoder, describe_tokenizer
+from ...contract.scoring_contract import Edge, ScoringContract
+from ...errors import DataError, UsageError
+from ...io.sharded_weights import gathered, put
+from ...types import Example
+from ..scalar.model import context_of, padded_batches
+from .steps import LatentSteps, check_steps, states_after, states_without_cache
+
+Depth = Literal["fixed", "head"]
+HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
+MOST_STEPS = 0.9
+"""Probability of the largest number of steps under an untrained depth head."""
+STEPS = 4
+"""Number of latent steps of a new model."""
+
+
+class LatentScores(NamedTuple):
+    """Rewards of N sequences, and the number of latent steps before each."""
+
+    rewards: Float[Tensor, "N 1"]
+    steps: Int[Tensor, " N"]
+
+
+class LatentRewardModel(SavedClassifier[Encoder]):
+    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t that of the input h_{t-1}
+
+    The idea is LASAR's (arXiv:2605.10207), of which the abstract is known to us. The contract says what T is: the
+    number `latent_steps`, or, if `latent_depth` is `head`, argmax_t (V h_0 + c)_t in 0, ..., `latent_steps`, the
+    smallest of several. See `steps.LatentSteps` for how a step is taken.
+    """
+
+    @property
+    def language_model(self) -> Any:
+        """Return the causal language model with the heads as its modules, without a wrapper of adapters."""
+        return language_model_of(self.model)
+
+    def score(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N 1"]:
+        """Rewards of tokenised sequences, padded on either side; differentiable."""
+        return self.scores(tokens, attention).rewards
+
+    def scores(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> LatentScores:
+        """Return rewards and numbers of steps of tokenised sequences, padded on either side."""
+        model = self.language_model
+        run = LatentSteps(model, tokens, attention)
+        steps = self.depths(run.state)
+        return LatentScores(model.get_submodule(HEAD)(states_after(run, steps)), steps)
+
+    def depths(self, states: Float[Tensor, "N D"]) -> Int[Tensor, " N"]:
+        """Return the number of steps of conversations with the last hidden states h_0."""
+        if self.contract.latent_depth == "head":
+            return self.language_model.get_submodule(DEPTH_HEAD)(states).argmax(dim=-1)
+        return torch.full((len(states),), int(self.contract.latent_steps or 0), device=states.device)
+
+    def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
+        """Return rewards [N, 1] in float64, independent of batching; at most `batch_tokens` tokens are read at once."""
+        return self.rate_with_steps(examples, batch_tokens=batch_tokens)[0]
+
+    def rate_with_steps(
+        self, examples: Sequence[Example], *, batch_tokens: int = 16_384
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return rewards [N, 1] and numbers of latent steps [N]. Equal sequences are computed once."""
+        rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
+        distinct, results = sorted(set(rows)), {}
+        self.model.eval()
+        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
+        with torch.inference_mode(), progress:
+            for some, batch in padded_batches(distinct, self.language_model.device, batch_tokens):
+                rewards, steps = self.scores(*batch)
+                results |= zip(some, zip(rewards[:, 0].double().tolist(), steps.tolist(), strict=True), strict=True)
+                progress.update(len(some))
+        rewards, steps = np.array([results[row] for row in rows], float).reshape(len(rows), 2).T
+        return rewards[:, None], steps.astype(int)
+
+    def rate_without_cache(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return the same rewards, one conversation at a time: every step reads all of it again."""
+        model, rewards = self.language_model, []
+        self.model.eval()
+        with torch.inference_mode():
+            for encoded in self.encoder.encode_all(examples):
+                states = states_without_cache(model, encoded.ids, int(self.contract.latent_steps or 0))
+                rewards.append(model.get_submodule(HEAD)(states[self.depths(states[:1])]))
+        return torch.cat(rewards).double().cpu().numpy()
+
+    def with_steps(self, steps: int) -> "LatentRewardModel":
+        """Return a model with the same weights that always takes the same number of steps."""
+        contract = replace(self.contract, latent_steps=steps, latent_depth="fixed")
+        return LatentRewardModel(self.model, Encoder(self.encoder.tokenizer, contract))
+
+    def save(self, folder: Path) -> None:
+        """Save the folder of a causal language model, or of its adapter, with the heads beside, and the contract."""
+        super().save(folder)
+        save_heads(self.language_model, folder)
+
+    def _state(self) -> dict[str, Any]:
+        state = super()._state() or self.model.state_dict()
+        return {name: tensor for name, tensor in state.items() if not {HEAD, DEPTH_HEAD} & {*name.split(".")}}
+
+
+# ---- heads ----
+
+
+def put_heads(model: Any, depths: int | None, seed: int) -> None:
+    """Give a language model the scalar head and, for a number of `depths`, the head that chooses among them.
+
+    The scalar head is drawn from the seed with the model's own standard deviation. The other one starts with a
+    probability of `MOST_STEPS` for the largest number of steps, so that training goes on where that with a fixed number
+    ended: from equal probabilities, the steps of a small model lost what they had learned (`research/studies/latent`).
+    """
+    width = model.get_output_embeddings().weight.shape[1]
+    like = {"device": model.device, "dtype": model.dtype}
+    head = nn.Linear(width, 1, bias=False)
+    deviation = getattr(model.config.get_text_config(), "initializer_range", None) or 0.02
+    nn.init.normal_(head.weight, std=deviation, generator=torch.Generator().manual_seed(seed))
+    model.add_module(HEAD, head.to(**like))
+    if depths is not None:
+        chooser = nn.Linear(width, depths)
+        nn.init.zeros_(chooser.weight)
+        nn.init.zeros_(chooser.bias)
+        nn.init.constant_(chooser.bias[-1:], math.log(MOST_STEPS / (1 - MOST_STEPS) * max(depths - 1, 1)))
+        model.add_module(DEPTH_HEAD, chooser.to(**like))
+
+
+def _heads(model: Any) -> dict[str, nn.Parameter]:
+    modules = {name: module for name, module in model.named_children() if name in (HEAD, DEPTH_HEAD)}
+    return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.named_parameters()}
+
+
+def save_heads(model: Any, folder: Path) -> None:
+    """Save the heads of a language model."""
+    state = {name: gathered(parameter).detach().cpu().contiguous() for name, parameter in _heads(model).items()}
+    save_file(state, folder / HEADS)
+
+
+def load_heads(model: Any, folder: Path, *, new_depth: bool = False) -> None:
+    """Load the heads of a folder; with `new_depth` a depth head that it lacks, or of another size, stays as it is."""
+    try:
+        stored = load_file(folder / HEADS)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{folder / HEADS}: missing or damaged ({error}); restore it") from error
+    for name, parameter in _heads(model).items():
+        shape = stored[name].shape if name in stored else None
+        if shape == parameter.shape:
+            put(parameter, stored[name])
+        elif not (new_depth and name.startswith(DEPTH_HEAD)):
+            raise DataError(f"{folder / HEADS}: '{name}' has shape {shape}, not {tuple(parameter.shape)}; restore it")
+
+
+# ---- load and create ----
+
+
+def load_latent(
+    source: str,
+    *,
+    fresh: bool = False,
+    latent_steps: int | None = None,
+    latent_depth: Depth | None = None,
+    max_length: int | None = None,
+    chat_template: str | None = None,
+    dtype: str = "float32",
+    lora: LoraConfig | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+) -> LatentRewardModel:
+    """Load a latent reasoning reward model from a folder.
+
+    A saved folder has its own contract. With `fresh` the source is a causal language model that is to be trained, or a
+    saved folder that is trained on, for example with more latent steps: `latent_steps` (by default 4) and
+    `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
+    latent steps not counted.
+    """
+    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
+    asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
+    source, stated, adapted = open_source(source, asked, lora)
+    if stated and stated.kind != "latent":
+        raise UsageError(f"{source} is a reward model of kind '{stated.kind}'; start from its backbone")
+    if stated is None and not fresh:
+        raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    base = base_of(read_lora(Path(source))[0]) if adapted else source
+    loading = {"dtype": stated.dtype if stated else dtype, "device": device, "trust_remote_code": trust_remote_code}
+    model = load_causal_lm(base, tokenizer, kind="latent", **loading)
+    check_steps(model, source, trainable=fresh)
+    if adapted:
+        model = put_lora(model, Path(source), trainable=fresh)
+    described = describe_tokenizer(tokenizer, bos, eos)
+    contract = _contract(model, tokenizer, stated, latent_steps, latent_depth, max_length, loading["dtype"], described)
+    made = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
+    if stated is not None:
+        load_heads(made.language_model, Path(source), new_depth=fresh and contract != stated)
+    return made
+
+
+def latent_from_config(
+    config: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    latent_steps: int | None = None,
+    latent_depth: Depth | None = None,
+    max_length: int | None = None,
+    seed: int = 0,
+) -> LatentRewardModel:
+    """Create an untrained latent reward model with random weights; see `latent` for its settings."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config).float()
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    described = describe_tokenizer(tokenizer)
+    contract = _contract(model, tokenizer, None, latent_steps, latent_depth, max_length, "float32", described)
+    return _assembled(model, tokenizer, contract, lora=None, seed=seed)
+
+
+def _contract(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    stated: ScoringContract | None,
+    latent_steps: int | None,
+    latent_depth: Depth | None,
+    max_length: int | None,
+    dtype: str,
+    described: Mapping[str, Any],
+) -> ScoringContract:
+    """Return the contract of a saved model with the given steps, or of a new one; both fit into the model's context."""
+    contract = stated or ScoringContract(
+        kind="latent",
+        objectives=("reward",),
+        dtype=dtype,
+        truncation="left",
+        pooling="last",
+        latent_steps=STEPS,
+        latent_depth="fixed",
+        **described,
+        **origin(model.config),
+    )
+    steps = contract.latent_steps if latent_steps is None else latent_steps
+    if steps is None or steps < 0:
+        raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
+    limit = positions - steps
+    length = max_length or min(contract.max_length or context_of(model.config, tokenizer), limit)
+    if not 0 < length <= limit:
+        raise UsageError(
+            f"max_length {length} and {steps} latent steps exceed the {positions} positions of the model; give a "
+            f"max_length of at most {limit}"
+        )
+    depth = latent_depth or contract.latent_depth
+    if depth not in ("fixed", "head"):
+        raise UsageError(f"latent_depth is fixed or head, got '{depth}'")
+    return replace(contract, latent_steps=steps, latent_depth=depth, max_length=length)
+
+
+def _assembled(
+    model: Any, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract, *, lora: LoraConfig | None, seed: int
+) -> LatentRewardModel:
+    if lora is not None:
+        check_targets(model, lora.target_modules)
+        lora.task_type = TaskType.CAUSAL_LM
+        torch.manual_seed(seed)
+        model = get_peft_model(model, lora)
+    depths = int(contract.latent_steps or 0) + 1 if contract.latent_depth == "head" else None
+    put_heads(language_model_of(model), depths, seed)  # after PEFT, which would adapt or freeze them
+    return LatentRewardModel(model, Encoder(tokenizer, contract))

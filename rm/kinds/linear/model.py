@@ -1,0 +1,152 @@
+"""Linear reward model on the completion's words and length. It ignores the prompt and trains in seconds."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
+
+from ...contract.scoring_contract import ScoringContract, load_contract
+from ...errors import UNREADABLE, DataError, UsageError
+from ...io.checked_files import from_json
+from ...types import OVERALL, Example, PreferencePair
+from .._pairwise_logistic import pairwise_logistic
+from .word_counts import gram_counts
+
+VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
+GRAMS, LEAST_DOCUMENTS = (1, 2), 2
+BLOCK = 2048  # completions, or pairs, whose features are computed at once
+
+
+class LinearRewardModel:
+    """r(x, y) = w · tfidf(y) + v · log(1 + |y|), |y| in characters: a baseline for comparisons of reward models."""
+
+    def __init__(self, vectorizer: TfidfVectorizer, weights: np.ndarray | None = None):
+        self.contract = ScoringContract(kind="linear", dtype="float64")
+        self.vectorizer = vectorizer
+        self.weights = weights
+
+    def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
+        """Fit vocabulary, word weights and length weight; C as in scikit-learn (larger: less regularisation)."""
+        try:
+            self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
+        except ValueError as error:
+            raise _no_words(len(pairs)) from error
+        chosen, rejected = ([getattr(pair, side) for pair in pairs] for side in ("chosen", "rejected"))
+        wins = np.array([pair.chance(objective) for pair in pairs])
+        self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
+        return self
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return rewards [N, 1]."""
+        if self.weights is None:
+            raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
+        if not examples:
+            return np.zeros((0, 1))
+        return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
+
+    def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
+        return _with_length(self.vectorizer.transform(completions), _log_lengths(completions))
+
+    def save(self, folder: Path) -> None:
+        """Save the vocabulary as JSON, the weights as safetensors, and the contract."""
+        folder.mkdir(parents=True, exist_ok=True)
+        words = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.__getitem__)
+        (folder / VOCABULARY).write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
+        save_file({"idf": self.vectorizer.idf_, "weights": np.asarray(self.weights)}, folder / WEIGHTS)
+        self.contract.save(folder)
+
+
+class CountedCompletions:
+    """Completions whose words are counted once, for linear reward models that are fitted on several parts of them."""
+
+    def __init__(self, completions: Sequence[str], pairs: np.ndarray):
+        """Count words; `pairs` [B, 2] are all pairs of indices (chosen, rejected) that may be fitted."""
+        unique = {completion: row for row, completion in enumerate(dict.fromkeys(completions))}
+        self._row = np.array([unique[completion] for completion in completions])
+        self._lengths = _log_lengths(list(unique))
+        self._counts = gram_counts(list(unique), self._uses(pairs), LEAST_DOCUMENTS)
+
+    def fit_and_rate(self, pairs: np.ndarray, rated: np.ndarray, *, C: float = 0.3) -> np.ndarray:
+        """Fit on some of the pairs; return the rewards [N] of the completions `rated`.
+
+        Equal to `linear().fit(pairs, C=C).rate(rated)`.
+        """
+        known, idf = self._vocabulary(self._uses(pairs))
+        weights = pairwise_logistic(self._differences(pairs, known, idf), np.ones(len(pairs)), C=C)
+        parts = [self._row[rated[part]] for part in _blocks(len(rated))]
+        return np.concatenate([self._features(rows, known, idf) @ weights for rows in parts])
+
+    def _uses(self, pairs: np.ndarray) -> np.ndarray:
+        """Return how often each distinct completion is in the pairs."""
+        return np.bincount(self._row[pairs].ravel(), minlength=len(self._lengths))
+
+    def _vocabulary(self, uses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of the known grams, and their idf: of the completions used, each as often as it is."""
+        documents = sum((self._counts[part] > 0).T @ uses[part] for part in _blocks(len(uses)))
+        known = np.flatnonzero(documents >= LEAST_DOCUMENTS)
+        if not len(known):
+            raise _no_words(int(uses.sum()) // 2)
+        return known, np.log((1 + uses.sum()) / (1 + documents[known])) + 1
+
+    def _differences(self, pairs: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+        """Return the features of the chosen completion of each pair minus those of the rejected one."""
+
+        def difference(rows: np.ndarray) -> sparse.csr_matrix:
+            return self._features(rows[:, 0], known, idf) - self._features(rows[:, 1], known, idf)
+
+        return sparse.csr_matrix(sparse.vstack([difference(self._row[pairs[part]]) for part in _blocks(len(pairs))]))
+
+    def _features(self, rows: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+        """Return TF-IDF and length of some distinct completions."""
+        transformer = TfidfTransformer(sublinear_tf=True)
+        transformer.idf_ = idf
+        return _with_length(transformer.transform(self._counts[rows][:, known], copy=False), self._lengths[rows])
+
+
+def _blocks(count: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, count, BLOCK)]
+
+
+def _log_lengths(completions: Sequence[str]) -> np.ndarray:
+    return np.log1p([len(completion) for completion in completions])
+
+
+def _with_length(words: sparse.csr_matrix, log_lengths: np.ndarray) -> sparse.csr_matrix:
+    return sparse.csr_matrix(sparse.hstack([words, log_lengths[:, None]]))
+
+
+def _no_words(pairs: int) -> DataError:
+    return DataError(
+        f"the completions of {pairs} pairs share no word of two letters or more, so there is nothing to "
+        "learn from words; give more pairs, or train another kind"
+    )
+
+
+def new_linear() -> LinearRewardModel:
+    """Create a linear reward model that is not fitted."""
+    return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=LEAST_DOCUMENTS, sublinear_tf=True))
+
+
+def load_linear(source: str, *, trust_remote_code: bool = False) -> LinearRewardModel:
+    """Load the linear reward model in a folder; `trust_remote_code` has no effect."""
+    folder = Path(source)
+    load_contract(folder)
+    try:
+        words = from_json((folder / VOCABULARY).read_text(encoding="utf-8"))
+        numbers = load_file(folder / WEIGHTS)
+        texts = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not texts or len({*words}) < len(words):
+            raise ValueError(f"{VOCABULARY} is not a list of distinct words")
+        sizes = {name: numbers[name].shape for name in ("idf", "weights")}
+    except (*UNREADABLE, SafetensorError) as error:
+        raise DataError(f"{folder}: not a complete linear reward model ({error}); train it again") from error
+    if sizes != {"idf": (len(words),), "weights": (len(words) + 1,)}:
+        raise DataError(f"{folder}: {len(words)} words but {sizes['weights']} weights; train it again")
+    vectorizer = TfidfVectorizer(ngram_range=GRAMS, sublinear_tf=True, vocabulary=words)
+    vectorizer.idf_ = numbers["idf"]
+    return LinearRewardModel(vectorizer, numbers["weights"])

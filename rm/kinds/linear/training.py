@@ -1,0 +1,42 @@
+"""Training of linear reward models, and of others that are a convex fit on features."""
+
+from typing import Any
+
+from ...data.scored_rows import Judged
+from ...training.learning_signal import check_fitted
+from ...training.protocol import Prepared, TrainingData
+from .._training import PairTraining
+from .model import new_linear
+
+
+class FittedTraining(PairTraining):
+    """Fits weights of features that are not trained to pairs."""
+
+    settings: Any
+
+    def prepare(self, data: TrainingData) -> Prepared:
+        """Return the fitted model."""
+        (objective,), pairs = self.settings.objectives, data.train.pairs
+        if unlabelled := sum(objective not in pair.wins for pair in pairs):
+            self.report(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
+        counts = {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}
+        strength = self.settings.inverse_regularization
+        model = self.new_model().fit(pairs, objective=objective, **({"C": strength} if strength else {}))
+        check_fitted(model.weights, model.contract.kind)
+        return Prepared(model, facts={"encoding": counts} | self.facts(model, data.train))
+
+    def new_model(self) -> Any:
+        """Return the model that is fitted."""
+        raise NotImplementedError
+
+    def facts(self, model: Any, data: Judged) -> dict[str, Any]:
+        """Return further facts of the fitted model."""
+        return {}
+
+
+class LinearTraining(FittedTraining):
+    """Fits a linear reward model on words and length."""
+
+    def new_model(self) -> Any:
+        """Return a model without a vocabulary."""
+        return new_linear()

@@ -1,0 +1,36 @@
+"""Training of reward models with several heads: a scalar model first, and then heads on its reward token."""
+
+from typing import Any
+
+from ...data.scored_rows import Judged
+from ...training.protocol import Prepared, TrainingData
+from ..ensemble.settings import combination
+from ..scalar.model import ScalarRewardModel
+from ..scalar.training import ScalarTraining
+from .model import MultiHeadRewardModel, check_body
+from .uncertain_heads import HeadFit
+
+
+class MultiHeadTraining(ScalarTraining):
+    """Trains a scalar reward model, and fits heads on it."""
+
+    def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
+        """Return the classifier, which has a head at its last token."""
+        model = super().build(data, objectives)
+        check_body(model)
+        return model
+
+    def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
+        """Return the trained model with its heads."""
+        model, facts = super().finish(prepared, data)
+        given = self.settings
+        fit = HeadFit(
+            heads=given.heads,
+            form=given.head_form,
+            steps=given.head_steps,
+            learning_rate=given.head_learning_rate,
+            bootstrap=given.head_bootstrap,
+            seed=self.arguments.seed,
+        )
+        rule = combination(given.combine)
+        return MultiHeadRewardModel.on(model, data.train.pairs, given.objectives[0], rule, fit), facts

@@ -1,0 +1,305 @@
+"""Training of multi-objective reward models: one head with K outputs, on labelled pairs and rated completions."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import EvalPrediction
+
+from ...backbones.loading import sequence_scores
+from ...backbones.lora_classifier import ADAPTER
+from ...backbones.tokenization import Encoder, pad
+from ...data.pairs import RowReport
+from ...data.preference_vectors import costs_sentence, parse_preference
+from ...data.scored_rows import Judged, ScoredCompletion, load_judged
+from ...errors import DataError, UsageError
+from ...losses._pair_batch import PairBatch, PairLoss
+from ...losses._pair_losses import check_required, fit_to, learnt
+from ...losses.attribute_regression import attribute_regression
+from ...training.encoding import Encoding, OnLong, joined, omitted_texts, sift
+from ...training.protocol import Prepared, TrainingData
+from ...training.task import Task
+from ...types import OVERALL, PreferencePair
+from ..scalar.model import ScalarRewardModel
+from ..scalar.training import ScalarTraining
+from .model import checked_weights, labelled_overall, learned_weights, untrained, with_overall
+
+NAN = float("nan")
+LEARNED, POSITIVE = "learned", "learned_positive"
+"""Values of --weights."""
+
+
+class ObjectiveRow(NamedTuple):
+    """A tokenised pair or single completion, with values per objective; NaN where the data state none."""
+
+    chosen: list[int]
+    rejected: list[int] | None
+    wins: tuple[float, ...]
+    gaps: tuple[float, ...]
+    scores: tuple[float, ...]
+    """Scores of a single completion."""
+
+
+def encode_objectives(
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objectives: Sequence[str],
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
+) -> Encoding:
+    """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
+    nothing = (NAN,) * len(objectives)
+
+    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> ObjectiveRow:
+        gaps = tuple(pair.gaps.get(name, NAN) for name in objectives)
+        return ObjectiveRow(chosen.ids, rejected.ids, tuple(wins), gaps, nothing)
+
+    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
+    return sift(
+        pairs,
+        list(zip(encoded[::2], encoded[1::2], strict=True)),
+        lambda pair: [pair.chance(name) for name in objectives],
+        row,
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=objectives,
+        allow_empty=allow_empty,
+    )
+
+
+def encode_scored(
+    encoder: Encoder, completions: Sequence[ScoredCompletion], objectives: Sequence[str], on_long: OnLong = "truncate"
+) -> Encoding:
+    """Tokenise rated completions, in order; the counts of the result are of completions instead of pairs."""
+    nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
+    encoded = encoder.encode_all([completion.example for completion in completions])
+    rows, over = [], 0
+    for completion, (ids, length, _) in zip(completions, encoded, strict=True):
+        too_long = limit is not None and length > limit
+        over += too_long
+        if too_long and on_long == "refuse":
+            raise DataError(
+                f"completion '{completion.id}' has {length} tokens and the limit is {limit}; raise --max_length, or "
+                "set --on_long truncate or skip"
+            )
+        if not (too_long and on_long == "skip"):
+            scores = tuple(completion.scores.get(name, NAN) for name in objectives)
+            rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
+    longest = max((encoded_row.length for encoded_row in encoded), default=0)
+    omitted = omitted_texts([[encoded_row] for encoded_row in encoded])
+    return Encoding(rows, len(completions), limit, longest, over, 0, 0, *omitted)
+
+
+def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Count the rows with and without a label for each objective."""
+    wins, scores = (np.array([getattr(row, name) for row in rows]) for name in ("wins", "scores"))
+    return {
+        name: {
+            "pairs": int((~np.isnan(wins[:, k])).sum()),
+            "scores": int((~np.isnan(scores[:, k])).sum()),
+            "unlabelled": int((np.isnan(wins[:, k]) & np.isnan(scores[:, k])).sum()),
+        }
+        for k, name in enumerate(objectives)
+    }
+
+
+class ObjectivesTask(Task):
+    """Pair loss (such as Bradley-Terry) per objective plus squared errors of scores; every label has the same weight.
+
+    L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
+
+    A loss that requires a margin gets |gap| of its objective. The head's outputs beyond the objectives are not trained.
+    """
+
+    def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
+        self.pair_losses, self.objectives = dict(losses), tuple(losses)
+        self.regression, self.regression_weight = attribute_regression(), regression_weight
+        self.modules = learnt([*losses.values()])
+
+    def check(self, rows: Sequence[ObjectiveRow]) -> None:
+        """Raise `DataError` if rows lack values that the losses need, or an objective has no label at all."""
+        for name, counts in label_counts(rows, self.objectives).items():
+            if not counts["pairs"] + counts["scores"]:
+                raise DataError(
+                    f"none of {len(rows)} rows has a label or a score for '{name}'; add some, or leave it out of "
+                    "--objectives"
+                )
+        for k, (name, loss) in enumerate(self.pair_losses.items()):
+            known = [row for row in rows if not np.isnan(row.wins[k])]
+            check_required(loss, {"margin": [row.gaps[k] for row in known]}, f"'gaps' for '{name}'")
+            fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
+
+    def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
+        """Collate all first completions, then the existing second ones; `second` is the second's index or -1."""
+        others = [row.rejected for row in rows if row.rejected is not None]
+        batch = pad([row.chosen for row in rows] + others)
+        paired = torch.tensor([row.rejected is not None for row in rows])
+        second = torch.where(paired, len(rows) + paired.cumsum(0) - 1, -1)
+        return {
+            "tokens": batch.tokens,
+            "attention": batch.attention,
+            "second": second,
+            "wins": torch.tensor([row.wins for row in rows]),
+            "gaps": torch.tensor([row.gaps for row in rows]),
+            "stated": torch.tensor([[row.wins, row.scores] for row in rows]),
+        }
+
+    def items(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the numbers of labels of pairs and of scores [2]."""
+        paired = (inputs["second"] >= 0)[:, None]
+        labelled = paired & ~inputs["wins"].isnan()
+        return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
+
+    def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the means of pair and score losses [2], and rewards and label's loss [B, 3, K], NaN where none."""
+        K = len(self.objectives)
+        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
+        second = inputs["second"]
+        paired = second >= 0
+        first = rewards[: len(second)]
+        other = rewards[second.clamp_min(0)]
+        lengths = inputs["attention"].sum(1)
+        longer = (lengths[: len(second)] - lengths[second.clamp_min(0)]).float()
+        scores = inputs["stated"][:, 1]
+        rated = ~scores.isnan()
+        losses = self._pair_losses(first, other, paired, longer, inputs)
+        errors = self.regression(first, scores)
+        labelled = paired[:, None] & ~inputs["wins"].isnan()
+        means = torch.stack([_mean(losses[labelled]), self.regression_weight * _mean(errors[rated])])
+        outputs = [first, other.masked_fill(~paired[:, None], NAN), torch.where(rated, errors, losses)]
+        return means, torch.stack(outputs, dim=1)
+
+    evaluate = loss
+
+    def _pair_losses(
+        self,
+        first: Float[Tensor, "B K"],
+        other: Float[Tensor, "B K"],
+        paired: Tensor,
+        longer: Float[Tensor, " B"],
+        inputs: dict[str, Tensor],
+    ) -> Float[Tensor, "B K"]:
+        """Return the loss of every label; NaN where a row is no labelled pair."""
+        losses = torch.full_like(first, NAN)
+        for k, loss in enumerate(self.pair_losses.values()):
+            known = paired & ~inputs["wins"][:, k].isnan()
+            chosen, rejected, wins, gaps = (
+                tensor[known, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
+            )
+            margin = gaps.abs() if "margin" in loss.requires else None
+            losses[known, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[known]))
+        return losses
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Compute the loss of all rows as one batch, per objective accuracy and RMSE, and the mean accuracy."""
+        outputs, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
+        rewards, losses, known = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
+        of_pairs, errors = losses[known[:, 0]], losses[known[:, 1]]
+        metric_values = {"loss": float(_mean(of_pairs) + self.regression_weight * _mean(errors))}
+        shares = []
+        for k, name in enumerate(self.objectives):
+            gap, wins, scores = rewards[:, 0, k] - rewards[:, 1, k], stated[:, 0, k], stated[:, 1, k]
+            decided, rated = ~np.isnan(wins) & (wins != 0.5), ~np.isnan(scores)
+            if decided.any():
+                metric_values[f"accuracy_{name}"] = float((gap * (wins - 0.5) > 0)[decided].mean())
+                shares.append(metric_values[f"accuracy_{name}"])
+            if rated.any():
+                metric_values[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
+        return metric_values | {"accuracy": float(np.mean(shares)) if shares else NAN}
+
+
+def _mean(values: Any) -> Any:
+    """Return the mean, or 0 if there are no values."""
+    return values.sum() / max(len(values), 1)
+
+
+# ---- the training of several objectives ----
+
+
+class ObjectivesTraining(ScalarTraining):
+    """Trains a classifier of several objectives, each on the rows that are labelled for it, and their weights."""
+
+    shown = (*ScalarTraining.shown, "weights")
+
+    def check(self, sources: Sequence[str]) -> None:
+        """Raise a `UsageError` for weights of other objectives, too."""
+        super().check(sources)
+        weights = self.stated_weights() or {}
+        if costs := costs_sentence("--weights", weights):
+            self.report(costs)
+
+    def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
+        """Load one file, labelled for one objective; with None, also rated responses."""
+        if objective is None:
+            return load_judged(path, self.settings.objectives, on_bad_row="skip")
+        return super().load_file(path, objective)
+
+    def prepare(self, data: TrainingData) -> Prepared:
+        """Return a classifier with an output per objective, rows of pairs and rated responses, and the losses."""
+        names, weights = self.settings.objectives, self.settings.weights
+        if weights in (LEARNED, POSITIVE):
+            labelled_overall(data.held_out.pairs or data.train.pairs)
+        losses = {name: self.pair_loss() for name in names}
+        if "other" in losses[names[0]].requires:
+            raise UsageError(
+                f"--loss {self.settings.loss} reads another model of one objective; leave --objectives out"
+            )
+        model = self.build(data.train, (*names, OVERALL) if weights else tuple(names))
+        encoding = self._encode(model, data.train, "data")
+        held = data.held_out.pairs or data.held_out.completions
+        eval_rows = self._encode(model, data.held_out, "eval_data").rows if held else None
+        task = ObjectivesTask(losses, self.settings.regression_weight)
+        task.check(encoding.rows)
+        counts = label_counts(encoding.rows, names)
+        for name, count in counts.items():
+            labels = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
+            self.report(f"data: {labels}, {count['unlabelled']} rows without")
+        encode = partial(encode_objectives, model.encoder, objectives=names, on_long=self.settings.on_long)
+        stream = self.stream(data, partial(encode, allow_empty=True))
+        return Prepared(model, task, encoding, eval_rows, {"labels": counts}, stream)
+
+    def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
+        """Return the model, with an overall reward where there are weights."""
+        model, facts = super().finish(prepared, data)
+        if not self.settings.weights:
+            return model, facts
+        weights = self.stated_weights()
+        if weights is None:
+            pairs, positive = data.held_out.pairs or data.train.pairs, self.settings.weights == POSITIVE
+            weights = learned_weights(model, self.settings.objectives, pairs, positive=positive)
+            self.report(f"learned weights: {weights}")
+        weighted = with_overall(model, weights)
+        return weighted, facts | {"weights": weighted.weights}
+
+    def stated_weights(self) -> dict[str, float] | None:
+        """Return the given weights; None if they are learned or absent."""
+        text = self.settings.weights
+        if text in (None, LEARNED, POSITIVE):
+            return None
+        return checked_weights(parse_preference(text), self.settings.objectives)
+
+    def named(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
+        """Return the named backbone with a new head of several outputs."""
+        source = self.settings.model
+        if (Path(source) / ADAPTER).exists():
+            raise UsageError(f"{source} is an adapter; start several objectives from its base, or merge it first")
+        return untrained(source, objectives, **self.classifier_options())
+
+    def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
+        """Encode pairs and rated responses; both are counted as pairs."""
+        names, on_long = self.settings.objectives, self.settings.on_long
+        parts = []
+        labelled = any(name in pair.wins for pair in data.pairs for name in names)
+        if data.pairs and (labelled or not data.completions):
+            parts.append(self.log_encoding(name, encode_objectives(model.encoder, data.pairs, names, on_long)))
+        if data.completions:
+            parts.append(self.log_encoding(name, encode_scored(model.encoder, data.completions, names, on_long)))
+        if not any(part.rows for part in parts):
+            raise DataError(f"{name}: no row is left to train on; raise --max_length, or say --on_long truncate")
+        return joined(parts)

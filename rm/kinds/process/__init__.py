@@ -1,0 +1,16 @@
+"""Process reward model: a token classifier that scores every step of a completion where the step ends."""
+
+from ...kind import Kind
+from .settings import ProcessSettings
+
+
+def process() -> Kind:
+    """p_t = σ(w · h_t + b), the probability that step t is correct; the contract states how the p_t make one reward."""
+    return Kind(
+        __name__,
+        "model:load_process",
+        "training:ProcessTraining",
+        ProcessSettings,
+        by_gradient=True,
+        padding_free=True,
+    )

@@ -1,0 +1,255 @@
+"""Process reward model: a token classifier that scores every step of a completion where the step ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from scipy.special import expit
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...backbones.gguf import origin
+from ...backbones.loading import (
+    check_vocabulary,
+    classifier_from_config,
+    embedding_rows,
+    ensure_pad,
+    load_classifier,
+    load_config,
+    load_tokenizer,
+    name_labels,
+)
+from ...backbones.lora_classifier import check_targets, head_rows, load_lora
+from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
+from ...backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
+from ...backbones.tokenization import describe_tokenizer
+from ...contract.scoring_contract import Edge, ScoringContract
+from ...errors import DataError, UsageError, did_you_mean
+from ...types import Example
+from ..scalar.foreign import with_single_output
+from ..scalar.model import _keep_whole, context_of, padded_batches
+
+OBJECTIVES = ("correct",)
+LABELS = ("wrong", *OBJECTIVES)  # of TRL's token classifiers
+STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
+"""Defaults of a new model's contract."""
+StepScores = Float[np.ndarray, "T K"]
+AGGREGATES: Mapping[str, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
+    "min": lambda scores: scores.min(axis=0),
+    "product": lambda scores: scores.prod(axis=0),
+    "last": lambda scores: scores[-1],
+    "mean": lambda scores: scores.mean(axis=0),
+}
+
+
+class ProcessRewardModel(SavedClassifier[StepEncoder]):
+    """p_t = σ(w · h_t + b), the probability that step t is correct, read at the token that ends the step
+
+    Let's Verify Step by Step, Lightman et al. 2023 (arXiv:2305.20050); Math-Shepherd, Wang et al. 2023
+    (arXiv:2312.08935). The contract states how steps are separated and how their scores make one reward: the minimum,
+    the product, the last or the mean. With a causal backbone p_t depends on nothing behind step t.
+    """
+
+    def step_scores(self, examples: Sequence[Example]) -> list[StepScores]:
+        """Return p of every step, [T, K] in [0, 1] for each example; NaN for steps beyond the maximal length.
+
+        Completions are split at the contract's separator, unless their steps are given (`rm.types.Steps`).
+        """
+        encoded = self.encoder.encode_steps(examples)
+        logits = self.token_logits([some.ids for some in encoded])
+        return [_step_scores(*pair) for pair in zip(encoded, logits, strict=True)]
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return rewards [N, K] in [0, 1]; NaN for a completion without steps, or with a step that was cut off."""
+        return self._aggregated(self.step_scores(examples))
+
+    def token_logits(
+        self, rows: Sequence[Sequence[int]], *, batch_tokens: int = 16_384
+    ) -> list[Float[np.ndarray, "L K"]]:
+        """Return the head's outputs at every token of token ids, without activation, independent of batching.
+
+        Equal rows are computed once; at most `batch_tokens` tokens per forward pass, and 4,096 on a CPU.
+        """
+        distinct = [*{tuple(row): None for row in rows}]
+        device = next(self.model.parameters()).device
+        logits: dict[tuple[int, ...], np.ndarray] = {}
+        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
+        self.model.eval()
+        with torch.inference_mode(), progress:
+            for some, batch in padded_batches(distinct, device, batch_tokens):
+                outputs = self.forward(*batch).double().cpu().numpy()
+                logits |= {row: output[: len(row)] for row, output in zip(some, outputs, strict=True)}
+                progress.update(len(some))
+        return [logits[tuple(row)] for row in rows]
+
+    def forward(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N L K"]:
+        """Return the head's outputs of sequences padded on either side, with the padding moved to the right."""
+        return token_outputs(self.model, tokens, attention)
+
+    def padded_rewards(
+        self, examples: Sequence[Example], tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+    ) -> np.ndarray:
+        """Return the rewards [N, K] of examples from their padded token ids."""
+        self.model.eval()
+        with torch.inference_mode():
+            outputs = self.forward(tokens, attention).double().cpu().numpy()
+        encoded = self.encoder.encode_steps(examples)
+        return self._aggregated(
+            [_step_scores(some, output[: len(some.ids)]) for some, output in zip(encoded, outputs, strict=True)]
+        )
+
+    def with_aggregate(self, aggregate: str) -> "ProcessRewardModel":
+        """Return a model with the same weights that combines the steps' scores in another way."""
+        contract = replace(self.contract, aggregate=_known(aggregate))
+        return ProcessRewardModel(self.model, StepEncoder(self.encoder.tokenizer, contract))
+
+    def _aggregated(self, scores: Sequence[StepScores]) -> np.ndarray:
+        aggregate, K = AGGREGATES[str(self.contract.aggregate)], len(self.contract.objectives)
+        rewards = [aggregate(some) if len(some) else np.full(K, np.nan) for some in scores]
+        return np.array(rewards, float).reshape(len(scores), K)
+
+
+def _step_scores(encoded: EncodedSteps, logits: Float[np.ndarray, "L K"]) -> StepScores:
+    scores = np.full((len(encoded.ends), logits.shape[1]), np.nan)
+    read = [end for end in encoded.ends if end < len(encoded.ids)]
+    scores[: len(read)] = expit(logits[read])
+    return scores
+
+
+# ---- load and create ----
+
+
+def load_process(
+    source: str,
+    *,
+    fresh: bool = False,
+    step_separator: str | None = None,
+    step_token: str | None = None,
+    aggregate: str | None = None,
+    max_length: int | None = None,
+    chat_template: str | None = None,
+    bos: Edge | None = None,
+    dtype: str = "float32",
+    lora: LoraConfig | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> ProcessRewardModel:
+    """Load a process reward model from a folder or Hub id.
+
+    A saved folder has its own contract. Other token classifiers have one output, or two labels, wrong and correct, as
+    TRL trained them; for those the separator (a blank line by default), an existing step token that is read in place
+    of it, and the aggregate (min, product, last, mean) are given here. With `fresh` the source is a backbone to be
+    trained, and `lora` adds adapters. `max_length` in tokens.
+    """
+    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
+    asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos}
+    source, contract, adapted = open_source(source, asked, lora)
+    if contract and contract.kind != "process":
+        raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    dtype = contract.dtype if contract else dtype
+    loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
+    if adapted:
+        objectives = contract.objectives if contract else LABELS[-head_rows(Path(source)) :]
+        model, new = load_lora(Path(source), objectives, trainable=fresh, **loading), []
+    else:
+        labels = OBJECTIVES if contract else _labels(source, trust_remote_code)
+        objectives = contract.objectives if contract else labels
+        model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
+    if len(objectives) == 2 and contract is None:
+        with_single_output(model, torch.tensor([-1.0, 1.0]))  # softmax(z)_1 = σ(z_1 - z_0)
+        name_labels(model.config, OBJECTIVES, per_token=True)
+    if lora is not None:  # PEFT would adapt the head of a token classifier with all-linear
+        trunk = f"{model.base_model_prefix}."
+        head = [name for name, _ in model.named_parameters() if not name.startswith(trunk)]
+        _keep_whole(lora, [*(key.removeprefix(trunk) for key in new), *head])
+    check_vocabulary(tokenizer, model, source)
+    contract = contract or _new_contract(model, tokenizer, asked, max_length=max_length, dtype=dtype)
+    return _assembled(model, tokenizer, contract, lora=lora, device=device)
+
+
+def process_from_config(
+    config: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    step_separator: str | None = None,
+    step_token: str | None = None,
+    aggregate: str | None = None,
+    max_length: int | None = None,
+    seed: int = 0,
+) -> ProcessRewardModel:
+    """Create an untrained process reward model with random weights; see `process` for its settings."""
+    model = classifier_from_config(config, OBJECTIVES, seed, per_token=True)
+    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
+    contract = _new_contract(model, tokenizer, asked, max_length=max_length, dtype="float32")
+    return _assembled(model, tokenizer, contract, lora=None, device=None)
+
+
+def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
+    """Return the outputs of a foreign token classifier; one output for any other backbone."""
+    try:
+        config = load_config(source, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError):
+        return OBJECTIVES  # loading raises the proper error
+    if not any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
+        return OBJECTIVES
+    names = tuple(config.id2label[index] for index in sorted(config.id2label))
+    if len(names) > 2:
+        raise DataError(
+            f"{source}: a token classifier of {len(names)} labels ({', '.join(names)}); a process reward model has one "
+            "output, or the labels wrong and correct"
+        )
+    return names if len(names) == 2 else OBJECTIVES
+
+
+def _new_contract(
+    model: PreTrainedModel | PeftModel,
+    tokenizer: PreTrainedTokenizerBase,
+    asked: Mapping[str, Any],
+    *,
+    max_length: int | None,
+    dtype: str,
+) -> ScoringContract:
+    ensure_pad(tokenizer, embedding_rows(model))
+    return ScoringContract(
+        kind="process",
+        objectives=OBJECTIVES,
+        dtype=dtype,
+        truncation="right",
+        max_length=max_length or context_of(model.config, tokenizer),
+        step_separator=asked["step_separator"] or STEP_SEPARATOR,
+        step_token=asked["step_token"],
+        aggregate=_known(asked["aggregate"] or AGGREGATE),
+        **describe_tokenizer(tokenizer, asked.get("bos")) | {"eos": None},
+        **origin(model.config),
+    )
+
+
+def _known(aggregate: str) -> Any:
+    if aggregate not in AGGREGATES:
+        raise UsageError(f"no aggregate '{aggregate}' of the steps' scores; {did_you_mean(aggregate, AGGREGATES)}")
+    return aggregate
+
+
+def _assembled(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    contract: ScoringContract,
+    *,
+    lora: LoraConfig | None,
+    device: str | None,
+) -> ProcessRewardModel:
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    if lora is not None:
+        check_targets(model, lora.target_modules)
+        lora.task_type = TaskType.TOKEN_CLS  # without it PEFT leaves the head out of the saved folder
+        model = get_peft_model(model, lora)
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return ProcessRewardModel(model, StepEncoder(tokenizer, contract))

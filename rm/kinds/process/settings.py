@@ -1,0 +1,59 @@
+"""Settings of process reward models."""
+
+import math
+from dataclasses import dataclass
+
+from ...settings import Rule, setting
+from .._settings import ClassifierSettings, RowSettings
+
+UNLABELLED = "unlabelled"
+AGGREGATES = ("min", "product", "last", "mean")
+
+
+def neutral_label(text: str) -> float | None:
+    """Return the label of neutral steps, in [0, 1]; NaN leaves them unlabelled. None for any other text."""
+    if text == UNLABELLED:
+        return math.nan
+    try:
+        label = float(text)
+    except ValueError:
+        return None
+    return label if 0 <= label <= 1 else None
+
+
+@dataclass
+class ProcessSettings(RowSettings, ClassifierSettings):
+    """How steps are separated, read and labelled, and how their scores make one reward."""
+
+    rules = (
+        Rule(
+            lambda given: given.step_separator == "",
+            "--step_separator is a text, got none; leave it out for a blank line",
+        ),
+        Rule(
+            lambda given: neutral_label(given.neutral) is None,
+            f"--neutral is a number in [0, 1], or {UNLABELLED}; got '{{neutral}}'",
+        ),
+    )
+    step_separator: str | None = setting(
+        r"Text between the steps of a completion, such as \n; by default a blank line, \n\n.",
+        group="Process reward models (--kind process)",
+        default=None,
+    )
+    step_token: str | None = setting(
+        "Token of the vocabulary that is read in place of every separator, such as <extra_0>; by default none.",
+        advanced=True,
+        default=None,
+    )
+    aggregate: str | None = setting(
+        "How the scores of the steps make the reward of a completion; by default min.", choices=AGGREGATES, default=None
+    )
+    neutral: str = setting(
+        "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True, default="1"
+    )
+
+    def __post_init__(self) -> None:
+        """Read the escapes of the separator."""
+        super().__post_init__()
+        if self.step_separator is not None:
+            self.step_separator = self.step_separator.replace("\\n", "\n").replace("\\t", "\t")

@@ -1,0 +1,57 @@
+"""Settings of scalar reward models, of one objective or several."""
+
+from dataclasses import dataclass
+
+from ...settings import AT_LEAST_0, Rule, changed_settings, setting
+from ...types import OVERALL
+from .._settings import ClassifierSettings, EosSettings, LabelSettings, StreamSettings
+
+
+@dataclass
+class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
+    """A classifier that is trained by a loss of two rewards."""
+
+    loss: str = setting(
+        "Loss of pairs, such as scaled_bradley_terry; or file.py:function.",
+        group="Model",
+        registry="rm.losses",
+        default="bradley_terry",
+    )
+    center_rewards_coefficient: float = setting(
+        "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0, default=0.0
+    )
+
+
+@dataclass
+class ScalarSettings(PairLossSettings, StreamSettings):
+    """A scalar reward model, with one reward per objective."""
+
+    several = True
+    rules = (
+        Rule(
+            lambda given: (
+                len(given.objectives) < 2 and (given.weights or "regression_weight" in changed_settings(given))
+            ),
+            "--weights and --regression_weight belong to several objectives; name them with --objectives",
+        ),
+        Rule(
+            lambda given: given.weights is not None and OVERALL in given.objectives,
+            f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out",
+        ),
+        Rule(
+            lambda given: given.stream and given.weights,
+            "--weights need the rewards of all pairs; leave --stream or --weights out",
+        ),
+        Rule(
+            lambda given: given.stream and not given.model,
+            "a small model from scratch learns its tokens from all of the text; name one with --model",
+        ),
+    )
+    weights: str | None = setting(
+        "Weights of objectives as helpful=0.7,harmless=0.3; or learned, or learned_positive.",
+        group="Several objectives, heads and members",
+        default=None,
+    )
+    regression_weight: float = setting(
+        "Weight of the squared error of scores beside the loss of pairs.", range=AT_LEAST_0, default=1.0
+    )

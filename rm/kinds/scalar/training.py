@@ -1,0 +1,185 @@
+"""Training of scalar reward models: pairs as tokenised rows, and a loss of their two rewards."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from ...backbones.loading import sequence_scores
+from ...backbones.tokenization import Encoder, pad
+from ...data.scored_rows import Judged
+from ...errors import UsageError
+from ...losses._named import named_pair_loss
+from ...losses._pair_batch import PairBatch, PairLoss
+from ...losses._pair_losses import OTHER, check_required, fit_to, learnt, with_other_gaps
+from ...training.encoding import Encoding, OnLong, sift
+from ...training.protocol import Prepared, TrainingData
+from ...training.task import Task, count_pairs, pair_metrics
+from ...training.trainer import RewardArguments
+from ...types import PreferencePair, message_text
+from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
+from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
+from .settings import ScalarSettings
+
+
+class PairRow(NamedTuple):
+    """A tokenised pair with P(chosen is better), margin, and another model's reward gap (NaN: not stated)."""
+
+    chosen: list[int]
+    rejected: list[int]
+    wins: float
+    margin: float
+    other: float = float("nan")
+
+
+def encode_pairs(
+    encoder: Encoder,
+    pairs: Sequence[PreferencePair],
+    objective: str,
+    on_long: OnLong = "truncate",
+    *,
+    allow_empty: bool = False,
+) -> Encoding:
+    """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
+    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
+    return sift(
+        pairs,
+        list(zip(encoded[::2], encoded[1::2], strict=True)),
+        lambda pair: pair.chance(objective),
+        lambda pair, chosen, rejected, wins: PairRow(
+            chosen.ids,
+            rejected.ids,
+            wins,
+            float("nan") if pair.margin is None else pair.margin,
+            pair.gaps.get(OTHER, float("nan")),
+        ),
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=[objective],
+        allow_empty=allow_empty,
+    )
+
+
+def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
+    """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
+    batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
+    return {
+        "tokens": batch.tokens,
+        "attention": batch.attention,
+        "wins": torch.tensor([row.wins for row in rows]),
+        "margin": torch.tensor([row.margin for row in rows]),
+        "other": torch.tensor([row.other for row in rows]),
+    }
+
+
+class ScalarTask(Task):
+    """A pair loss on the rewards of a scalar model."""
+
+    collate = staticmethod(collate)
+    items = staticmethod(count_pairs)
+    metrics = staticmethod(pair_metrics)
+
+    def __init__(self, loss: PairLoss):
+        self.pair_loss = loss
+        self.modules = learnt([loss])
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether the pair loss compares the pairs of a batch with each other."""
+        return self.pair_loss.depends_on_batch
+
+    @property
+    def name(self) -> str:
+        """Name of the pair loss."""
+        return self.pair_loss.name
+
+    def check(self, rows: Sequence[PairRow]) -> None:
+        """Raise `DataError` if rows lack values that the loss needs; fit losses that depend on length differences."""
+        values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
+        check_required(self.pair_loss, values)
+        fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
+
+    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the mean pair loss, and rewards [B, 2]."""
+        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
+        chosen, rejected = rewards.chunk(2)
+        first, second = inputs["attention"].sum(dim=1).float().chunk(2)
+        margin = inputs["margin"].nan_to_num(0.0)  # `check` has refused missing margins if the loss requires them
+        pairs = PairBatch(chosen, rejected, inputs["wins"], margin, first - second, inputs["other"])
+        return self.pair_loss(pairs).mean(), torch.stack([chosen, rejected], dim=1)
+
+    evaluate = loss
+
+
+# ---- the training of the kind ----
+
+
+def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **options: Any) -> "ScalarTraining":
+    """Return the training of one objective, or of several."""
+    if len(settings.objectives) == 1:
+        return ScalarTraining(settings, arguments, **options)
+    from ..multi_objective.training import ObjectivesTraining
+
+    return ObjectivesTraining(settings, arguments, **options)
+
+
+class ScalarTraining(StreamedTraining, ClassifierTraining):
+    """Trains a classifier on pairs, by a loss of two rewards."""
+
+    def prepare(self, data: TrainingData) -> Prepared:
+        """Return a classifier with a new head, the rows of the pairs, and the loss."""
+        loss, (name,) = self.pair_loss(), self.settings.objectives
+        model = self.build(data.train, OBJECTIVES)
+        encode = partial(encode_pairs, model.encoder, objective=name, on_long=self.settings.on_long)
+        train, held = (with_other_gaps(loss, part.pairs, **self.options) for part in (data.train, data.held_out))
+        encoding = self.log_encoding("data", encode(train))
+        eval_rows = self.log_encoding("eval_data", encode(held)).rows if held else None
+        task = ScalarTask(loss)
+        task.check(encoding.rows)
+        return Prepared(model, task, encoding, eval_rows, {}, self.stream(data, partial(encode, allow_empty=True)))
+
+    def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
+        """Return the model, with what a loss learned about length."""
+        modules = prepared.task.modules.values() if prepared.task else ()
+        if not modules:
+            return prepared.model, {}
+        terms = {
+            name: {"weight": term.weight.item(), "scale": term.scale.item()}
+            for name, term in zip(self.settings.objectives, modules, strict=True)
+        }
+        self.report(f"length explains, and scores leave out: {terms}")
+        return prepared.model, {"length_term": terms}
+
+    def pair_loss(self) -> PairLoss:
+        """Return the loss of the settings."""
+        loss = named_pair_loss(self.settings.loss, center=self.settings.center_rewards_coefficient)
+        if loss.other is not None and self.streams:
+            raise UsageError(f"--loss {self.settings.loss} reads another model's gaps of all pairs; leave --stream out")
+        return loss
+
+    def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
+        """Return the named backbone with a new head, or a small causal LM from scratch; show what it reads."""
+        model = self.named(objectives) if self.settings.model else self._small(data, objectives)
+        self.report(f"the first sequence reads: {model.encoder.render(shown_examples(data)[0])[:300]!r}")
+        return model
+
+    def named(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
+        """Return the named backbone with a new head, or the named model of one reward to be trained on."""
+        source = self.settings.model
+        model = load_scalar(source, fresh=True, **self.classifier_options())
+        if len(model.contract.objectives) != 1:
+            raise UsageError(
+                f"{source} is a reward model of {', '.join(model.contract.objectives)}; name its objectives with "
+                "--objectives, or start from the backbone"
+            )
+        return model
+
+    def _small(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
+        answers = [answer.example for answer in data.completions]
+        texts = texts_of(data.pairs) + [message_text(turn) for example in answers for turn in example.prompt]
+        tokenizer, shape = self.small_backbone(texts + [example.completion for example in answers])
+        limits: Any = {"max_length": self.settings.max_length, "seed": self.arguments.seed}
+        model = scalar_from_config(shape, tokenizer, objectives=objectives, **limits)
+        self.log_small_model(model.model, tokenizer)
+        return model

@@ -1,0 +1,67 @@
+"""Load reward models by the kind in their scoring contract, and check checksums and golden scores."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .contract.golden_scores import GOLDEN, check_files, check_golden
+from .contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
+from .errors import DataError, UsageError, did_you_mean
+from .kind import kind_of
+from .registry import names
+from .types import RewardModel
+
+
+def load_reward_model(
+    source: str,
+    *,
+    check: bool = True,
+    objective: str | None = None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+    **options: Any,
+) -> RewardModel:
+    """Load the reward model in a folder by the kind its contract names; other paths and Hub ids load as `scalar`.
+
+    `objective`, `bos` and `eos` state the contract of a model that has none: the output that is the reward, and how
+    BOS and EOS are added. With `check`, weights that differ from the saved bytes or that no longer reproduce the golden
+    scores raise `CheckFailed`.
+    """
+    folder, (contract, kind) = Path(source), contract_and_kind(source)
+    if check:
+        check_files(folder)
+    settings = {"objective": objective, "bos": bos, "eos": eos}
+    stated = {name: value for name, value in settings.items() if value is not None}
+    if contract:
+        _refuse_restated(source, contract, stated)
+    model = kind_of(kind).load(source, **options, **({} if contract else stated))
+    if check and (folder / GOLDEN).exists():
+        check_golden(model, folder)
+    return model
+
+
+def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
+    """Return a folder's contract, if any, and the kind that loads it; an error for a damaged or unknown one."""
+    folder = Path(source)
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise UsageError(f"'{source[:60]}' can be no folder ({error.strerror}); give a reward model's") from error
+    if is_folder and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
+        raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
+    contract = load_contract(folder) if (folder / FILE).exists() else None
+    kind = contract.kind if contract else "scalar"
+    if kind not in names("rm.kinds"):  # only registered kinds are imported: a name from a file must not run other code
+        raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.kinds'))}")
+    return contract, kind
+
+
+def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:
+    """Raise `UsageError` for settings of a model without a contract that differ from the contract that there is."""
+    fixed = {"objective": ", ".join(contract.objectives), "bos": contract.bos, "eos": contract.eos}
+    for name, value in stated.items():
+        if value != fixed[name]:
+            raise UsageError(
+                f"--{name} {value}: the contract of {source} says {fixed[name]}; leave --{name} out, which states the "
+                "contract of a model that has none"
+            )

@@ -1,1 +1,0 @@
-"""Kinds of reward models, one module per kind, named after it."""

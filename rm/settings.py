@@ -1,0 +1,179 @@
+"""Declarations of settings: name, type, default, range, choices and help text, and the combinations that are refused.
+
+A setting is declared once, as a field of a dataclass. Flags, YAML files, the help page, the Python API's signature,
+checks and refusals come from the declaration. Does not import torch.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, field, fields
+from typing import Any, ClassVar, NamedTuple, get_origin
+
+from .errors import UsageError
+
+# ---- ranges ----
+
+
+class Range(NamedTuple):
+    """Interval of numbers that a setting accepts, never NaN; `text` describes it in error messages."""
+
+    text: str
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """Whether the lower bound is excluded."""
+    below: bool = False
+    """Whether the upper bound is excluded."""
+
+    def holds(self, value: float) -> bool:
+        """Return whether the value is in the range."""
+        low = self.low < value if self.above else self.low <= value
+        return low and (value < self.high if self.below else value <= self.high)
+
+
+LARGEST_SEED = 2**32 - 1
+
+AT_LEAST_0 = Range("at least 0 and finite", 0, below=True)
+AT_LEAST_1 = Range("at least 1", 1, below=True)
+AT_LEAST_2 = Range("at least 2", 2, below=True)
+ABOVE_0 = Range("above 0 and finite", 0, above=True, below=True)
+ABOVE_0_OR_INF = Range("above 0", 0, above=True)
+FINITE = Range("a finite number", above=True, below=True)
+SHARE = Range("a share in [0, 1]", 0, 1)
+SHARE_ABOVE_0 = Range("a share in (0, 1]", 0, 1, above=True)
+SHARE_BELOW_1 = Range("a share in [0, 1)", 0, 1, below=True)
+PORT = Range("a port in 0..65535", 0, 65_535)
+SEED = Range(f"a whole number in 0..{LARGEST_SEED}", 0, LARGEST_SEED)
+RANK = Range("a rank in 1..65536", 1, 65_536)
+STEPS = Range("at least 1, or -1 for as many as the epochs have", 1, below=True)
+SECONDS = Range("above 0 seconds", 0, above=True)
+
+
+# ---- declarations ----
+
+DECLARED = ("group", "listed", "registry", "advanced", "range", "requires")
+"""Parts of a declaration in the metadata of its field, beside the help text."""
+
+
+def setting(
+    help: str,
+    *,
+    group: str = "",
+    choices: Sequence[str] = (),
+    registry: str = "",
+    range: Range | None = None,
+    requires: str = "",
+    advanced: bool = False,
+    **default: Any,
+) -> Any:
+    """Return a dataclass field with a help text, its accepted values, and how the help page shows it.
+
+    `group` is the heading of this setting and of those that follow; `choices` are its values, or `registry` is the
+    folder whose entries they are; a number lies in `range`; a setting that `requires` another one is refused without
+    it; an `advanced` setting is shown by `--help-all` only.
+    """
+    values = (group, tuple(choices), registry, advanced, range, requires)
+    declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
+    return field(metadata={"help": help} | declared, **default)
+
+
+class Rule(NamedTuple):
+    """A combination of settings that is refused."""
+
+    refused: Callable[[Any], object]
+    """Returns something true for settings that are refused."""
+    message: str
+    """What is wrong and the remedy; `{name}` stands for the value of a setting."""
+
+
+class Settings:
+    """Base of the dataclasses of settings: a single value for a list is a list of one, and None an empty list."""
+
+    required: ClassVar[tuple[str, ...]] = ()
+    """Settings without which a verb does not start."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Refused combinations of settings, those of base classes not repeated."""
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):  # pyright: ignore[reportArgumentType]
+            if get_origin(declared.type) is list:
+                setattr(self, declared.name, as_list(getattr(self, declared.name)))
+
+    def validate(self) -> None:
+        """Raise a `UsageError` if a setting is missing, has a value that is refused, or contradicts another."""
+        for name in self.required:
+            given(name, getattr(self, name))
+        check_values(self)
+        self._check_required_ones()
+        for rule in (rule for base in reversed(type(self).__mro__) for rule in vars(base).get("rules", ())):
+            if rule.refused(self):
+                raise UsageError(rule.message.format_map({name: _text(value) for name, value in vars(self).items()}))
+
+    def _check_required_ones(self) -> None:
+        """Raise a `UsageError` for a changed setting that requires another one, which is not set."""
+        declared = declarations(type(self))
+        for name in changed_settings(self):
+            other = declared[name].metadata.get("requires", "")
+            if other in declared and not getattr(self, other):
+                raise UsageError(f"--{name} belongs to --{other}; add --{other}, or leave --{name} out")
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def declarations(settings: type) -> Mapping[str, Field]:
+    """Return the fields of a dataclass of settings by name."""
+    return {declared.name: declared for declared in fields(settings)}
+
+
+def heading(settings: type, name: str) -> str:
+    """Return the group of a setting: the last one that its class names up to it."""
+    owner = next(base for base in settings.__mro__ if name in vars(base).get("__annotations__", {}))
+    names = [*vars(owner)["__annotations__"]]
+    groups = (
+        declarations(settings)[other].metadata.get("group")
+        for other in names[: names.index(name) + 1]
+        if other in declarations(settings)
+    )
+    return [group for group in ("", *groups) if group is not None][-1]
+
+
+def changed_settings(settings: Any) -> dict[str, Any]:
+    """Return the settings of a dataclass that are not the defaults."""
+    defaults = type(settings)()
+    return {
+        name: value
+        for name, value in vars(settings).items()
+        if name in settings.__dataclass_fields__ and value != getattr(defaults, name)
+    }
+
+
+def check_values(settings: Any) -> None:
+    """Raise a `UsageError` for a value that is none of its setting's choices, or a number outside of its range."""
+    defaults = type(settings)()
+    for name, declared in declarations(type(settings)).items():
+        value, choices, allowed = getattr(settings, name), *map(declared.metadata.get, ("listed", "range"))
+        if value == getattr(defaults, name):
+            continue
+        if choices and isinstance(value, str):
+            one_of(name, value, choices)
+        if allowed and isinstance(value, int | float) and not allowed.holds(value):
+            raise UsageError(f"--{name} is {allowed.text}, got {value}")
+
+
+def as_list(value: str | list[str] | None) -> list[str]:
+    """Return a list; a string becomes a list with one item, None an empty list."""
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise a `UsageError` if the value is not among the choices."""
+    if value not in choices:
+        raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
+
+
+def given(name: str, value: Any) -> None:
+    """Raise a `UsageError` if the setting is missing."""
+    if not value:
+        raise UsageError(f"--{name} is missing")

@@ -1,0 +1,142 @@
+"""Specs `name(key=value, ...)` of a flag or YAML value: a function of a registry folder and its arguments."""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
+
+from .errors import UsageError, did_you_mean
+from .plain_functions import is_required, plain_form, signatures, use_plain
+from .registry import load
+
+FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
+NAMED = re.compile(r"([\w.-]+)=(.+)")
+
+
+class Spec(NamedTuple):
+    """A function name and its arguments as strings."""
+
+    name: str
+    """Name of a module in a registry folder, file.py:function or package.module:function."""
+    arguments: dict[str, str]
+
+    @property
+    def short(self) -> str:
+        """Name of the function without its module."""
+        return self.name.rpartition(":")[2]
+
+
+def parse_spec(text: str) -> Spec:
+    """Parse a name alone, or with arguments in parentheses; a value is a number, a word, True, False, None, a [list] or
+    another spec.
+
+    >>> parse_spec("gate(reward=rm, by=form, threshold=0.5)")
+    Spec(name='gate', arguments={'reward': 'rm', 'by': 'form', 'threshold': '0.5'})
+    """
+    form = FORM.fullmatch(text.strip())
+    if form is None:
+        raise UsageError(f"cannot read '{text}'; write name, or name(key=value, key=value)")
+    arguments: dict[str, str] = {}
+    for part in _parts(form[2] or ""):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        if sign and key.isidentifier() and value and key not in arguments:
+            arguments[key] = value
+        elif part.strip():
+            raise UsageError(f"cannot read '{part.strip()}' in '{text}'; write each argument once, as key=value")
+    return Spec(form[1], arguments)
+
+
+def _parts(text: str) -> list[str]:
+    """Split the text at commas outside of brackets.
+
+    >>> _parts("model=rm, labels=judge(kind=pairwise, seeds=[1, 2]), groups=4")
+    ['model=rm', ' labels=judge(kind=pairwise, seeds=[1, 2])', ' groups=4']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def is_function(text: str) -> bool:
+    """Return whether the text is `file.py:function` or `package.module:function`, with or without arguments.
+
+    >>> [is_function(text) for text in ("my_rewards.code:compiles(timeout=2)", "../code/rewards.py:brevity", "runs/rm")]
+    [True, True, False]
+    """
+    form = FORM.fullmatch(text)
+    return form is not None and ":" in form[1]
+
+
+def named(text: str) -> tuple[str, str]:
+    """Split `NAME=SOURCE`; the name of a SOURCE alone is the last part of its path or function.
+
+    >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
+    (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
+    """
+    if match := NAMED.fullmatch(text):
+        return match[1], match[2]
+    return re.split("[/:]", text.partition("(")[0].rstrip("/"))[-1], text
+
+
+def takes(folder: str, text: str, name: str) -> bool:
+    """Return whether the function that `text` names has an argument `name`."""
+    return name in signature(load(folder, parse_spec(text).name)).parameters
+
+
+def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a spec, converted to the types that the function's parameters are annotated with."""
+    parameters = signature(function).parameters
+    return {name: _value(text, name, value, parameters) for name, value in parse_spec(text).arguments.items()}
+
+
+def build(folder: str, text: str, **given: Any) -> Any:
+    """Call the function that `text` names with its arguments; those in `given` cannot be set by the user."""
+    spec = parse_spec(text)
+    factory = load(folder, spec.name)
+    parameters = signature(factory).parameters
+    if ":" in spec.name and (plain := plain_form(folder, factory)):
+        return use_plain(plain, factory, text, typed_arguments(text, factory))
+    free = {name: parameter for name, parameter in parameters.items() if name not in given}
+    variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
+    choices = f"there is {', '.join(free)}" if free else "it has none"
+    for name in spec.arguments:
+        if name not in free and not variadic:
+            raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, choices)}")
+    missing = [name for name, parameter in free.items() if is_required(parameter) and name not in spec.arguments]
+    if missing:
+        more = signatures(folder) if ":" in spec.name else ""
+        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}{more}")
+    values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
+    try:
+        return factory(**values, **given)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}") from error
+
+
+def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
+    """Return the spec with its required arguments, such as `gate(reward=rm, by=..., threshold=...)`."""
+    required = {name: "..." for name, parameter in parameters.items() if is_required(parameter)} | spec.arguments
+    return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"
+
+
+def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]) -> Any:
+    """Convert a value to the annotated type; else to a Python literal, or leave it a string."""
+    kind = parameters[name].annotation if name in parameters else Parameter.empty
+    if kind in (int, float, str):
+        try:
+            return kind(value)
+        except ValueError as error:
+            expected = "a whole number" if kind is int else "a number"
+            raise UsageError(f"{text}: '{name}' is {expected}, got '{value}'") from error
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value

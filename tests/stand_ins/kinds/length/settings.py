@@ -1,0 +1,13 @@
+"""Settings of length reward models."""
+
+from dataclasses import dataclass
+
+from ...settings import ABOVE_0, setting
+from .._settings import LabelSettings
+
+
+@dataclass
+class LengthSettings(LabelSettings):
+    """The power of the length."""
+
+    power: float = setting("Power p of the length.", group="Length", range=ABOVE_0, default=1.0)
