@@ -17,6 +17,7 @@ from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import awaited
+from ..rm.kind import kind_of
 from ..rm.load import load_reward_model
 from ..rm.registry import load
 from ..rm.types import Example, completion_turns
@@ -44,7 +45,7 @@ def open_scorer(
     `on_long` and `on_bad_row` are those of `RewardScorer`.
     """
     if kind is not None:
-        loader = load("rm.kinds", kind)
+        loader = kind_of(kind).load
         _refuse_edges(source, options.keys() - signature(loader).parameters.keys())
         model = loader(source, **options)
     elif ":" in source:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...rm.adapters.settings import SETTINGS, load_settings
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.hub_names import absent
+from ...rm.kind import kind_of
 from ...rm.load import contract_and_kind
-from ...rm.specs import build, is_function, named
+from ...rm.specs import call, is_function, named, parse_spec
 from ...rm.types import RewardModel
 from ..commands.decode.guides import arms, check_guides
 from ..commands.decode.settings import DecodeConfig
@@ -110,7 +111,7 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
 
     try:
         if "(" in source and not is_function(source) and not Path(source).exists():
-            return build("rm.kinds", source)
+            return call(kind_of(parse_spec(source).name).load, source)
         return open_scorer(source, **trust(config)).model
     except CheckFailed as error:
         raise DataError(str(error)) from error

@@ -8,9 +8,8 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
-from ...rm.plain_functions import is_required
 from ...rm.registry import load
-from ...rm.specs import is_function, parse_spec, typed_arguments
+from ...rm.specs import is_function, is_required, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
 from ._run import PromptRow
 

@@ -12,25 +12,26 @@ def label_setting() -> Any:
     return setting("Which output of a classifier without a scoring contract is the reward.", default=None)
 
 
-def bos_setting() -> Any:
-    """Return the setting of the contract's BOS."""
+def bos_setting(**declared: str) -> Any:
+    """Return the setting of the contract's BOS, with a group or a setting that it requires."""
     return setting(
         "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
         "writes none (reward-bench); by default as in the software that trained it, else as its tokenizer does.",
         advanced=True,
         default=None,
+        **declared,
     )
 
 
-def eos_setting(group: str = "") -> Any:
-    """Return the setting of the contract's EOS, under a heading of the help page."""
+def eos_setting(**declared: str) -> Any:
+    """Return the setting of the contract's EOS, with a group or a setting that it requires."""
     return setting(
         "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
         "writes none (OpenRLHF); by default as in the software that trained it, else once if the template closes no "
         "turn.",
-        group=group,
         advanced=True,
         default=None,
+        **declared,
     )
 
 

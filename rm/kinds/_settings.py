@@ -59,7 +59,9 @@ class ModelSettings(Settings):
         default=None,
     )
     max_length: int | None = setting("Maximum length of a sequence in tokens.", range=AT_LEAST_1, default=None)
-    dtype: str = setting("Precision of the weights.", choices=("float32", "bfloat16", "float16"), default="float32")
+    dtype: str = setting(
+        "Precision of the weights.", choices=("float32", "bfloat16", "float16"), requires="model", default="float32"
+    )
 
 
 @dataclass
@@ -67,9 +69,9 @@ class BackboneSettings(ModelSettings):
     """How a backbone reads conversations, and the adapters that are trained on it."""
 
     chat_template: str | None = setting(
-        "Jinja file, or plain: turns joined by blank lines.", group="Model", default=None
+        "Jinja file, or plain: turns joined by blank lines.", group="Model", requires="model", default=None
     )
-    bos: Edge | None = bos_setting()
+    bos: Edge | None = bos_setting(requires="model")
     on_long: Literal["truncate", "skip", "refuse"] = setting(
         "What to do with a pair beyond max_length.", default="truncate"
     )
@@ -95,29 +97,18 @@ class BackboneSettings(ModelSettings):
 class EosSettings(Settings):
     """How the end of a conversation is marked, by kinds that read up to there."""
 
-    eos: Edge | None = eos_setting(group="Model")
+    eos: Edge | None = eos_setting(group="Model", requires="model")
 
 
 @dataclass
 class ClassifierSettings(BackboneSettings):
     """A pretrained backbone with a new head, or a small causal language model from scratch."""
 
-    rules = (
-        Rule(
-            lambda given: given.lora and not given.model,
-            "--lora adapts a backbone; name one with --model, or leave --lora out",
-        ),
-        Rule(
-            lambda given: (
-                not given.model
-                and (given.chat_template or given.dtype != "float32" or given.bos or vars(given).get("eos"))
-            ),
-            "--chat_template, --dtype, --bos and --eos belong to a backbone, and a small model from scratch has its "
-            "own; name one with --model",
-        ),
-    )
     lora: bool = setting(
-        "Train low-rank adapters instead of all weights; guides always have them.", group="LoRA", default=False
+        "Train low-rank adapters instead of all weights; guides always have them.",
+        group="LoRA",
+        requires="model",
+        default=False,
     )
     small_hidden: int = setting(
         "Width of the small model from scratch.",

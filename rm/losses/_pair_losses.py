@@ -1,7 +1,8 @@
-"""Pair losses in training: checks of what they require, another model's gaps, and learned parameters."""
+"""Pair losses in training: by name, checks of what they require, another model's gaps, and learned parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from torch import nn
 
 from ..errors import DataError, UsageError
 from ..load import load_reward_model
+from ..registry import load
+from ..specs import build, parse_spec, plain_form, signatures
 from ..types import PreferencePair
-from ._pair_batch import PairLoss
+from ._pair_batch import PairBatch, PairLoss, as_pair_loss
 
 LEARNT = "pair_loss.safetensors"
 OTHER = "other"
@@ -85,3 +88,38 @@ def load_losses(modules: nn.ModuleDict, folder: Path) -> None:
     """Load the learned parameters of losses from a checkpoint."""
     if modules:
         modules.load_state_dict(load_file(folder / LEARNT))
+
+
+# ---- by name ----
+
+LOSSES = "rm.losses"
+
+
+def named_pair_loss(text: str, *, center: float = 0.0) -> PairLoss:
+    """Return the loss that a spec names, such as `scaled_bradley_terry` or `file.py:function`, with its `center`."""
+    function = load(LOSSES, parse_spec(text).name)
+    if plain_form(LOSSES, function):
+        loss = replace(build(LOSSES, text), center=center)
+    elif "center" in signature(function).parameters:
+        loss = as_pair_loss(build(LOSSES, text, center=center))
+    else:
+        more = signatures(LOSSES) if ":" in text else "; take bradley_terry"
+        raise UsageError(f"--loss {text} is no loss of a pair's two rewards{more}")
+    if ":" in text:
+        _check_own_code(loss, text)
+    return loss
+
+
+def _check_own_code(loss: PairLoss, text: str) -> None:
+    """Run a user's loss forward and backward on three made-up pairs."""
+    chosen = torch.tensor([1.0, 0.0, -1.0], requires_grad=True)
+    column = torch.tensor([0.5, 0.0, 1.0])
+    try:
+        losses = loss(PairBatch(chosen, column, torch.tensor([1.0, 0.5, 0.0]), column, column, column))
+        (gradient,) = torch.autograd.grad(losses.sum(), chosen)
+    except Exception as error:  # user functions raise arbitrary errors
+        raise UsageError(f"--loss {text} fails on made-up pairs ({error}){signatures(LOSSES)}") from error
+    if losses.shape != chosen.shape or not (losses.isfinite().all() and gradient.isfinite().all()):
+        raise UsageError(
+            f"--loss {text} returns {losses.tolist()} for three made-up pairs, where three finite losses are expected"
+        )

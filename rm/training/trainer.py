@@ -22,7 +22,7 @@ from .checkpointing import MarkComplete
 from .distributed import refuse_divided_batches, same_gradients
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import PairLog, SignalCheck
-from .task import Task
+from .protocol import Task
 from .weight_average import WeightAverage
 
 TRAIN_LOSS = "train_loss.json"

@@ -43,7 +43,7 @@ def check_same(divided: Step, expected: Step) -> None:
 
 def test_every_task_and_trainer_has_a_case():
     source = Path(rewardlab.__file__).parent
-    text = "\n".join(path.read_text() for path in sorted((source / "rm/training").glob("*.py")))
+    text = "\n".join(path.read_text() for path in sorted((source / "rm/kinds").rglob("*.py")))
     tasks = set(re.findall(r"^class (\w+Task)\b", text, re.MULTILINE))
     assert {name.partition(",")[0] for name in CASES} == {*tasks, "SFTTrainer", "WeakDrivenTrainer"}
 

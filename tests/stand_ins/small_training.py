@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from transformers import PrinterCallback, TrainerCallback
 
-from ...rm.training.task import Task
+from ...rm.training.protocol import Task
 from ...rm.training.trainer import RewardArguments, RewardTrainer
 
 

@@ -21,7 +21,7 @@ from ...errors import DataError
 from ...io.checked_files import from_json
 from ...losses.sequence_logistic import SequenceLogistic
 from ...training.encoding import Encoding, OnLong, sift
-from ...training.task import Task, count_pairs
+from ...training.protocol import Task, count_pairs
 from ...types import PreferencePair
 
 RESTARTS = "restarts.json"

@@ -17,8 +17,7 @@ from ...backbones.tokenization import Encoder, pad
 from ...errors import DataError, UsageError
 from ...losses.bradley_terry import preference_nll
 from ...training.encoding import Encoding, OnLong, sift
-from ...training.protocol import Prepared, TrainingData
-from ...training.task import Task, count_pairs, pair_metrics
+from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...types import PreferencePair
 from .._training import ClassifierTraining, PairTraining, texts_of
 from .model import DEPTH_HEAD, HEAD, LatentRewardModel, latent_from_config, load_heads, load_latent, save_heads

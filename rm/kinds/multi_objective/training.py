@@ -22,8 +22,7 @@ from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import check_required, fit_to, learnt
 from ...losses.attribute_regression import attribute_regression
 from ...training.encoding import Encoding, OnLong, joined, omitted_texts, sift
-from ...training.protocol import Prepared, TrainingData
-from ...training.task import Task
+from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
 from ..scalar.training import ScalarTraining

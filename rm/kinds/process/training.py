@@ -19,8 +19,7 @@ from ...data.scored_rows import Judged
 from ...data.solutions import Solution, load_solutions
 from ...errors import DataError
 from ...training.encoding import Encoding, OnLong, omitted_texts
-from ...training.protocol import Prepared, TrainingData
-from ...training.task import Task
+from ...training.protocol import Prepared, Task, TrainingData
 from ...types import Example, message_text
 from .._training import ClassifierTraining
 from .model import ProcessRewardModel, load_process, process_from_config

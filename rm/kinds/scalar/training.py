@@ -10,12 +10,10 @@ from ...backbones.loading import sequence_scores
 from ...backbones.tokenization import Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError
-from ...losses._named import named_pair_loss
 from ...losses._pair_batch import PairBatch, PairLoss
-from ...losses._pair_losses import OTHER, check_required, fit_to, learnt, with_other_gaps
+from ...losses._pair_losses import OTHER, check_required, fit_to, learnt, named_pair_loss, with_other_gaps
 from ...training.encoding import Encoding, OnLong, sift
-from ...training.protocol import Prepared, TrainingData
-from ...training.task import Task, count_pairs, pair_metrics
+from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of

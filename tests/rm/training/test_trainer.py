@@ -7,7 +7,7 @@ from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask, collate
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.training import trainer as training
-from rewardlab.rm.training.task import pair_metrics
+from rewardlab.rm.training.protocol import pair_metrics
 from transformers import EvalPrediction
 
 

@@ -122,7 +122,7 @@ def test_settings_that_do_not_fit_together_are_refused(train):
         ("process", ["--step_separator", ""], "--step_separator is a text, got none"),
         ("process", ["--objective", "a"], "scalar, got process; leave it out"),
         ("process", ["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got"),
-        ("process", ["--lora"], "--lora adapts a backbone"),
+        ("process", ["--lora"], "--lora belongs to --model; add"),
     ):
         code, _, told, folder = train(kind, *words)
         assert code == 2 and sentence in told and not folder.exists(), words
