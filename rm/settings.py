@@ -38,6 +38,7 @@ AT_LEAST_1 = Range("at least 1", 1, below=True)
 AT_LEAST_2 = Range("at least 2", 2, below=True)
 ABOVE_0 = Range("above 0 and finite", 0, above=True, below=True)
 ABOVE_0_OR_INF = Range("above 0", 0, above=True)
+A_NUMBER = Range("a number")
 FINITE = Range("a finite number", above=True, below=True)
 SHARE = Range("a share in [0, 1]", 0, 1)
 SHARE_ABOVE_0 = Range("a share in (0, 1]", 0, 1, above=True)
@@ -151,15 +152,21 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 def check_values(settings: Any) -> None:
     """Raise a `UsageError` for a value that is none of its setting's choices, or a number outside of its range."""
-    defaults = type(settings)()
     for name, declared in declarations(type(settings)).items():
-        value, choices, allowed = getattr(settings, name), *map(declared.metadata.get, ("listed", "range"))
-        if value == getattr(defaults, name):
-            continue
-        if choices and isinstance(value, str):
+        value, choices = getattr(settings, name), declared.metadata.get("listed")
+        if choices and isinstance(value, str) and value != declared.default:
             one_of(name, value, choices)
-        if allowed and isinstance(value, int | float) and not allowed.holds(value):
-            raise UsageError(f"--{name} is {allowed.text}, got {value}")
+        check_number(declared, value)
+
+
+def check_number(declared: Field, value: object, of_trainer: Range = A_NUMBER) -> None:
+    """Raise a `UsageError` for a number outside of the range that its setting declares, or of a trainer's argument.
+
+    The default is accepted, NaN refused, and what is no number skipped.
+    """
+    allowed = declared.metadata.get("range", of_trainer)
+    if isinstance(value, int | float) and value != declared.default and not allowed.holds(value):
+        raise UsageError(f"--{declared.name} is {allowed.text}, got {value}")
 
 
 def as_list(value: str | list[str] | None) -> list[str]:

@@ -3,7 +3,18 @@
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_2,
+    SEED,
+    SHARE,
+    SHARE_ABOVE_0,
+    Settings,
+    given,
+    one_of,
+    setting,
+)
 
 
 @dataclass
@@ -21,9 +32,11 @@ class DecodeConfig(Settings):
     )
     preference: str | None = setting("Weight of each objective, such as helpful=0.7,harmless=0.3.", default=None)
     sweep: int | None = setting(
-        "Number of evenly spaced preference vectors between the two objectives, decoded in one batch.", default=None
+        "Number of evenly spaced preference vectors between the two objectives, decoded in one batch.",
+        range=AT_LEAST_2,
+        default=None,
     )
-    weight: float = setting("Guidance weight, 1 / beta.", default=1.0)
+    weight: float = setting("Guidance weight, 1 / beta.", range=AT_LEAST_0, default=1.0)
     data: str = setting(
         "Rows with a prompt (.jsonl, .parquet ...), a .txt with one prompt per line, or - for stdin.",
         group="Prompts and output",
@@ -32,16 +45,20 @@ class DecodeConfig(Settings):
     output: str | None = setting(
         "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.", default=None
     )
-    temperature: float = setting("Sampling temperature; 0 decodes greedily.", group="Sampling", default=1.0)
-    top_k: int = setting("Sample from the k most probable tokens; 0 disables it.", default=0)
-    top_p: float = setting("Probability mass of nucleus sampling; 1 disables it.", default=1.0)
-    min_p: float = setting("Smallest probability relative to the most probable token; 0 disables it.", default=0.0)
-    seed: int = setting(
-        "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", default=0
+    temperature: float = setting(
+        "Sampling temperature; 0 decodes greedily.", group="Sampling", range=AT_LEAST_0, default=1.0
     )
-    max_new_tokens: int = setting("Maximum length of a completion in tokens.", default=256)
+    top_k: int = setting("Sample from the k most probable tokens; 0 disables it.", range=AT_LEAST_0, default=0)
+    top_p: float = setting("Probability mass of nucleus sampling; 1 disables it.", range=SHARE_ABOVE_0, default=1.0)
+    min_p: float = setting(
+        "Smallest probability relative to the most probable token; 0 disables it.", range=SHARE, default=0.0
+    )
+    seed: int = setting(
+        "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", range=SEED, default=0
+    )
+    max_new_tokens: int = setting("Maximum length of a completion in tokens.", range=AT_LEAST_1, default=256)
     stop: list[str] = setting("Strings that end a completion.", default_factory=list)
-    batch_size: int = setting("Number of completions decoded together.", group="Run", default=64)
+    batch_size: int = setting("Number of completions decoded together.", group="Run", range=AT_LEAST_1, default=64)
     chat_template: str | None = setting("Base model's chat template: Jinja file, or plain.", default=None)
     dtype: str | None = setting("Precision of the base model; by default the reward model's.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)

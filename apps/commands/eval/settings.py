@@ -7,7 +7,7 @@ from ....benchmarks.types import BASELINES
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, SEED, Settings, given, one_of, setting
 
 
 @dataclass
@@ -31,7 +31,9 @@ class EvalConfig(Settings):
         "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
     )
     limit: int | None = setting(
-        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.", default=None
+        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.",
+        range=AT_LEAST_1,
+        default=None,
     )
     output: str = setting("Run folder.", default="")
     baselines: list[str] = setting(
@@ -54,10 +56,12 @@ class EvalConfig(Settings):
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", range=SEED, default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    processes: int = setting("Number of processes started by torchrun; the cases are sharded over them.", default=1)
+    processes: int = setting(
+        "Number of processes started by torchrun; the cases are sharded over them.", range=AT_LEAST_1, default=1
+    )
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 

@@ -11,7 +11,7 @@ from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collec
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
 from ....judges.types import Case
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, Settings, given, one_of, setting
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
 from ..rubrics.files import read_collection
@@ -33,7 +33,7 @@ class RetrievalConfig(Settings):
     examples_from: list[str] = setting(
         "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", default_factory=list
     )
-    shots: int = setting("Number of examples for each case.", default=3)
+    shots: int = setting("Number of examples for each case.", range=AT_LEAST_1, default=3)
     rubrics_from: str = setting(
         "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.", default=""
     )

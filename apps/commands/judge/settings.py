@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.io.server_rotation import addresses
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import ABOVE_0_OR_INF, AT_LEAST_0, AT_LEAST_1, SECONDS, SEED, Settings, given, one_of, setting
 from ....rm.types import OVERALL
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
@@ -33,27 +33,30 @@ class ChatConfig(Settings):
         "such as a local one.",
         default=None,
     )
-    concurrency: int = setting("Maximum number of concurrent requests.", group="Requests and cost", default=16)
-    timeout: float = setting("Time limit of one attempt in seconds.", default=120.0)
-    retries: int = setting("Number of retries after a transient error.", default=6)
-    requests_per_minute: float = setting("Limit for each model at each server.", default=math.inf)
+    concurrency: int = setting(
+        "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1, default=16
+    )
+    timeout: float = setting("Time limit of one attempt in seconds.", range=SECONDS, default=120.0)
+    retries: int = setting("Number of retries after a transient error.", range=AT_LEAST_0, default=6)
+    requests_per_minute: float = setting("Limit for each model at each server.", range=ABOVE_0_OR_INF, default=math.inf)
     tokens_per_minute: float = setting(
-        "Limit for each model at each server, prompt and reply tokens together.", default=math.inf
+        "Limit for each model at each server, prompt and reply tokens together.", range=ABOVE_0_OR_INF, default=math.inf
     )
     prices: str | None = setting(
         "TOML file with a table per model: prices of prompt and completion per million tokens.", default=None
     )
     prompt_price: float | None = setting(
-        "Price per million prompt tokens, for all models at the endpoint.", default=None
+        "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
     )
     completion_price: float | None = setting(
-        "Price per million reply tokens, for all models at the endpoint.", default=None
+        "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
     )
     max_cost: float | None = setting(
         "Limit of the total cost, kept whatever a request costs; stored replies count with theirs.",
+        range=AT_LEAST_0,
         default=None,
     )
-    batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
+    batch_size: int = setting("Batch size of local models.", group="Local models", range=AT_LEAST_1, default=16)
     dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
     chat_template: str | None = setting("Chat template of local models: Jinja file, or plain.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
@@ -136,9 +139,11 @@ class JudgeConfig(Settings):
     checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
     output: str = setting("Run folder.", group="Run", default="")
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    limit: int | None = setting("Judge a random sample of this many cases, drawn with the seed.", default=None)
-    max_tokens: int = setting("Maximum length of a reply in tokens.", default=1024)
-    temperature: float = setting("Sampling temperature; 0 decodes greedily.", default=0.0)
+    limit: int | None = setting(
+        "Judge a random sample of this many cases, drawn with the seed.", range=AT_LEAST_1, default=None
+    )
+    max_tokens: int = setting("Maximum length of a reply in tokens.", range=AT_LEAST_1, default=1024)
+    temperature: float = setting("Sampling temperature; 0 decodes greedily.", range=AT_LEAST_0, default=0.0)
     tokenizer: str = setting(
         "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", default=""
     )
@@ -186,8 +191,10 @@ class JudgeConfig(Settings):
         "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
         default="stop",
     )
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the sampling, the bootstrap, the random baseline and the folds.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting(
+        "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED, default=0
+    )
     resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, Settings, one_of, setting
 from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
 from .settings import ChatConfig
@@ -40,19 +40,24 @@ class JudgeTrainConfig(Settings):
     samples: int = setting(
         "Replies in each order of a pair, of which the first right one is learned from; one is greedy, several are "
         "sampled at --temperature.",
+        range=AT_LEAST_1,
         default=1,
     )
-    sft_epochs: float = setting("Passes over the traces.", default=2.0)
-    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", default=1e-5)
-    sft_batch: int = setting("Conversations in a batch.", default=8)
-    sft_accumulate: int = setting("Batches in a step.", default=8)
-    sft_max_length: int = setting("Longer conversations are cut off at the end.", advanced=True, default=25_000)
+    sft_epochs: float = setting("Passes over the traces.", range=ABOVE_0, default=2.0)
+    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", range=AT_LEAST_0, default=1e-5)
+    sft_batch: int = setting("Conversations in a batch.", range=AT_LEAST_1, default=8)
+    sft_accumulate: int = setting("Batches in a step.", range=AT_LEAST_1, default=8)
+    sft_max_length: int = setting(
+        "Longer conversations are cut off at the end.", range=AT_LEAST_1, advanced=True, default=25_000
+    )
     no_verdict: float | None = setting(
         "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
         default=None,
     )
-    kl: float = setting("Coefficient of the KL divergence to the judge before this stage.", default=0.0)
+    kl: float = setting(
+        "Coefficient of the KL divergence to the judge before this stage.", range=AT_LEAST_0, default=0.0
+    )
     advantage: str = setting("Advantage estimator.", registry="policy.advantages", advanced=True, default="grpo")
     loss: str = setting("Policy loss.", registry="policy.losses", advanced=True, default="ppo")
     rubric: str | None = setting(
@@ -64,7 +69,7 @@ class JudgeTrainConfig(Settings):
         "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True, default="pairwise"
     )
     lora: bool = setting("Train low-rank adapters; they are merged at the end.", group="Model", default=False)
-    lora_r: int = setting("Rank of the adapters.", default=16)
+    lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
     dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
     chat_template: str | None = setting("Chat template of the base model: Jinja file, or plain.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting(

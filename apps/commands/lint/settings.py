@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import AT_LEAST_1, SHARE_ABOVE_0, Settings, one_of, setting
 
 
 @dataclass
@@ -24,19 +24,24 @@ class LintConfig(Settings):
         default=None,
     )
     max_length: int | None = setting(
-        "Maximum length of a conversation in tokens; by default the model's.", default=None
+        "Maximum length of a conversation in tokens; by default the model's.", range=AT_LEAST_1, default=None
     )
     near: float = setting(
         "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's; shingles that most of its "
         "prompts share are not counted.",
+        range=SHARE_ABOVE_0,
         default=0.7,
     )
     encoder: str | None = setting(
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
         default=None,
     )
-    similar: float = setting("Similarity by --encoder from which a prompt is reported.", default=0.9)
-    alike: float = setting("Share of 3-word shingles from which two responses are near-duplicates.", default=0.9)
+    similar: float = setting(
+        "Similarity by --encoder from which a prompt is reported.", range=SHARE_ABOVE_0, default=0.9
+    )
+    alike: float = setting(
+        "Share of 3-word shingles from which two responses are near-duplicates.", range=SHARE_ABOVE_0, default=0.9
+    )
     fix: str | None = setting(
         "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", default=None
     )

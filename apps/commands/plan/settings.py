@@ -6,7 +6,17 @@ from ....rm.adapters import ADAPTER_OF_METHOD
 from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    RANK,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Settings,
+    one_of,
+    setting,
+)
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""
@@ -26,7 +36,7 @@ class PlanConfig(Settings):
         default="",
     )
     job: str = setting("Kind of job.", choices=("train", "rl", "decode", "score"), default="train")
-    gpus: int = setting("Number of GPUs.", default=1)
+    gpus: int = setting("Number of GPUs.", range=AT_LEAST_1, default=1)
     gpu: str = setting(f"Type of GPU: {', '.join(GPUS)}.", default="h100")
     strategy: str = setting(
         "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
@@ -45,33 +55,40 @@ class PlanConfig(Settings):
     adapter: str | None = setting(
         "none (all weights are trained), lora, pblora or moslora; with --lora_r, by default lora.", default=None
     )
-    lora_r: int | None = setting("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
+    lora_r: int | None = setting(
+        "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK, default=None
+    )
     lora_target_modules: list[str] = setting(
         "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
         default_factory=list,
     )
     from_layer: int | None = setting(
-        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.", default=None
+        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.",
+        range=AT_LEAST_0,
+        default=None,
     )
-    objectives: int = setting("Number of objectives of pblora and moslora.", default=2)
+    objectives: int = setting("Number of objectives of pblora and moslora.", range=AT_LEAST_1, default=2)
     gradient_checkpointing: bool = setting(
         "Store only each layer's input and recompute its activations.", default=False
     )
     batch: int | None = setting(
         "Batch size per GPU: pairs (train, by default 16), completions (rl 8, decode 64) or conversations (score 16).",
         group="Sizes",
+        range=AT_LEAST_1,
         default=None,
     )
     accumulation: int = setting(
-        "Micro-batches per optimizer step; rl generates the completions of all at once.", default=1
+        "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1, default=1
     )
     length: int | None = setting(
-        "train, score: sequence length in tokens; by default prompt + completion.", default=None
+        "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1, default=None
     )
-    prompt: int = setting("Prompt length in tokens.", default=512)
-    completion: int = setting("Completion length in tokens.", default=512)
-    group: int = setting("rl: completions per prompt.", group="Policy training and decoding", default=8)
+    prompt: int = setting("Prompt length in tokens.", range=AT_LEAST_1, default=512)
+    completion: int = setting("Completion length in tokens.", range=AT_LEAST_1, default=512)
+    group: int = setting(
+        "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1, default=8
+    )
     reward_model: list[str] = setting(
         "rl: reward models, in the forms of --model; by default the policy's size.", default_factory=list
     )
@@ -90,18 +107,27 @@ class PlanConfig(Settings):
         "decode: a separate guide, in the forms of --model; by default the size of the base model.", default=None
     )
     mfu: float = setting(
-        "Assumed model FLOPs utilisation, as a share of the GPU's peak.", group="Assumptions and output", default=0.4
+        "Assumed model FLOPs utilisation, as a share of the GPU's peak.",
+        group="Assumptions and output",
+        range=SHARE_ABOVE_0,
+        default=0.4,
     )
     mbu: float = setting(
-        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.", default=0.4
+        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.",
+        range=SHARE_ABOVE_0,
+        default=0.4,
     )
     reserve: float = setting(
-        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", default=0.1
+        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.",
+        range=SHARE_BELOW_1,
+        default=0.1,
     )
     examples: int = setting(
-        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.", default=10_000
+        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.",
+        range=AT_LEAST_1,
+        default=10_000,
     )
-    epochs: float = setting("Number of passes over the examples.", default=1.0)
+    epochs: float = setting("Number of passes over the examples.", range=ABOVE_0, default=1.0)
     output: str | None = setting("Run folder for the page, its figure and its numbers.", default=None)
     overwrite: bool = setting("Replace the run folder.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Settings, given, one_of, setting
 from ....rm.types import OVERALL
 
 ACTIONS = ("build", "train", "lint", "apply")
@@ -30,12 +30,18 @@ class RubricsConfig(Settings):
         default="",
     )
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    most_rules: int = setting("build: maximum number of rules; a rubric with more is dropped.", default=6)
+    most_rules: int = setting(
+        "build: maximum number of rules; a rubric with more is dropped.", range=AT_LEAST_1, default=6
+    )
     overlap: float = setting(
-        "build: a rubric is dropped if a rule has more than this share of its words in one response only.", default=0.5
+        "build: a rubric is dropped if a rule has more than this share of its words in one response only.",
+        range=SHARE,
+        default=0.5,
     )
     alike: float = setting(
-        "build: of rules that share more than this share of words, only the first is kept.", default=0.8
+        "build: of rules that share more than this share of words, only the first is kept.",
+        range=SHARE_ABOVE_0,
+        default=0.8,
     )
     contrast_first: bool = setting(
         "build: train the generator to write both diagnoses before the rubric.", default=False

@@ -6,7 +6,7 @@ from typing import Literal
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, setting
+from ....rm.settings import AT_LEAST_1, Settings, given, setting
 
 
 @dataclass
@@ -18,7 +18,7 @@ class ScoreConfig(Settings):
         "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN.",
         default_factory=list,
     )
-    in_flight: int = setting("Concurrent requests to each server.", default=2)
+    in_flight: int = setting("Concurrent requests to each server.", range=AT_LEAST_1, default=2)
     data: list[str] = setting(
         "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
     )
@@ -35,7 +35,9 @@ class ScoreConfig(Settings):
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
     check: bool = setting("First check that the model reproduces its golden scores.", default=True)
-    processes: int = setting("Number of processes started by torchrun; the rows are sharded over them.", default=1)
+    processes: int = setting(
+        "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1, default=1
+    )
     overwrite: bool = setting("Replace the output file.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
