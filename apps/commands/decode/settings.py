@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
-from ....rm.errors import UsageError
 from ....rm.settings import (
     AT_LEAST_0,
     AT_LEAST_1,
     AT_LEAST_2,
+    DTYPES,
     SEED,
     SHARE,
     SHARE_ABOVE_0,
+    Rule,
     Settings,
-    given,
-    one_of,
     setting,
 )
 
@@ -21,6 +20,13 @@ from ....rm.settings import (
 class DecodeConfig(Settings):
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
+    rules = (
+        Rule(lambda given: not (given.base or given.arm), "--base is missing"),
+        Rule(
+            lambda given: given.preference and given.sweep,
+            "--preference is one point and --sweep many; give one of them",
+        ),
+    )
     base: str | None = setting(
         "Base model to guide: path or Hub id; by default the base model of the adapter.",
         group="Models and guidance",
@@ -30,7 +36,9 @@ class DecodeConfig(Settings):
         "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided.",
         default_factory=list,
     )
-    preference: str | None = setting("Weight of each objective, such as helpful=0.7,harmless=0.3.", default=None)
+    preference: str | None = setting(
+        "Weight of each objective, such as helpful=0.7,harmless=0.3.", requires="arm", default=None
+    )
     sweep: int | None = setting(
         "Number of evenly spaced preference vectors between the two objectives, decoded in one batch.",
         range=AT_LEAST_2,
@@ -43,7 +51,9 @@ class DecodeConfig(Settings):
         default="-",
     )
     output: str | None = setting(
-        "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.", default=None
+        "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.",
+        suffixes=(".jsonl",),
+        default=None,
     )
     temperature: float = setting(
         "Sampling temperature; 0 decodes greedily.", group="Sampling", range=AT_LEAST_0, default=1.0
@@ -60,19 +70,9 @@ class DecodeConfig(Settings):
     stop: list[str] = setting("Strings that end a completion.", default_factory=list)
     batch_size: int = setting("Number of completions decoded together.", group="Run", range=AT_LEAST_1, default=64)
     chat_template: str | None = setting("Base model's chat template: Jinja file, or plain.", default=None)
-    dtype: str | None = setting("Precision of the base model; by default the reward model's.", default=None)
+    dtype: str | None = setting(
+        "Precision of the base model; by default the reward model's.", choices=DTYPES, default=None
+    )
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     resume: bool = setting("Continue an output file that was cut off.", default=False)
     overwrite: bool = setting("Replace the output file, and what is left of one that was cut off.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("base", self.base or self.arm)
-        if self.preference and not self.arm:
-            raise UsageError("--preference is read by a reward model; name one with --arm, or leave --preference out")
-        if self.preference and self.sweep:
-            raise UsageError("--preference is one point and --sweep many; give one of them")
-        if self.output and not self.output.endswith(".jsonl"):
-            raise UsageError(f"--output ends with .jsonl, got '{self.output}'")
-        if self.dtype is not None:
-            one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))

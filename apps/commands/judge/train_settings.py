@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
-from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, Settings, one_of, setting
+from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
 from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
 from .settings import ChatConfig
-
-STAGES = ("sft", "rl", "both")
 
 
 @dataclass
@@ -18,6 +16,16 @@ class JudgeTrainConfig(Settings):
     """Settings of the training of a generative judge: pairs, traces and stages."""
 
     required = ("data", "base", "output")
+    rules = (
+        Rule(
+            lambda given: given.stage == "sft" and given.no_verdict is not None,
+            "--no_verdict is a reward, and --stage sft has none; leave one of them out",
+        ),
+        Rule(
+            lambda given: given.stage == "rl" and given.teacher,
+            "--teacher writes traces, and --stage rl reads none; leave one of them out",
+        ),
+    )
     data: list[str] = setting(
         "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
         group="Data and output",
@@ -28,7 +36,7 @@ class JudgeTrainConfig(Settings):
     output: str = setting("Run folder; the trained judge is in judge/.", default="")
     stage: str = setting(
         "Supervised training on traces, policy training on the verdict reward, or one after the other.",
-        choices=STAGES,
+        choices=("sft", "rl", "both"),
         default="both",
     )
     teacher: str = setting(
@@ -70,7 +78,7 @@ class JudgeTrainConfig(Settings):
     )
     lora: bool = setting("Train low-rank adapters; they are merged at the end.", group="Model", default=False)
     lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
-    dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
+    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
     chat_template: str | None = setting("Chat template of the base model: Jinja file, or plain.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting(
         "What to do with a row that cannot be used.", group="Run", default="refuse"
@@ -90,12 +98,6 @@ class JudgeTrainConfig(Settings):
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
-        one_of("stage", self.stage, STAGES)
-        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        if self.stage == "sft" and self.no_verdict is not None:
-            raise UsageError("--no_verdict is a reward, and --stage sft has none; leave one of them out")
-        if self.stage == "rl" and self.teacher:
-            raise UsageError("--teacher writes traces, and --stage rl reads none; leave one of them out")
         if self.stage != "rl":
             self.teacher_chat()
 

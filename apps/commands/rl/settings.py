@@ -9,12 +9,12 @@ from ....rm.settings import (
     ABOVE_0_OR_INF,
     AT_LEAST_0,
     AT_LEAST_1,
+    DTYPES,
     FINITE,
     RANK,
     SHARE,
     SHARE_BELOW_1,
     Settings,
-    one_of,
     setting,
 )
 
@@ -69,10 +69,7 @@ class RlConfig(Settings):
         choices=("k1", "k2", "k3", "forward"),
         default=None,
     )
-    kl_corrected: bool = setting(
-        "Multiply the KL in the loss by the token ratio, as TRL does.",
-        default=True,
-    )
+    kl_corrected: bool = setting("Multiply the KL in the loss by the token ratio, as TRL does.", default=True)
     entropy: float = setting("Coefficient of the policy's entropy.", range=FINITE, default=0.0)
     critic: bool = setting("Train a critic; required by gae.", group="Critic", default=False)
     critic_learning_rate: float = setting("Learning rate of the critic.", range=ABOVE_0, default=1e-3)
@@ -129,9 +126,7 @@ class RlConfig(Settings):
     chat_template: str | None = setting(
         "Chat template of the policy: Jinja file, or plain.", group="Model", default=None
     )
-    dtype: str = setting(
-        "Precision of the weights: float32 or bfloat16.", choices=("float32", "bfloat16"), default="float32"
-    )
+    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
     lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
     lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
     lora_alpha: int = setting("Scale of the adapters is alpha / r.", range=ABOVE_0, default=32)
@@ -142,10 +137,3 @@ class RlConfig(Settings):
     processes: int = setting("Number of processes started by torchrun.", group="Run", range=AT_LEAST_1, default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        super().validate()
-        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        one_of("kl_place", self.kl_place, ("loss", "token", "completion"))
-        one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))
