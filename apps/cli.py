@@ -124,7 +124,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
     from .settings.parser import SettingsParser
 
     classes = verb.outlines if outlined else verb.settings
-    parser = SettingsParser(name, classes, prog=f"rewardlab {name}", add_help=False)
+    parser = SettingsParser(classes, prog=f"rewardlab {name}", add_help=False)
     words = _with_positional(verb, list(words))
     try:
         _read_config(words)

@@ -7,6 +7,7 @@ checks and refusals come from the declaration. Does not import torch.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field, fields
+from string import Formatter
 from typing import Any, ClassVar, NamedTuple, get_origin
 
 from .errors import UsageError
@@ -31,6 +32,8 @@ class Range(NamedTuple):
         return low and (value < self.high if self.below else value <= self.high)
 
 
+DTYPES = ("float32", "bfloat16", "float16")
+"""Precisions of the weights of a loaded model."""
 LARGEST_SEED = 2**32 - 1
 
 AT_LEAST_0 = Range("at least 0 and finite", 0, below=True)
@@ -38,6 +41,7 @@ AT_LEAST_1 = Range("at least 1", 1, below=True)
 AT_LEAST_2 = Range("at least 2", 2, below=True)
 ABOVE_0 = Range("above 0 and finite", 0, above=True, below=True)
 ABOVE_0_OR_INF = Range("above 0", 0, above=True)
+A_NUMBER = Range("a number")
 FINITE = Range("a finite number", above=True, below=True)
 SHARE = Range("a share in [0, 1]", 0, 1)
 SHARE_ABOVE_0 = Range("a share in (0, 1]", 0, 1, above=True)
@@ -51,7 +55,7 @@ SECONDS = Range("above 0 seconds", 0, above=True)
 
 # ---- declarations ----
 
-DECLARED = ("group", "listed", "registry", "advanced", "range", "requires")
+DECLARED = ("group", "listed", "registry", "advanced", "range", "requires", "suffixes")
 """Parts of a declaration in the metadata of its field, beside the help text."""
 
 
@@ -63,6 +67,7 @@ def setting(
     registry: str = "",
     range: Range | None = None,
     requires: str = "",
+    suffixes: tuple[str, ...] = (),
     advanced: bool = False,
     **default: Any,
 ) -> Any:
@@ -70,9 +75,9 @@ def setting(
 
     `group` is the heading of this setting and of those that follow; `choices` are its values, or `registry` is the
     folder whose entries they are; a number lies in `range`; a setting that `requires` another one is refused without
-    it; an `advanced` setting is shown by `--help-all` only.
+    it; a file has one of the `suffixes`; an `advanced` setting is shown by `--help-all` only.
     """
-    values = (group, tuple(choices), registry, advanced, range, requires)
+    values = (group, tuple(choices), registry, advanced, range, requires, suffixes)
     declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
     return field(metadata={"help": help} | declared, **default)
 
@@ -83,7 +88,13 @@ class Rule(NamedTuple):
     refused: Callable[[Any], object]
     """Returns something true for settings that are refused."""
     message: str
-    """What is wrong and the remedy; `{name}` stands for the value of a setting."""
+    """What is wrong and the remedy; `{name}` stands for the value of a setting or of a property of the settings."""
+
+    def check(self, settings: Any) -> None:
+        """Raise a `UsageError` if the settings are refused."""
+        if self.refused(settings):
+            names = [name for _, name, _, _ in Formatter().parse(self.message) if name]
+            raise UsageError(self.message.format_map({name: _text(getattr(settings, name)) for name in names}))
 
 
 class Settings:
@@ -106,8 +117,7 @@ class Settings:
         check_values(self)
         self._check_required_ones()
         for rule in (rule for base in reversed(type(self).__mro__) for rule in vars(base).get("rules", ())):
-            if rule.refused(self):
-                raise UsageError(rule.message.format_map({name: _text(value) for name, value in vars(self).items()}))
+            rule.check(self)
 
     def _check_required_ones(self) -> None:
         """Raise a `UsageError` for a changed setting that requires another one, which is not set."""
@@ -119,7 +129,8 @@ class Settings:
 
 
 def _text(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else text
 
 
 def declarations(settings: type) -> Mapping[str, Field]:
@@ -150,16 +161,24 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 
 def check_values(settings: Any) -> None:
-    """Raise a `UsageError` for a value that is none of its setting's choices, or a number outside of its range."""
-    defaults = type(settings)()
+    """Raise a `UsageError` for a value that its setting's choices, range or suffixes exclude."""
     for name, declared in declarations(type(settings)).items():
-        value, choices, allowed = getattr(settings, name), *map(declared.metadata.get, ("listed", "range"))
-        if value == getattr(defaults, name):
-            continue
-        if choices and isinstance(value, str):
-            one_of(name, value, choices)
-        if allowed and isinstance(value, int | float) and not allowed.holds(value):
-            raise UsageError(f"--{name} is {allowed.text}, got {value}")
+        value, choices, suffixes = getattr(settings, name), *map(declared.metadata.get, ("listed", "suffixes"))
+        for item in as_list(value) if choices and value != declared.default else ():
+            one_of(name, item, choices)
+        if suffixes and value and not value.endswith(suffixes):
+            raise UsageError(f"--{name} ends with {' or '.join(suffixes)}, got '{value}'")
+        check_number(declared, value)
+
+
+def check_number(declared: Field, value: object, of_trainer: Range = A_NUMBER) -> None:
+    """Raise a `UsageError` for a number outside of the range that its setting declares, or of a trainer's argument.
+
+    The default is accepted, NaN refused, and what is no number skipped.
+    """
+    allowed = declared.metadata.get("range", of_trainer)
+    if isinstance(value, int | float) and value != declared.default and not allowed.holds(value):
+        raise UsageError(f"--{declared.name} is {allowed.text}, got {value}")
 
 
 def as_list(value: str | list[str] | None) -> list[str]:

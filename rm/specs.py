@@ -1,4 +1,4 @@
-"""Specs `name(key=value, ...)` of a flag or YAML value: a function of a registry folder or of own code, with arguments."""
+"""Specs `name(key=value, ...)`: a function of a registry folder, or of own code, with its arguments."""
 
 import ast
 import re

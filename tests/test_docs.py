@@ -87,7 +87,7 @@ def test_verbs_and_flags_in_pages_exist():
 
 @cache
 def known_flags(verb: str) -> set[str]:
-    parser = SettingsParser(verb, VERBS[verb].settings, add_help=False)
+    parser = SettingsParser(VERBS[verb].settings, add_help=False)
     flags = {flag for action in parser._actions for flag in action.option_strings}
     return flags | {"--config", "--json", "--help", "--help-all"}
 

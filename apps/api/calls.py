@@ -58,7 +58,7 @@ def parse_settings(verb: str, given: Mapping[str, Any]) -> list[Any]:
         given_here = {name: values.pop(name) for name in [*values] if name in names}
         hints = get_type_hints(group) if group.__module__.startswith(str(__package__).partition(".")[0]) else {}
         checked = {name: _checked(name, value, hints.get(name)) for name, value in given_here.items()}
-        check_ranges(verb, checked)
+        check_ranges(group, checked)
         groups.append(group(**checked))
     if values:
         known = [field.name for group in classes for field in fields(group) if field.init]

@@ -37,10 +37,6 @@ class Once(argparse.Action):
 class SettingsParser(TrlParser):
     """Parser of a verb's settings, from a YAML file and flags."""
 
-    def __init__(self, verb: str, *arguments: Any, **options: Any):
-        self.verb = verb
-        super().__init__(*arguments, **options)
-
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument whose repetition extends a list, or is an error if it takes one file."""
         for shown in DECLARED:
@@ -59,7 +55,8 @@ class SettingsParser(TrlParser):
         settings = vars(values)
         for action in self._actions:
             _check_kind(action, settings.get(action.dest))
-        check_ranges(self.verb, settings)
+        for group in self.dataclass_types:
+            check_ranges(group, settings)
         return values, rest
 
     def error(self, message: str) -> NoReturn:

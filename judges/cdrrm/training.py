@@ -7,6 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
+from ...rm.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SEED,
+    SHARE,
+    SHARE_ABOVE_0,
+    STEPS,
+    check_values,
+    setting,
+)
 from .generator import Record, check_records
 
 if TYPE_CHECKING:
@@ -17,32 +28,33 @@ if TYPE_CHECKING:
 class Training:
     """Hyperparameters of training; the defaults are those of the released code."""
 
-    epochs: float = 2.0
-    steps: int = -1
-    """If above 0, overrides epochs."""
-    learning_rate: float = 5e-5
-    batch: int = 8
-    accumulate: int = 8
-    warmup: float = 0.05
-    """Warm-up, as a share of the steps."""
-    max_length: int | None = 25_000
-    """Maximum length in tokens; longer conversations are truncated."""
-    lora_rank: int = 0
-    """Rank of LoRA; 0 trains all weights."""
-    bf16: bool = False
-    activation_checkpointing: bool = False
-    attn_implementation: str | None = None
-    """Attention in training, such as sdpa or flash_attention_2; by default the model's."""
-    weak: str = ""
-    """An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."""
-    strong_share: float = 0.5
-    """λ of the trained model's logits in the mixture; 1 is plain training."""
-    seed: int = 42
+    epochs: float = setting("Passes over the conversations.", range=ABOVE_0, default=2.0)
+    steps: int = setting("If above 0, overrides epochs.", range=STEPS, default=-1)
+    learning_rate: float = setting("Peak learning rate.", range=AT_LEAST_0, default=5e-5)
+    batch: int = setting("Conversations in a batch.", range=AT_LEAST_1, default=8)
+    accumulate: int = setting("Batches in an optimizer step.", range=AT_LEAST_1, default=8)
+    warmup: float = setting("Warm-up, as a share of the steps.", range=SHARE, default=0.05)
+    max_length: int | None = setting(
+        "Maximum length in tokens; longer conversations are truncated.", range=AT_LEAST_1, default=25_000
+    )
+    lora_rank: int = setting("Rank of LoRA; 0 trains all weights.", range=AT_LEAST_0, default=0)
+    bf16: bool = setting("Train in bfloat16.", default=False)
+    activation_checkpointing: bool = setting("Recompute activations in the backward pass.", default=False)
+    attn_implementation: str | None = setting(
+        "Attention in training, such as sdpa or flash_attention_2; by default the model's.", default=None
+    )
+    weak: str = setting(
+        "An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS).",
+        default="",
+    )
+    strong_share: float = setting(
+        "λ of the trained model's logits in the mixture; 1 is plain training.", range=SHARE_ABOVE_0, default=0.5
+    )
+    seed: int = setting("Random seed.", range=SEED, default=42)
 
     def __post_init__(self) -> None:
-        """Refuse a share that leaves nothing to train."""
-        if not 0 < self.strong_share <= 1:
-            raise UsageError(f"strong_share lies in (0, 1], got {self.strong_share}; 1 is plain training")
+        """Raise a `UsageError` for a number outside its range, such as a share that leaves nothing to train."""
+        check_values(self)
 
 
 def train(

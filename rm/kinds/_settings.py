@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from ..contract.loading_settings import bos_setting, eos_setting
 from ..contract.scoring_contract import Edge
-from ..settings import ABOVE_0, AT_LEAST_1, RANK, SHARE_BELOW_1, Rule, Settings, setting
+from ..settings import ABOVE_0, AT_LEAST_1, DTYPES, RANK, SHARE_BELOW_1, Rule, Settings, setting
 from ..types import OVERALL
 
 
@@ -59,9 +59,7 @@ class ModelSettings(Settings):
         default=None,
     )
     max_length: int | None = setting("Maximum length of a sequence in tokens.", range=AT_LEAST_1, default=None)
-    dtype: str = setting(
-        "Precision of the weights.", choices=("float32", "bfloat16", "float16"), requires="model", default="float32"
-    )
+    dtype: str = setting("Precision of the weights.", choices=DTYPES, requires="model", default="float32")
 
 
 @dataclass

@@ -80,7 +80,7 @@ def owner(group: type, name: str) -> type:
 def earlier_flags(name: str, verb: Verb) -> dict[str, str]:
     """Return the further spellings of flags that the package itself adds."""
     spellings = {}
-    for action in SettingsParser(name, verb.settings, add_help=False)._actions:
+    for action in SettingsParser(verb.settings, add_help=False)._actions:
         plain = action.option_strings[0].lstrip("-")
         more = [text for text in action.option_strings[1:] if text.lstrip("-").replace("-", "_") != plain]
         if more and not plain.startswith("no_"):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import Settings, setting
+from ....rm.settings import AT_LEAST_1, SEED, Settings, setting
 
 
 @dataclass
@@ -12,6 +12,6 @@ class BoardConfig(Settings):
     required = ("runs", "output")
     runs: str = setting("Folder with runs of `eval`; can be given as a positional argument.", default="")
     output: str = setting("Folder for the leaderboard.", default="")
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the bootstrap.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting("Seed of the bootstrap.", range=SEED, default=0)
     overwrite: bool = setting("Replace the folder.", default=False)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import Settings, setting
+from ....rm.settings import AT_LEAST_1, SEED, Settings, setting
 
 
 @dataclass
@@ -19,6 +19,6 @@ class CompareConfig(Settings):
         "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5.", default=None
     )
     output: str | None = setting("Folder for the comparison.", default=None)
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the bootstrap.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting("Seed of the bootstrap.", range=SEED, default=0)
     overwrite: bool = setting("Replace the folder.", default=False)

@@ -6,14 +6,25 @@ from typing import Literal
 from ....benchmarks.types import BASELINES
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
 
 @dataclass
 class EvalConfig(Settings):
     """Settings of an evaluation: models, benchmark suite and data."""
 
+    required = ("output",)
+    rules = (
+        Rule(lambda given: not (given.model or given.scores), "--model is missing"),
+        Rule(
+            lambda given: given.reference_policy and given.read_as != "implicit",
+            "--reference_policy belongs to --read_as implicit",
+        ),
+        Rule(
+            lambda given: len(given.baselines) > 1 and {"all", "none"} & {*given.baselines},
+            "--baselines all and none stand alone; name single ones, or one of the two",
+        ),
+    )
     benchmark: str = setting("Benchmark suite.", group="Benchmark", registry="benchmarks.suites", default="pairs")
     model: list[str] = setting(
         "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
@@ -31,7 +42,9 @@ class EvalConfig(Settings):
         "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
     )
     limit: int | None = setting(
-        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.", default=None
+        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.",
+        range=AT_LEAST_1,
+        default=None,
     )
     output: str = setting("Run folder.", default="")
     baselines: list[str] = setting(
@@ -54,20 +67,11 @@ class EvalConfig(Settings):
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", range=SEED, default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    processes: int = setting("Number of processes started by torchrun; the cases are sharded over them.", default=1)
+    processes: int = setting(
+        "Number of processes started by torchrun; the cases are sharded over them.", range=AT_LEAST_1, default=1
+    )
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        given("model", self.model or self.scores)
-        if self.reference_policy and self.read_as != "implicit":
-            raise UsageError("--reference_policy belongs to --read_as implicit")
-        given("output", self.output)
-        for name in self.baselines:
-            one_of("baselines", name, BASELINES)
-        if len(self.baselines) > 1 and {"all", "none"} & {*self.baselines}:
-            raise UsageError("--baselines all and none stand alone; name single ones, or one of the two")

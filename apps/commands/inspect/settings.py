@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import Settings, setting
+from ....rm.settings import PORT, Settings, setting
 
 
 @dataclass
@@ -24,7 +24,7 @@ class InspectConfig(Settings):
         "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever.", default="tfidf"
     )
     host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
-    port: int = setting("Port; 0 selects a free one.", default=7860)
+    port: int = setting("Port; 0 selects a free one.", range=PORT, default=7860)
     token: str | None = setting("Password for HTTP access (user name: rewardlab).", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 

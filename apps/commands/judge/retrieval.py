@@ -11,7 +11,7 @@ from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collec
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
 from ....judges.types import Case
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, Rule, Settings, given, setting
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
 from ..rubrics.files import read_collection
@@ -25,15 +25,19 @@ LEXICAL = ("tfidf", "bm25")
 class RetrievalConfig(Settings):
     """Settings of what a judge retrieves: labelled examples, and rubrics of similar prompts."""
 
+    rules = (Rule(lambda given: given.examples and not given.examples_from, "--examples_from is missing"),)
     examples: str = setting(
-        "Labelled cases to show with each case: retrieved, random, or oracle (its own).",
+        "Labelled cases to show with each case; oracle shows its own.",
         group="Retrieved examples and rubrics",
+        choices=SELECTIONS,
         default="",
     )
     examples_from: list[str] = setting(
-        "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", default_factory=list
+        "Files as for --data, or run folders; only oracle shows near-duplicates of the case.",
+        requires="examples",
+        default_factory=list,
     )
-    shots: int = setting("Number of examples for each case.", default=3)
+    shots: int = setting("Number of examples for each case.", range=AT_LEAST_1, default=3)
     rubrics_from: str = setting(
         "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.", default=""
     )
@@ -45,13 +49,9 @@ class RetrievalConfig(Settings):
         default="",
     )
 
-    def validate(self, rubric: str | None) -> None:
+    def validate(self, rubric: str | None = None) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another; `rubric` is the judge's."""
-        if self.examples:
-            one_of("examples", self.examples, SELECTIONS)
-            given("examples_from", self.examples_from)
-        elif self.examples_from:
-            raise UsageError("--examples_from is read for --examples retrieved, random or oracle; give one of them")
+        super().validate()
         if rubric in SELECTIONS:
             given("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.io.server_rotation import addresses
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import ABOVE_0_OR_INF, AT_LEAST_0, AT_LEAST_1, DTYPES, SECONDS, SEED, Rule, Settings, setting
 from ....rm.types import OVERALL
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
-CHANCES = ("bradley_terry", "shares")
 READ_LATER = ("score", "chance", "bootstrap_samples")
 """Settings of a judge run that no reply depends on: a run that is resumed may change them."""
 
@@ -20,6 +19,26 @@ READ_LATER = ("score", "chance", "bootstrap_samples")
 class ChatConfig(Settings):
     """Settings of language models: by name at an endpoint, or local in this process."""
 
+    rules = (
+        Rule(
+            lambda given: given.model and not given.endpoint,
+            "--model {model} stands behind a server; give its address with --endpoint",
+        ),
+        Rule(
+            lambda given: given.prices and (given.prompt_price, given.completion_price) != (None, None),
+            "--prices has every model's prices; leave --prompt_price and --completion_price out",
+        ),
+        Rule(
+            lambda given: (given.prompt_price is None) != (given.completion_price is None),
+            "--prompt_price and --completion_price stand together; give both prices, 0 for what costs nothing",
+        ),
+        Rule(
+            lambda given: (
+                given.max_cost is not None and given.endpoint and given.prompt_price is None and not given.prices
+            ),
+            "--max_cost {max_cost} needs prices; give --prompt_price and --completion_price, or --prices",
+        ),
+    )
     endpoint: list[str] = setting(
         "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several that serve the same "
         "models: requests rotate over them, and a server that fails is skipped with exponential back-off.",
@@ -33,28 +52,31 @@ class ChatConfig(Settings):
         "such as a local one.",
         default=None,
     )
-    concurrency: int = setting("Maximum number of concurrent requests.", group="Requests and cost", default=16)
-    timeout: float = setting("Time limit of one attempt in seconds.", default=120.0)
-    retries: int = setting("Number of retries after a transient error.", default=6)
-    requests_per_minute: float = setting("Limit for each model at each server.", default=math.inf)
+    concurrency: int = setting(
+        "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1, default=16
+    )
+    timeout: float = setting("Time limit of one attempt in seconds.", range=SECONDS, default=120.0)
+    retries: int = setting("Number of retries after a transient error.", range=AT_LEAST_0, default=6)
+    requests_per_minute: float = setting("Limit for each model at each server.", range=ABOVE_0_OR_INF, default=math.inf)
     tokens_per_minute: float = setting(
-        "Limit for each model at each server, prompt and reply tokens together.", default=math.inf
+        "Limit for each model at each server, prompt and reply tokens together.", range=ABOVE_0_OR_INF, default=math.inf
     )
     prices: str | None = setting(
         "TOML file with a table per model: prices of prompt and completion per million tokens.", default=None
     )
     prompt_price: float | None = setting(
-        "Price per million prompt tokens, for all models at the endpoint.", default=None
+        "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
     )
     completion_price: float | None = setting(
-        "Price per million reply tokens, for all models at the endpoint.", default=None
+        "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
     )
     max_cost: float | None = setting(
         "Limit of the total cost, kept whatever a request costs; stored replies count with theirs.",
+        range=AT_LEAST_0,
         default=None,
     )
-    batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
-    dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
+    batch_size: int = setting("Batch size of local models.", group="Local models", range=AT_LEAST_1, default=16)
+    dtype: str = setting("Precision of local models.", choices=DTYPES, default="float32")
     chat_template: str | None = setting("Chat template of local models: Jinja file, or plain.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
@@ -69,23 +91,9 @@ class ChatConfig(Settings):
 
     def validate(self, others: Sequence[str] = ()) -> None:
         """Raise a `UsageError` for contradictory settings; `others` are further models named in other settings."""
-        if self.model and not self.endpoint:
-            raise UsageError(f"--model {self.model[0]} stands behind a server; give its address with --endpoint")
+        super().validate()
         if self.endpoint and not [*self.model, *others]:
             raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
-        self._check_prices(remote=bool(self.endpoint))
-        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-
-    def _check_prices(self, *, remote: bool) -> None:
-        absent = [name for name in ("prompt_price", "completion_price") if getattr(self, name) is None]
-        if self.prices and len(absent) < 2:
-            raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")
-        if len(absent) == 1:
-            raise UsageError(f"--{absent[0]} is missing; give both prices, 0 for what costs nothing")
-        if self.max_cost is not None and remote and absent and not self.prices:
-            raise UsageError(
-                f"--max_cost {self.max_cost:g} needs prices; give --prompt_price and --completion_price, or --prices"
-            )
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine a reply; a resumed run must have the same, but may add servers."""
@@ -98,6 +106,13 @@ class JudgeConfig(Settings):
     """Settings of a judge run: kinds of judges, cases and audit."""
 
     required = ("kind",)
+    rules = (
+        Rule(lambda given: not (given.output or given.dry_run), "--output is missing"),
+        Rule(
+            lambda given: len(given.fit_route) not in (0, 2),
+            "--fit_route is the cheap and the strong judge's run, got {fit_route}",
+        ),
+    )
     benchmark: str = setting(
         "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.",
         group="Cases",
@@ -127,7 +142,11 @@ class JudgeConfig(Settings):
         "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
         default=None,
     )
-    score: str = setting(f"Score function of a rubric's marks: {', '.join(SCORES)}.", default="gated")
+    score: str = setting(
+        "Score function of a rubric's marks.",
+        choices=SCORES,
+        default="gated",
+    )
     levels: str | None = setting(
         "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "
         ".toml or .json file, or a .jsonl with one for each case.",
@@ -136,9 +155,11 @@ class JudgeConfig(Settings):
     checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
     output: str = setting("Run folder.", group="Run", default="")
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    limit: int | None = setting("Judge a random sample of this many cases, drawn with the seed.", default=None)
-    max_tokens: int = setting("Maximum length of a reply in tokens.", default=1024)
-    temperature: float = setting("Sampling temperature; 0 decodes greedily.", default=0.0)
+    limit: int | None = setting(
+        "Judge a random sample of this many cases, drawn with the seed.", range=AT_LEAST_1, default=None
+    )
+    max_tokens: int = setting("Maximum length of a reply in tokens.", range=AT_LEAST_1, default=1024)
+    temperature: float = setting("Sampling temperature; 0 decodes greedily.", range=AT_LEAST_0, default=0.0)
     tokenizer: str = setting(
         "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", default=""
     )
@@ -150,15 +171,19 @@ class JudgeConfig(Settings):
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
         "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "
         "rejected_model) says who wrote them.",
+        requires="audit",
         default_factory=list,
     )
     other_author: str = setting(
         "For the audit: the name that stands against it; by default the most frequent other one of the cases.",
+        requires="names",
         advanced=True,
         default="",
     )
     chance: str | None = setting(
-        f"For the audit: how scores are converted to probabilities, to measure calibration: {' or '.join(CHANCES)}.",
+        "For the audit: how scores are converted to probabilities, to measure calibration.",
+        choices=("bradley_terry", "shares"),
+        requires="audit",
         advanced=True,
         default=None,
     )
@@ -171,11 +196,13 @@ class JudgeConfig(Settings):
     encoder: str = setting(
         "For the probe: a frozen encoder, folder or Hub id, whose hidden states of the prompt it reads beside the "
         "metadata.",
+        requires="fit_route",
         advanced=True,
         default="",
     )
     fit_reward_model: str = setting(
         "For the probe: a reward model whose margin it reads, and whose spread if it has members.",
+        requires="fit_route",
         advanced=True,
         default="",
     )
@@ -186,26 +213,12 @@ class JudgeConfig(Settings):
         "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
         default="stop",
     )
-    bootstrap_samples: int = setting("Number of bootstrap samples.", default=1000)
-    seed: int = setting("Seed of the sampling, the bootstrap, the random baseline and the folds.", default=0)
+    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
+    seed: int = setting(
+        "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED, default=0
+    )
     resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        super().validate()
-        if not self.dry_run:
-            given("output", self.output)
-        one_of("score", self.score, SCORES)
-        one_of("chance", self.chance or CHANCES[0], CHANCES)
-        if self.fit_route and len(self.fit_route) != 2:
-            raise UsageError(f"--fit_route is the cheap and the strong judge's run, got {len(self.fit_route)}")
-        if not self.fit_route and (unread := [name for name in ("encoder", "fit_reward_model") if getattr(self, name)]):
-            raise UsageError(f"--{unread[0]} is for a probe; add --fit_route CHEAP STRONG, or leave it out")
-        if not self.audit and (unread := [name for name in ("names", "other_author", "chance") if getattr(self, name)]):
-            raise UsageError(f"--{unread[0]} is for an audit; add --audit, or leave it out")
-        if self.other_author and not self.names:
-            raise UsageError("--other_author stands against a judge's own name; give that with --names MODEL=AUTHOR")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the replies; a resumed run must have the same."""

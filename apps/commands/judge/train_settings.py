@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
 from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
 from .settings import ChatConfig
-
-STAGES = ("sft", "rl", "both")
 
 
 @dataclass
@@ -18,6 +16,16 @@ class JudgeTrainConfig(Settings):
     """Settings of the training of a generative judge: pairs, traces and stages."""
 
     required = ("data", "base", "output")
+    rules = (
+        Rule(
+            lambda given: given.stage == "sft" and given.no_verdict is not None,
+            "--no_verdict is a reward, and --stage sft has none; leave one of them out",
+        ),
+        Rule(
+            lambda given: given.stage == "rl" and given.teacher,
+            "--teacher writes traces, and --stage rl reads none; leave one of them out",
+        ),
+    )
     data: list[str] = setting(
         "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
         group="Data and output",
@@ -28,7 +36,7 @@ class JudgeTrainConfig(Settings):
     output: str = setting("Run folder; the trained judge is in judge/.", default="")
     stage: str = setting(
         "Supervised training on traces, policy training on the verdict reward, or one after the other.",
-        choices=STAGES,
+        choices=("sft", "rl", "both"),
         default="both",
     )
     teacher: str = setting(
@@ -40,19 +48,24 @@ class JudgeTrainConfig(Settings):
     samples: int = setting(
         "Replies in each order of a pair, of which the first right one is learned from; one is greedy, several are "
         "sampled at --temperature.",
+        range=AT_LEAST_1,
         default=1,
     )
-    sft_epochs: float = setting("Passes over the traces.", default=2.0)
-    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", default=1e-5)
-    sft_batch: int = setting("Conversations in a batch.", default=8)
-    sft_accumulate: int = setting("Batches in a step.", default=8)
-    sft_max_length: int = setting("Longer conversations are cut off at the end.", advanced=True, default=25_000)
+    sft_epochs: float = setting("Passes over the traces.", range=ABOVE_0, default=2.0)
+    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", range=AT_LEAST_0, default=1e-5)
+    sft_batch: int = setting("Conversations in a batch.", range=AT_LEAST_1, default=8)
+    sft_accumulate: int = setting("Batches in a step.", range=AT_LEAST_1, default=8)
+    sft_max_length: int = setting(
+        "Longer conversations are cut off at the end.", range=AT_LEAST_1, advanced=True, default=25_000
+    )
     no_verdict: float | None = setting(
         "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
         default=None,
     )
-    kl: float = setting("Coefficient of the KL divergence to the judge before this stage.", default=0.0)
+    kl: float = setting(
+        "Coefficient of the KL divergence to the judge before this stage.", range=AT_LEAST_0, default=0.0
+    )
     advantage: str = setting("Advantage estimator.", registry="policy.advantages", advanced=True, default="grpo")
     loss: str = setting("Policy loss.", registry="policy.losses", advanced=True, default="ppo")
     rubric: str | None = setting(
@@ -64,8 +77,8 @@ class JudgeTrainConfig(Settings):
         "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True, default="pairwise"
     )
     lora: bool = setting("Train low-rank adapters; they are merged at the end.", group="Model", default=False)
-    lora_r: int = setting("Rank of the adapters.", default=16)
-    dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
+    lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
+    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
     chat_template: str | None = setting("Chat template of the base model: Jinja file, or plain.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting(
         "What to do with a row that cannot be used.", group="Run", default="refuse"
@@ -85,12 +98,6 @@ class JudgeTrainConfig(Settings):
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
-        one_of("stage", self.stage, STAGES)
-        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        if self.stage == "sft" and self.no_verdict is not None:
-            raise UsageError("--no_verdict is a reward, and --stage sft has none; leave one of them out")
-        if self.stage == "rl" and self.teacher:
-            raise UsageError("--teacher writes traces, and --stage rl reads none; leave one of them out")
         if self.stage != "rl":
             self.teacher_chat()
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
-from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import AT_LEAST_1, SHARE_ABOVE_0, Settings, setting
 
 
 @dataclass
@@ -24,35 +23,36 @@ class LintConfig(Settings):
         default=None,
     )
     max_length: int | None = setting(
-        "Maximum length of a conversation in tokens; by default the model's.", default=None
+        "Maximum length of a conversation in tokens; by default the model's.",
+        range=AT_LEAST_1,
+        requires="model",
+        default=None,
     )
     near: float = setting(
         "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's; shingles that most of its "
         "prompts share are not counted.",
+        range=SHARE_ABOVE_0,
         default=0.7,
     )
     encoder: str | None = setting(
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
+        requires="against",
         default=None,
     )
-    similar: float = setting("Similarity by --encoder from which a prompt is reported.", default=0.9)
-    alike: float = setting("Share of 3-word shingles from which two responses are near-duplicates.", default=0.9)
-    fix: str | None = setting(
-        "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", default=None
+    similar: float = setting(
+        "Similarity by --encoder from which a prompt is reported.", range=SHARE_ABOVE_0, default=0.9
     )
-    keep: list[str] = setting("Reasons for which --fix does not remove a row.", default_factory=lambda: ["tie"])
+    alike: float = setting(
+        "Share of 3-word shingles from which two responses are near-duplicates.", range=SHARE_ABOVE_0, default=0.9
+    )
+    fix: str | None = setting(
+        "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.",
+        suffixes=(".jsonl",),
+        default=None,
+    )
+    keep: list[str] = setting(
+        "Reasons for which --fix does not remove a row.", choices=REASONS, default_factory=lambda: ["tie"]
+    )
     output: str | None = setting("Folder for the report and every finding.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the files of --fix and --output.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        super().validate()
-        if self.max_length is not None and not self.model:
-            raise UsageError("--max_length counts a model's tokens; name it with --model")
-        if self.encoder and not self.against:
-            raise UsageError("--encoder compares prompts with benchmarks; name them with --against")
-        if self.fix and not self.fix.endswith(".jsonl"):
-            raise UsageError(f"--fix ends with .jsonl, got '{self.fix}'")
-        for reason in self.keep:
-            one_of("keep", reason, REASONS)

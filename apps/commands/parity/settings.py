@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.errors import UsageError
-from ....rm.settings import Settings, setting
+from ....rm.settings import Rule, Settings, setting
 
 SERVERS = ("vllm", "sglang", "http")
 NATIVE_WAYS = ("checkpoint", "adapter")
@@ -24,6 +24,21 @@ class ParityConfig(Settings):
     """Settings of a parity check: a reward model, and implementations that must give the same scores."""
 
     required = ("model",)
+    rules = (
+        Rule(
+            lambda given: given.step_token is not None and given.objective,
+            "--step_token compares all scores of a step; leave --objective out",
+        ),
+        Rule(
+            lambda given: given.step_token is not None and {target.kind for target in given.asked} != {"vllm"},
+            "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
+            "the other targets document none",
+        ),
+        Rule(
+            lambda given: given.step_token is not None and not given.data,
+            "--step_token takes conversations with step tokens from --data; give them",
+        ),
+    )
     model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     against: list[str] = setting(
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
@@ -33,8 +48,10 @@ class ParityConfig(Settings):
     data: list[str] = setting(
         "Conversations in addition to the golden ones, as `score` reads them.", default_factory=list
     )
-    output: str | None = setting("Write the report to this .md, and its numbers to a .json beside it.", default=None)
-    junit: str | None = setting("Write one JUnit test case per target to this .xml.", default=None)
+    output: str | None = setting(
+        "Write the report to this .md, and its numbers to a .json beside it.", suffixes=(".md",), default=None
+    )
+    junit: str | None = setting("Write one JUnit test case per target to this .xml.", suffixes=(".xml",), default=None)
     step_token: str | None = setting(
         "Token after each step: the model is a process reward model, and --against vllm URL compares the scores of the "
         "steps of --data.",
@@ -43,6 +60,7 @@ class ParityConfig(Settings):
     step_labels: list[str] = setting(
         "Tokens that a causal language model predicts at a step, such as + and -; without them the model is a token "
         "classifier.",
+        requires="step_token",
         default_factory=list,
     )
     half: bool = setting(
@@ -67,25 +85,6 @@ class ParityConfig(Settings):
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
         parse_against(self.against)
-        self._validate_steps()
-        for name, end in (("output", ".md"), ("junit", ".xml")):
-            if (value := getattr(self, name)) and not value.endswith(end):
-                raise UsageError(f"--{name} ends with {end}, got '{value}'")
-
-    def _validate_steps(self) -> None:
-        if self.step_token is None:
-            if self.step_labels:
-                raise UsageError("--step_labels are for a process reward model; give its --step_token too")
-            return
-        if self.objective:
-            raise UsageError("--step_token compares all scores of a step; leave --objective out")
-        if not self.asked or {asked.kind for asked in self.asked} != {"vllm"}:
-            raise UsageError(
-                "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
-                "the other targets document none"
-            )
-        if not self.data:
-            raise UsageError("--step_token takes conversations with step tokens from --data; give them")
 
 
 def parse_against(words: list[str]) -> list[Against]:

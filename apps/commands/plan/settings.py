@@ -5,14 +5,10 @@ from dataclasses import dataclass
 from ....rm.adapters import ADAPTER_OF_METHOD
 from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
-from ....rm.errors import UsageError
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, SHARE_ABOVE_0, SHARE_BELOW_1, Rule, Settings, setting
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""
-KINDS = ("scalar", "autoregressive")
-ADAPTERS = ("none", "lora", "pblora", "moslora")
-GUIDES = ("none", "shared", "late", "separate")
 
 
 @dataclass
@@ -20,62 +16,110 @@ class PlanConfig(Settings):
     """Settings of a memory and time estimate: model, job, GPUs and sizes."""
 
     required = ("model",)
+    rules = (
+        Rule(
+            lambda given: given.adapter == "none" and given.lora_r is not None,
+            "--lora_r {lora_r} is an adapter's rank; leave it out, or --adapter none",
+        ),
+        Rule(
+            lambda given: given.job in ("rl", "decode") and given.length is not None,
+            "--length belongs to train and score; {job} counts --prompt and --completion",
+        ),
+        Rule(
+            lambda given: given.job in ("decode", "score") and given.dtype == "mixed",
+            "{job} trains nothing; say --dtype float32 or bfloat16",
+        ),
+        Rule(
+            lambda given: given.job in ("decode", "score") and given.strategy != "ddp",
+            "{job} holds whole models on every GPU; leave --strategy {strategy} out",
+        ),
+        Rule(
+            lambda given: given.job in ("rl", "score") and given.adapter in ("pblora", "moslora"),
+            "{job} supports plain adapters only; --adapter {adapter} belongs to train and decode",
+        ),
+        Rule(
+            lambda given: given.job == "train" and given.kind == "scalar" and given.adapter in ("pblora", "moslora"),
+            "--adapter {adapter} is an autoregressive model's; add --kind autoregressive, or take lora",
+        ),
+        Rule(
+            lambda given: given.guide_model and given.guide != "separate",
+            "--guide_model has weights of its own; add --guide separate",
+        ),
+        Rule(
+            lambda given: given.job == "rl" and given.rollouts % given.group,
+            "a step has {rollouts} answers (gpus x batch x accumulation) and a prompt gets {group}; make them a "
+            "multiple of --group",
+        ),
+    )
     model: str = setting(
         "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
         group="Job",
         default="",
     )
-    job: str = setting("Kind of job.", choices=("train", "rl", "decode", "score"), default="train")
-    gpus: int = setting("Number of GPUs.", default=1)
+    job: str = setting("Kind of job.", choices=tuple(JOBS), default="train")
+    gpus: int = setting("Number of GPUs.", range=AT_LEAST_1, default=1)
     gpu: str = setting(f"Type of GPU: {', '.join(GPUS)}.", default="h100")
     strategy: str = setting(
         "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
-        choices=("ddp", "fsdp", "zero3"),
+        choices=STRATEGIES,
         default="ddp",
     )
     dtype: str | None = setting(
         "float32; bfloat16 (also weights and optimizer states); mixed (float32 weights, bfloat16 computation). By "
         "default mixed, and bfloat16 for jobs without training.",
+        choices=tuple(PRECISIONS),
         default=None,
     )
-    optimizer: str = setting("Optimizer.", choices=("adamw", "adamw_8bit", "lion", "sgd"), default="adamw")
+    optimizer: str = setting("Optimizer.", choices=tuple(STATES), default="adamw")
     kind: str = setting(
-        "train: kind of reward model, scalar or autoregressive.", group="Model and adapter", default="scalar"
+        "train: kind of reward model.",
+        group="Model and adapter",
+        choices=("scalar", "autoregressive"),
+        default="scalar",
     )
     adapter: str | None = setting(
-        "none (all weights are trained), lora, pblora or moslora; with --lora_r, by default lora.", default=None
+        "Adapter; none trains all weights. With --lora_r, by default lora.",
+        choices=("none", "lora", "pblora", "moslora"),
+        default=None,
     )
-    lora_r: int | None = setting("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
+    lora_r: int | None = setting(
+        "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK, default=None
+    )
     lora_target_modules: list[str] = setting(
         "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
         default_factory=list,
     )
     from_layer: int | None = setting(
-        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.", default=None
+        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.",
+        range=AT_LEAST_0,
+        default=None,
     )
-    objectives: int = setting("Number of objectives of pblora and moslora.", default=2)
+    objectives: int = setting("Number of objectives of pblora and moslora.", range=AT_LEAST_1, default=2)
     gradient_checkpointing: bool = setting(
         "Store only each layer's input and recompute its activations.", default=False
     )
     batch: int | None = setting(
         "Batch size per GPU: pairs (train, by default 16), completions (rl 8, decode 64) or conversations (score 16).",
         group="Sizes",
+        range=AT_LEAST_1,
         default=None,
     )
     accumulation: int = setting(
-        "Micro-batches per optimizer step; rl generates the completions of all at once.", default=1
+        "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1, default=1
     )
     length: int | None = setting(
-        "train, score: sequence length in tokens; by default prompt + completion.", default=None
+        "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1, default=None
     )
-    prompt: int = setting("Prompt length in tokens.", default=512)
-    completion: int = setting("Completion length in tokens.", default=512)
-    group: int = setting("rl: completions per prompt.", group="Policy training and decoding", default=8)
+    prompt: int = setting("Prompt length in tokens.", range=AT_LEAST_1, default=512)
+    completion: int = setting("Completion length in tokens.", range=AT_LEAST_1, default=512)
+    group: int = setting(
+        "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1, default=8
+    )
     reward_model: list[str] = setting(
         "rl: reward models, in the forms of --model; by default the policy's size.", default_factory=list
     )
-    reward_dtype: str = setting("rl: precision of reward models, float32 or bfloat16.", default="float32")
+    reward_dtype: str = setting("rl: precision of reward models.", choices=("float32", "bfloat16"), default="float32")
     reference: bool = setting("rl: hold a reference policy, as --measure_kl and --kl do.", default=True)
     critic: bool = setting("rl: train a critic (PPO).", default=False)
     r2m: bool = setting(
@@ -90,18 +134,27 @@ class PlanConfig(Settings):
         "decode: a separate guide, in the forms of --model; by default the size of the base model.", default=None
     )
     mfu: float = setting(
-        "Assumed model FLOPs utilisation, as a share of the GPU's peak.", group="Assumptions and output", default=0.4
+        "Assumed model FLOPs utilisation, as a share of the GPU's peak.",
+        group="Assumptions and output",
+        range=SHARE_ABOVE_0,
+        default=0.4,
     )
     mbu: float = setting(
-        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.", default=0.4
+        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.",
+        range=SHARE_ABOVE_0,
+        default=0.4,
     )
     reserve: float = setting(
-        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", default=0.1
+        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.",
+        range=SHARE_BELOW_1,
+        default=0.1,
     )
     examples: int = setting(
-        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.", default=10_000
+        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.",
+        range=AT_LEAST_1,
+        default=10_000,
     )
-    epochs: float = setting("Number of passes over the examples.", default=1.0)
+    epochs: float = setting("Number of passes over the examples.", range=ABOVE_0, default=1.0)
     output: str | None = setting("Run folder for the page, its figure and its numbers.", default=None)
     overwrite: bool = setting("Replace the run folder.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
@@ -113,42 +166,14 @@ class PlanConfig(Settings):
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
-        choices = {"job": tuple(JOBS), "strategy": STRATEGIES, "optimizer": tuple(STATES), "kind": KINDS}
-        choices |= {"guide": GUIDES, "reward_dtype": ("float32", "bfloat16")}
-        for name, some in choices.items():
-            one_of(name, getattr(self, name), some)
-        one_of("adapter", self.adapter or "none", ADAPTERS)
-        one_of("dtype", self.precision, tuple(PRECISIONS))
         find_gpu(self.gpu)
-        self._check_together()
 
     @property
     def precision(self) -> str:
         """Name of the precision, or the default of the job."""
         return self.dtype or ("mixed" if self.job in ("train", "rl") else "bfloat16")
 
-    def _check_together(self) -> None:
-        if self.adapter == "none" and self.lora_r is not None:
-            raise UsageError(f"--lora_r {self.lora_r} is an adapter's rank; leave it out, or --adapter none")
-        if self.job in ("rl", "decode") and self.length is not None:
-            raise UsageError(f"--length belongs to train and score; {self.job} counts --prompt and --completion")
-        if self.job in ("decode", "score") and self.dtype == "mixed":
-            raise UsageError(f"{self.job} trains nothing; say --dtype float32 or bfloat16")
-        if self.job in ("decode", "score") and self.strategy != "ddp":
-            raise UsageError(f"{self.job} holds whole models on every GPU; leave --strategy {self.strategy} out")
-        if self.job in ("rl", "score") and self.adapter in ("pblora", "moslora"):
-            raise UsageError(
-                f"{self.job} supports plain adapters only; --adapter {self.adapter} belongs to train and decode"
-            )
-        if self.job == "train" and self.kind == "scalar" and self.adapter in ("pblora", "moslora"):
-            raise UsageError(
-                f"--adapter {self.adapter} is an autoregressive model's; add --kind autoregressive, or take lora"
-            )
-        if self.guide_model and self.guide != "separate":
-            raise UsageError("--guide_model has weights of its own; add --guide separate")
-        rollouts = self.gpus * (self.batch or JOBS["rl"]) * self.accumulation
-        if self.job == "rl" and rollouts % self.group:
-            raise UsageError(
-                f"a step has {rollouts} answers (gpus x batch x accumulation) and a prompt gets {self.group}; make "
-                "them a multiple of --group"
-            )
+    @property
+    def rollouts(self) -> int:
+        """Number of completions in a step of policy training."""
+        return self.gpus * (self.batch or JOBS["rl"]) * self.accumulation

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.retrieval.settings import GRANULARITIES, EncoderSettings
-from ....rm.settings import Settings, setting
+from ....rm.settings import AT_LEAST_1, Settings, setting
 
 
 @dataclass
@@ -21,24 +21,30 @@ class RetrieverConfig(Settings):
     group_by: str = setting(
         "Column whose equal values make two prompts a case -> case pair; rows without it are in none.", default="subset"
     )
-    partners: int = setting("Case -> case pairs of each prompt.", default=1)
+    partners: int = setting("Case -> case pairs of each prompt.", range=AT_LEAST_1, default=1)
     model: str | None = setting(
         "Backbone to start from, an encoder or a decoder: path or Hub id. By default a small one from scratch.",
         group="Encoder",
         default=None,
     )
     pooling: str = setting("facets, or mean: mean pooling, one vector a text.", default="facets")
-    facets: int = setting("Number of facet anchors.", default=4)
-    width: int = setting("Width of each facet's vector.", default=64)
+    facets: int = setting("Number of facet anchors.", range=AT_LEAST_1, default=4)
+    width: int = setting("Width of each facet's vector.", range=AT_LEAST_1, default=64)
     granularities: list[str] = setting(
         f"What facets read: {', '.join(GRANULARITIES)}, or some of them.", default_factory=lambda: [*GRANULARITIES]
     )
-    segment_sentences: int = setting("Sentences of a segment.", default=4)
+    segment_sentences: int = setting("Sentences of a segment.", range=AT_LEAST_1, default=4)
     similarity: str = setting("Over facets of two texts: mean or max of their cosines.", default="mean")
-    max_length: int = setting("Maximum length of a text in tokens; the rest is cut off at the end.", default=512)
-    small_hidden: int = setting("Width of the small backbone.", group="Small backbone from scratch", default=128)
-    small_layers: int = setting("Layers of the small backbone.", default=2)
-    small_vocabulary: int = setting("Vocabulary size of its tokenizer, which is trained on the data.", default=4096)
+    max_length: int = setting(
+        "Maximum length of a text in tokens; the rest is cut off at the end.", range=AT_LEAST_1, default=512
+    )
+    small_hidden: int = setting(
+        "Width of the small backbone.", group="Small backbone from scratch", range=AT_LEAST_1, default=128
+    )
+    small_layers: int = setting("Layers of the small backbone.", range=AT_LEAST_1, default=2)
+    small_vocabulary: int = setting(
+        "Vocabulary size of its tokenizer, which is trained on the data.", range=AT_LEAST_1, default=4096
+    )
     trust_remote_code: bool = setting("Run code that comes with a model.", group="Run", default=False)
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     resume: bool = setting("Continue a run that was cut off.", default=False)

@@ -4,7 +4,19 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ....rm.settings import Settings, one_of, setting
+from ....rm.settings import (
+    ABOVE_0,
+    ABOVE_0_OR_INF,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    DTYPES,
+    FINITE,
+    RANK,
+    SHARE,
+    SHARE_BELOW_1,
+    Settings,
+    setting,
+)
 
 
 @dataclass
@@ -46,7 +58,10 @@ class RlConfig(Settings):
     )
     category: str | None = setting("Column with the category of each prompt.", default=None)
     kl: float = setting(
-        "Coefficient of the KL divergence to the reference policy.", group="Reference policy and KL", default=0.0
+        "Coefficient of the KL divergence to the reference policy.",
+        group="Reference policy and KL",
+        range=AT_LEAST_0,
+        default=0.0,
     )
     kl_place: str = setting("Where the KL penalty is applied.", choices=("loss", "token", "completion"), default="loss")
     kl_kind: str | None = setting(
@@ -54,26 +69,33 @@ class RlConfig(Settings):
         choices=("k1", "k2", "k3", "forward"),
         default=None,
     )
-    kl_corrected: bool = setting(
-        "Multiply the KL in the loss by the token ratio, as TRL does.",
-        default=True,
-    )
-    entropy: float = setting("Coefficient of the policy's entropy.", default=0.0)
+    kl_corrected: bool = setting("Multiply the KL in the loss by the token ratio, as TRL does.", default=True)
+    entropy: float = setting("Coefficient of the policy's entropy.", range=FINITE, default=0.0)
     critic: bool = setting("Train a critic; required by gae.", group="Critic", default=False)
-    critic_learning_rate: float = setting("Learning rate of the critic.", default=1e-3)
-    critic_hidden: int = setting("Width of the critic's hidden layer; 0 for a linear critic.", default=0)
-    critic_passes: int = setting(
-        "Optimizer steps of the critic on the completions of each policy step.", advanced=True, default=1
+    critic_learning_rate: float = setting("Learning rate of the critic.", range=ABOVE_0, default=1e-3)
+    critic_hidden: int = setting(
+        "Width of the critic's hidden layer; 0 for a linear critic.", range=AT_LEAST_0, default=0
     )
-    critic_lam: float = setting("λ of the critic's λ-return targets.", default=0.95)
-    critic_clip: float = setting("Clip range of value predictions.", advanced=True, default=math.inf)
+    critic_passes: int = setting(
+        "Optimizer steps of the critic on the completions of each policy step.",
+        range=AT_LEAST_1,
+        advanced=True,
+        default=1,
+    )
+    critic_lam: float = setting("λ of the critic's λ-return targets.", range=SHARE, default=0.95)
+    critic_clip: float = setting(
+        "Clip range of value predictions.", range=ABOVE_0_OR_INF, advanced=True, default=math.inf
+    )
     reference: str | None = setting(
         "Reference policy: path or Hub id; by default the start policy.", group="Reference policy and KL", default=None
     )
     soup: str | None = setting("Average the reference policy with this model.", default=None)
-    soup_share: float = setting("Weight of the soup model in the average, in [0, 1].", default=0.5)
+    soup_share: float = setting("Weight of the soup model in the average, in [0, 1].", range=SHARE, default=0.5)
     max_prompt_length: int | None = setting(
-        "Longest prompt in tokens; longer ones are dropped and counted.", group="Prompts and completions", default=None
+        "Longest prompt in tokens; longer ones are dropped and counted.",
+        group="Prompts and completions",
+        range=AT_LEAST_1,
+        default=None,
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
     on_fault: Literal["stop", "skip"] = setting(
@@ -96,29 +118,22 @@ class RlConfig(Settings):
     exchange: str | None = setting(
         "Folder through which agents exchange completions.", group="Several agents", default=None
     )
-    agent: int = setting("Index of this run's agent, from 0.", default=0)
-    agents: int = setting("Number of agents.", default=1)
+    agent: int = setting("Index of this run's agent, from 0.", range=AT_LEAST_0, default=0)
+    agents: int = setting("Number of agents.", range=AT_LEAST_1, default=1)
     exchange_timeout: float = setting(
-        "Seconds to wait for another agent's completions of a step.", advanced=True, default=1800.0
+        "Seconds to wait for another agent's completions of a step.", range=AT_LEAST_0, advanced=True, default=1800.0
     )
     chat_template: str | None = setting(
         "Chat template of the policy: Jinja file, or plain.", group="Model", default=None
     )
-    dtype: str = setting(
-        "Precision of the weights: float32 or bfloat16.", choices=("float32", "bfloat16"), default="float32"
-    )
+    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
     lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
-    lora_r: int = setting("Rank of the adapters.", default=16)
-    lora_alpha: int = setting("Scale of the adapters is alpha / r.", default=32)
-    lora_dropout: float = setting("Dropout before the adapters; needs --disable_dropout False.", default=0.0)
+    lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
+    lora_alpha: int = setting("Scale of the adapters is alpha / r.", range=ABOVE_0, default=32)
+    lora_dropout: float = setting(
+        "Dropout before the adapters; needs --disable_dropout False.", range=SHARE_BELOW_1, default=0.0
+    )
     lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
-    processes: int = setting("Number of processes started by torchrun.", group="Run", default=1)
+    processes: int = setting("Number of processes started by torchrun.", group="Run", range=AT_LEAST_1, default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        super().validate()
-        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        one_of("kl_place", self.kl_place, ("loss", "token", "completion"))
-        one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))

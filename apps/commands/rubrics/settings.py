@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, one_of, setting
+from ....rm.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, Settings, setting
 from ....rm.types import OVERALL
 
 ACTIONS = ("build", "train", "lint", "apply")
@@ -14,6 +13,17 @@ ACTIONS = ("build", "train", "lint", "apply")
 class RubricsConfig(Settings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
+    rules = (
+        Rule(lambda given: given.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
+        Rule(lambda given: given.does == "lint" and not given.files, "--action lint FILE is missing"),
+        Rule(
+            lambda given: given.does != "lint" and given.files,
+            "rubrics {does} takes no '{files}'; files are given with --data",
+        ),
+        Rule(lambda given: given.does != "lint" and not given.data, "--data is missing"),
+        Rule(lambda given: given.does != "lint" and not (given.output or given.dry_run), "--output is missing"),
+        Rule(lambda given: given.does == "train" and not given.base, "--base is missing"),
+    )
     action: list[str] = setting(
         "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
         "can be given as a positional argument.",
@@ -30,12 +40,18 @@ class RubricsConfig(Settings):
         default="",
     )
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    most_rules: int = setting("build: maximum number of rules; a rubric with more is dropped.", default=6)
+    most_rules: int = setting(
+        "build: maximum number of rules; a rubric with more is dropped.", range=AT_LEAST_1, default=6
+    )
     overlap: float = setting(
-        "build: a rubric is dropped if a rule has more than this share of its words in one response only.", default=0.5
+        "build: a rubric is dropped if a rule has more than this share of its words in one response only.",
+        range=SHARE,
+        default=0.5,
     )
     alike: float = setting(
-        "build: of rules that share more than this share of words, only the first is kept.", default=0.8
+        "build: of rules that share more than this share of words, only the first is kept.",
+        range=SHARE_ABOVE_0,
+        default=0.8,
     )
     contrast_first: bool = setting(
         "build: train the generator to write both diagnoses before the rubric.", default=False
@@ -67,19 +83,6 @@ class RubricsConfig(Settings):
     def files(self) -> list[str]:
         """The files after the action."""
         return self.action[1:]
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        one_of("action", self.does, ACTIONS)
-        if self.does == "lint":
-            return given("action lint FILE", self.files)
-        if self.files:
-            raise UsageError(f"rubrics {self.does} takes no '{self.files[0]}'; files are given with --data")
-        given("data", self.data)
-        if not self.dry_run:
-            given("output", self.output)
-        if self.does == "train":
-            given("base", self.base)
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the result."""

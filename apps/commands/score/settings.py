@@ -5,26 +5,31 @@ from typing import Literal
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.errors import UsageError
-from ....rm.settings import Settings, given, setting
+from ....rm.settings import AT_LEAST_1, Rule, Settings, setting
 
 
 @dataclass
 class ScoreConfig(Settings):
     """Settings for scoring conversations of files."""
 
+    required = ("data", "output")
+    rules = (
+        Rule(lambda given: given.model and given.servers, "--servers have the model; leave --model {model} out"),
+        Rule(lambda given: not (given.model or given.servers), "--model is missing"),
+    )
     model: str = setting("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
     servers: list[str] = setting(
         "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN.",
         default_factory=list,
     )
-    in_flight: int = setting("Concurrent requests to each server.", default=2)
+    in_flight: int = setting("Concurrent requests to each server.", range=AT_LEAST_1, default=2)
     data: list[str] = setting(
         "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
     )
     output: str = setting(
         "A .parquet or .jsonl file: id, file and row of each conversation, whether it was truncated, and one column "
         "per objective.",
+        suffixes=(".parquet", ".jsonl"),
         default="",
     )
     on_long: Literal["refuse", "truncate"] = setting(
@@ -35,15 +40,8 @@ class ScoreConfig(Settings):
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
     check: bool = setting("First check that the model reproduces its golden scores.", default=True)
-    processes: int = setting("Number of processes started by torchrun; the rows are sharded over them.", default=1)
+    processes: int = setting(
+        "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1, default=1
+    )
     overwrite: bool = setting("Replace the output file.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-
-    def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another."""
-        if self.model and self.servers:
-            raise UsageError(f"--servers have the model; leave --model {self.model} out")
-        for name in ("data", "output") if self.servers else ("model", "data", "output"):
-            given(name, getattr(self, name))
-        if not self.output.endswith((".parquet", ".jsonl")):
-            raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.io.api_keys import clean_token
-from ....rm.settings import Settings, setting
+from ....rm.settings import AT_LEAST_1, PORT, SECONDS, Settings, setting
 
 TOKEN = "REWARDLAB_TOKEN"
 
@@ -21,7 +21,7 @@ class ServeConfig(Settings):
     required = ("model",)
     model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
-    port: int = setting("Port; 0 selects a free one.", default=8000)
+    port: int = setting("Port; 0 selects a free one.", range=PORT, default=8000)
     token: str | None = setting(
         f"Bearer token required of every request; by default the environment variable {TOKEN}.", default=None
     )
@@ -32,16 +32,20 @@ class ServeConfig(Settings):
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    batch_tokens: int = setting("Maximum size of a padded batch in tokens.", default=16_384)
+    batch_tokens: int = setting("Maximum size of a padded batch in tokens.", range=AT_LEAST_1, default=16_384)
     queue_tokens: int = setting(
-        "Maximum number of queued tokens; beyond it, requests are answered with 429.", default=262_144
+        "Maximum number of queued tokens; beyond it, requests are answered with 429.", range=AT_LEAST_1, default=262_144
     )
-    request_items: int = setting("Maximum number of conversations in a request.", default=512)
-    request_tokens: int = setting("Maximum number of tokens in a request.", default=131_072)
-    item_tokens: int = setting("Maximum number of tokens in a conversation, before truncation.", default=32_768)
-    body_bytes: int = setting("Maximum size of a request in bytes.", default=4_194_304)
-    timeout: float = setting("Seconds until a queued request is removed and answered with 504.", default=60.0)
-    drain: float = setting("Seconds to finish queued requests after SIGTERM.", default=30.0)
+    request_items: int = setting("Maximum number of conversations in a request.", range=AT_LEAST_1, default=512)
+    request_tokens: int = setting("Maximum number of tokens in a request.", range=AT_LEAST_1, default=131_072)
+    item_tokens: int = setting(
+        "Maximum number of tokens in a conversation, before truncation.", range=AT_LEAST_1, default=32_768
+    )
+    body_bytes: int = setting("Maximum size of a request in bytes.", range=AT_LEAST_1, default=4_194_304)
+    timeout: float = setting(
+        "Seconds until a queued request is removed and answered with 504.", range=SECONDS, default=60.0
+    )
+    drain: float = setting("Seconds to finish queued requests after SIGTERM.", range=SECONDS, default=30.0)
     check: bool = setting("First check that the model reproduces its golden scores.", default=True)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 

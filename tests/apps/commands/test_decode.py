@@ -146,7 +146,7 @@ def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, cap
     code, lines, _ = run(capsys, "--base", base, "--data", prompts)
     assert code == 0 and {(line["weight"], line["preference"]) for line in lines[:-1]} == {(0.0, None)}
     code, _, err = run(capsys, "--base", base, "--data", prompts, "--preference", "helpful=1")
-    assert code == 2 and "--preference is read by a reward model; name one with --arm" in err
+    assert code == 2 and "--preference belongs to --arm; add --arm" in err
 
 
 def test_bad_input_gets_one_sentence(arm, prompts, capsys):

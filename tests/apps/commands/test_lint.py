@@ -160,8 +160,8 @@ def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
 
 def test_bad_settings_are_told(tmp_path, capsys):
     for words, sentence in (
-        (["--max_length", "9"], "name it with --model"),
-        (["--encoder", "e"], "name them with --against"),
+        (["--max_length", "9"], "--max_length belongs to --model"),
+        (["--encoder", "e"], "--encoder belongs to --against"),
         (["--fix", "x.csv"], "--fix ends with .jsonl"),
         (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
         (["--keep", "unusable"], "got 'unusable'"),

@@ -1,28 +1,84 @@
-"""The table of ranges: ends, NaN, and every numeric setting of every verb."""
+"""Ranges of numeric settings: every verb declares them, and checks them before its dataclasses compute."""
 
 import math
+from typing import get_args, get_type_hints
 
 import pytest
-from rewardlab.apps.settings.ranges import NAMES, OF_VERB, RANGES, check_ranges
+from rewardlab.apps.api.calls import parse_settings
+from rewardlab.apps.cli import parse
+from rewardlab.apps.settings.help import is_trainers
+from rewardlab.apps.settings.ranges import NAMES, TRAINER_RANGES, check_ranges
+from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.settings import declarations
+
+GROUPS = [(verb, group) for verb, declared in VERBS.items() for group in declared.outlines]
 
 
-def test_ends_are_taken_as_the_text_says_and_nan_and_what_lies_below_is_refused():
-    for name, value in {"top_p": 1.0, "lora_dropout": 0.0, "port": 65_535, "critic_clip": math.inf, "max_steps": -1,
-                        "temperature": 0.0, "golden": 2}.items():  # fmt: skip
-        check_ranges("decode", {name: value})
-    for name, value in {"top_p": 0.0, "lora_dropout": 1.0, "port": 65_536, "learning_rate": math.inf}.items():
-        with pytest.raises(UsageError):
-            check_ranges("decode", {name: value})
-    with pytest.raises(UsageError, match="--temperature is above 0"):
-        check_ranges("rl", {"temperature": 0.0})
-    for name in RANGES:
-        for value in (math.nan, math.inf if name == "entropy" else -(10.0**9)):
-            with pytest.raises(UsageError, match=f"--{name} is .*, got {value}"):
-                check_ranges("train", {name: value})
-        check_ranges("train", {name: None}), check_ranges("train", {name: "word"})
+def numbers(group: type) -> list[str]:
+    """Return the names of the numeric settings of a dataclass."""
+    hints = get_type_hints(group)
+    return [name for name in declarations(group) if {int, float} & {hints[name], *get_args(hints[name])}]
 
 
-def test_a_setting_stands_once_in_the_table():
+@pytest.mark.parametrize(
+    ("verb", "setting", "ends", "outside"),
+    [
+        ("decode", "top_p", [1.0], [0.0, 1.1]),
+        ("decode", "temperature", [0.0], [-0.1, math.inf]),
+        ("decode", "sweep", [2], [1]),
+        ("rl", "temperature", [0.1], [0.0]),
+        ("rl", "top_k", [-1, 0], [-2]),
+        ("rl", "critic_clip", [math.inf], [0.0]),
+        ("rl", "lora_dropout", [0.0], [1.0]),
+        ("rl", "entropy", [-1.0], [math.inf]),
+        ("rl", "max_steps", [-1, 1], [0, -2]),
+        ("serve", "port", [0, 65_535], [65_536]),
+        ("rubrics", "steps", [-1, 1], [0, -2]),
+        ("train", "learning_rate", [0.0], [math.inf]),
+        ("train", "golden", [2], [1]),
+        ("retriever", "case_weight", [0.0, 1.0], [1.1]),
+    ],
+)
+def test_ends_are_taken_as_the_text_says(verb, setting, ends, outside):
+    group = next(group for name, group in GROUPS if name == verb and setting in declarations(group))
+    for value in (*ends, None, "word", declarations(group)[setting].default):
+        check_ranges(group, {setting: value})
+    for value in (*outside, math.nan):
+        with pytest.raises(UsageError, match=f"--{setting} is .*, got {value}"):
+            check_ranges(group, {setting: value})
+
+
+def test_every_number_of_a_verb_has_a_range():
+    missing = {
+        (verb, name)
+        for verb, group in GROUPS
+        for name in numbers(group)
+        if not is_trainers(group) and "range" not in declarations(group)[name].metadata
+    }
+    assert missing == {("judge train", "no_verdict")}, "a reward may be any number"
+
+
+def test_nan_is_no_number_of_any_verb():
+    for _, group in GROUPS:
+        for name in numbers(group):
+            with pytest.raises(UsageError, match=f"--{name} is .*, got nan"):
+                check_ranges(group, {name: math.nan})
+
+
+def test_an_argument_of_a_trainer_stands_once_in_the_table():
     names = [name for _, names in NAMES for name in names.split()]
-    assert len(names) == len(set(names)) == len(RANGES) and {name for _, name in OF_VERB} <= {*RANGES}
+    assert len(names) == len(set(names)) == len(TRAINER_RANGES)
+    assert {*names} <= {name for _, group in GROUPS if is_trainers(group) for name in numbers(group)}
+
+
+def test_ranges_are_checked_before_the_dataclasses_compute():
+    for words, message in (
+        (["--warmup_steps", "-1"], "--warmup_steps is at least 0 and finite, got -1"),
+        (["--weight_average", "nan"], r"--weight_average is a share in \[0, 1\), got nan"),
+        (["--small_hidden", "0"], "--small_hidden is at least 1, got 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            parse("train", VERBS["train"], words)
+        with pytest.raises(UsageError, match=message):
+            parse_settings("train", {words[0].lstrip("-"): float(words[1])})

@@ -102,7 +102,7 @@ def test_examples_with_one_id_are_numbered_and_repetitions_left_out():
 def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, asked):
     for words, message in (
         (["--examples", "retrieved"], "--examples_from is missing"),
-        (["--examples_from", "x.jsonl"], "--examples_from is read for --examples"),
+        (["--examples_from", "x.jsonl"], "--examples_from belongs to --examples"),
         (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
         (["--examples", "retrieved", "--examples_from", "x", "--retriever", "none"], "--retriever is tfidf, bm25 or a"),
         (["--examples", "retrieved", "--examples_from", "x", "--retriever_index", "i"], "--retriever_index stores the"),
