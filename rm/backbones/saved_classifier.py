@@ -16,6 +16,7 @@ from .lora_classifier import ADAPTER
 from .tokenization import Encoder, edge_tokens
 
 Reading = TypeVar("Reading", bound=Encoder)
+Stated = TypeVar("Stated", bound=ScoringContract)
 
 
 class SavedClassifier(Generic[Reading]):
@@ -62,12 +63,12 @@ class SavedClassifier(Generic[Reading]):
             config.pad_token_id = pad_id
 
 
-class Source(NamedTuple):
+class Source(NamedTuple, Generic[Stated]):
     """Where a classifier is loaded from."""
 
     name: str
     """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
-    contract: ScoringContract | None
+    contract: Stated | None
     """None for a backbone and for models of other software."""
     adapted: bool
     """Whether the folder holds an adapter."""
@@ -78,11 +79,16 @@ def asked_dtype(dtype: str, *, fresh: bool) -> str | None:
     return dtype if fresh and dtype != "float32" else None
 
 
-def open_source(source: str, asked: Mapping[str, Any], lora: LoraConfig | None) -> Source:
-    """Return what a folder or Hub id holds; `UsageError` if `asked` settings differ from its contract's fields."""
+def open_source(source: str, form: type[Stated], asked: Mapping[str, Any], lora: LoraConfig | None) -> Source[Stated]:
+    """Return what a folder or Hub id holds.
+
+    `UsageError` if its contract is not of the class `form`, or if `asked` settings differ from the contract's fields.
+    """
     folder = Path(source)
     name = str(folder.resolve()) if folder.exists() else source
     contract = load_contract(folder) if (folder / FILE).exists() else None
+    if contract and not isinstance(contract, form):
+        raise UsageError(f"{name} is a reward model of kind '{contract.kind}'; start from its backbone")
     for setting, value in asked.items():
         if contract and value not in (None, fixed := getattr(contract, setting)):
             raise UsageError(

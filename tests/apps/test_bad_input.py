@@ -11,8 +11,8 @@ from rewardlab.apps.verbs import split_verb
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
-from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.kinds.autoregressive.contract import AutoregressiveContract
 
 from tests.apps.conftest import write
 
@@ -157,7 +157,7 @@ def world(tmp_path_factory) -> Path:
     policy.save_pretrained(folder / "untemplated")
     words.save_pretrained(folder / "untemplated")
     (folder / "harmless").mkdir()
-    ScoringContract(kind="autoregressive", objectives=("harmless",)).save(folder / "harmless")
+    AutoregressiveContract(kind="autoregressive", objectives=("harmless",), beta=1.0).save(folder / "harmless")
     tokenizer = small_tokenizer(TEXTS, 300)
     for name, labels in (("classes", ("LABEL_0", "LABEL_1")), ("short", ("reward",))):
         tokenizer.model_max_length = 8 if name == "short" else 64

@@ -20,7 +20,7 @@ from ...backbones.gguf import origin
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.logprobs import centred_logprobs, completion_logprobs
 from ...backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
-from ...contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
+from ...contract.scoring_contract import FILE, Edge, ScoringContract, contract_class, load_contract
 from ...data.preference_vectors import Preference, preference_vector
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
@@ -243,7 +243,7 @@ def completion_contract(
     **stated: Any,
 ) -> ScoringContract:
     """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
-    return ScoringContract(
+    return contract_class(kind)(
         kind=kind,
         truncation="left",
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +22,14 @@ from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
 from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
 from ...backbones.tokenization import Encoder, describe_tokenizer
-from ...contract.scoring_contract import Edge, ScoringContract
+from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
 from ...io.sharded_weights import gathered, put
 from ...types import Example
 from ..scalar.model import context_of, padded_batches
+from .contract import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
-Depth = Literal["fixed", "head"]
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
 MOST_STEPS = 0.9
 """Probability of the largest number of steps under an untrained depth head."""
@@ -52,6 +52,8 @@ class LatentRewardModel(SavedClassifier[Encoder]):
     smallest of several. See `steps.LatentSteps` for how a step is taken.
     """
 
+    contract: LatentContract
+
     @property
     def language_model(self) -> Any:
         """Return the causal language model with the heads as its modules, without a wrapper of adapters."""
@@ -72,7 +74,7 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         """Return the number of steps of conversations with the last hidden states h_0."""
         if self.contract.latent_depth == "head":
             return self.language_model.get_submodule(DEPTH_HEAD)(states).argmax(dim=-1)
-        return torch.full((len(states),), int(self.contract.latent_steps or 0), device=states.device)
+        return torch.full((len(states),), self.contract.latent_steps, device=states.device)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, 1] in float64, independent of batching; at most `batch_tokens` tokens are read at once."""
@@ -100,7 +102,7 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         self.model.eval()
         with torch.inference_mode():
             for encoded in self.encoder.encode_all(examples):
-                states = states_without_cache(model, encoded.ids, int(self.contract.latent_steps or 0))
+                states = states_without_cache(model, encoded.ids, self.contract.latent_steps)
                 rewards.append(model.get_submodule(HEAD)(states[self.depths(states[:1])]))
         return torch.cat(rewards).double().cpu().numpy()
 
@@ -196,9 +198,7 @@ def load_latent(
     """
     asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
     asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
-    source, stated, adapted = open_source(source, asked, lora)
-    if stated and stated.kind != "latent":
-        raise UsageError(f"{source} is a reward model of kind '{stated.kind}'; start from its backbone")
+    source, stated, adapted = open_source(source, LatentContract, asked, lora)
     if stated is None and not fresh:
         raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -237,15 +237,15 @@ def latent_from_config(
 def _contract(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
-    stated: ScoringContract | None,
+    stated: LatentContract | None,
     latent_steps: int | None,
     latent_depth: Depth | None,
     max_length: int | None,
     dtype: str,
     described: Mapping[str, Any],
-) -> ScoringContract:
+) -> LatentContract:
     """Return the contract of a saved model with the given steps, or of a new one; both fit into the model's context."""
-    contract = stated or ScoringContract(
+    contract = stated or LatentContract(
         kind="latent",
         objectives=("reward",),
         dtype=dtype,
@@ -257,7 +257,7 @@ def _contract(
         **origin(model.config),
     )
     steps = contract.latent_steps if latent_steps is None else latent_steps
-    if steps is None or steps < 0:
+    if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
     limit = positions - steps
@@ -274,13 +274,13 @@ def _contract(
 
 
 def _assembled(
-    model: Any, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract, *, lora: LoraConfig | None, seed: int
+    model: Any, tokenizer: PreTrainedTokenizerBase, contract: LatentContract, *, lora: LoraConfig | None, seed: int
 ) -> LatentRewardModel:
     if lora is not None:
         check_targets(model, lora.target_modules)
         lora.task_type = TaskType.CAUSAL_LM
         torch.manual_seed(seed)
         model = get_peft_model(model, lora)
-    depths = int(contract.latent_steps or 0) + 1 if contract.latent_depth == "head" else None
+    depths = contract.latent_steps + 1 if contract.latent_depth == "head" else None
     put_heads(language_model_of(model), depths, seed)  # after PEFT, which would adapt or freeze them
     return LatentRewardModel(model, Encoder(tokenizer, contract))

@@ -27,20 +27,21 @@ from ...backbones.loading import (
 )
 from ...backbones.lora_classifier import check_targets, head_rows, load_lora
 from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
-from ...backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
 from ...backbones.tokenization import describe_tokenizer
-from ...contract.scoring_contract import Edge, ScoringContract
+from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError, did_you_mean
 from ...types import Example
 from ..scalar.foreign import with_single_output
 from ..scalar.model import _keep_whole, context_of, padded_batches
+from .contract import Aggregate, ProcessContract
+from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 
 OBJECTIVES = ("correct",)
 LABELS = ("wrong", *OBJECTIVES)  # of TRL's token classifiers
 STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
 """Defaults of a new model's contract."""
 StepScores = Float[np.ndarray, "T K"]
-AGGREGATES: Mapping[str, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
+AGGREGATES: Mapping[Aggregate, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
     "min": lambda scores: scores.min(axis=0),
     "product": lambda scores: scores.prod(axis=0),
     "last": lambda scores: scores[-1],
@@ -55,6 +56,8 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     (arXiv:2312.08935). The contract states how steps are separated and how their scores make one reward: the minimum,
     the product, the last or the mean. With a causal backbone p_t depends on nothing behind step t.
     """
+
+    contract: ProcessContract
 
     def step_scores(self, examples: Sequence[Example]) -> list[StepScores]:
         """Return p of every step, [T, K] in [0, 1] for each example; NaN for steps beyond the maximal length.
@@ -110,7 +113,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
         return ProcessRewardModel(self.model, StepEncoder(self.encoder.tokenizer, contract))
 
     def _aggregated(self, scores: Sequence[StepScores]) -> np.ndarray:
-        aggregate, K = AGGREGATES[str(self.contract.aggregate)], len(self.contract.objectives)
+        aggregate, K = AGGREGATES[self.contract.aggregate], len(self.contract.objectives)
         rewards = [aggregate(some) if len(some) else np.full(K, np.nan) for some in scores]
         return np.array(rewards, float).reshape(len(scores), K)
 
@@ -150,9 +153,7 @@ def load_process(
     """
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
     asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos}
-    source, contract, adapted = open_source(source, asked, lora)
-    if contract and contract.kind != "process":
-        raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
+    source, contract, adapted = open_source(source, ProcessContract, asked, lora)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
@@ -216,9 +217,9 @@ def _new_contract(
     *,
     max_length: int | None,
     dtype: str,
-) -> ScoringContract:
+) -> ProcessContract:
     ensure_pad(tokenizer, embedding_rows(model))
-    return ScoringContract(
+    return ProcessContract(
         kind="process",
         objectives=OBJECTIVES,
         dtype=dtype,
@@ -241,7 +242,7 @@ def _known(aggregate: str) -> Any:
 def _assembled(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
-    contract: ScoringContract,
+    contract: ProcessContract,
     *,
     lora: LoraConfig | None,
     device: str | None,

@@ -32,6 +32,7 @@ from ...backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
 from ...contract.scoring_contract import Edge, ScoringContract
 from ...errors import UsageError
 from ...types import Example
+from .contract import ScalarContract
 from .foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
 CPU_TOKENS = 2048
@@ -122,7 +123,7 @@ def load_scalar(
     a missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
-    source, contract, adapted = open_source(source, asked, lora)
+    source, contract, adapted = open_source(source, ScoringContract, asked, lora)
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
     outputs = Outputs(contract.objectives if contract else OBJECTIVES, False)
@@ -177,7 +178,7 @@ def _new_contract(
 ) -> ScoringContract:
     """Return the contract of a model that has none; `stated` are further fields of it."""
     ensure_pad(tokenizer, embedding_rows(model))
-    return ScoringContract(
+    return ScalarContract(
         kind="scalar",
         objectives=objectives,
         dtype=dtype,
