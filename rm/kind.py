@@ -11,6 +11,7 @@ from .registry import load, names
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .contract.scoring_contract import ScoringContract
     from .training.protocol import Training
 
 
@@ -21,11 +22,13 @@ class Kind:
     package: str
     """The package, `__name__` in its own `__init__.py`."""
     loader: str
-    """`module:function` in the package that loads a folder: `function(source, **options) -> RewardModel`."""
+    """`module:function`, relative to the package, that loads a folder: `function(source, **options) -> RewardModel`."""
     trainer: str = ""
     """`module:class` of its `Training`; empty for a kind that is made of models in other ways than by training."""
     settings: type[Settings] = Settings
     """What its training reads."""
+    contract: str = ""
+    """`module:class` of its scoring contracts; empty for a kind that has the common fields only."""
     by_gradient: bool = False
     """Whether it is trained by gradient descent: with the trainer's arguments, held-out data and several processes."""
     reads_data: bool = True
@@ -50,9 +53,16 @@ class Kind:
             raise UsageError(f"a {self.name} reward model is not trained; name a kind that is")
         return self._imported(self.trainer)
 
+    @property
+    def contract_class(self) -> "type[ScoringContract]":
+        """The class of the scoring contracts of this kind."""
+        from .contract.scoring_contract import ScoringContract
+
+        return self._imported(self.contract) if self.contract else ScoringContract
+
     def _imported(self, reference: str) -> Any:
         module, _, name = reference.partition(":")
-        return getattr(import_module(f"{self.package}.{module}"), name)
+        return getattr(import_module(f".{module}", self.package), name)
 
 
 @cache

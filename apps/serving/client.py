@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
-from ...rm.contract.scoring_contract import ScoringContract
+from ...rm.contract.scoring_contract import contract_of
 from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
@@ -62,8 +62,7 @@ class ScoringClient:
         self.headers = {b"content-type": b"application/json"} | authorization(clean_token(token))
         try:
             health = self.http.get(f"{self.url}/health").json()
-            stated = health["scoring"]
-            self.contract = ScoringContract(**stated | {"objectives": tuple(stated["objectives"])})
+            self.contract = contract_of(health["scoring"])
             self.limits: dict[str, int] = health["limits"]
         except httpx.HTTPError as error:
             raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...rm.backbones.step_encoding import split_steps
 from ...rm.errors import UsageError
 from ...rm.kinds.process.model import ProcessRewardModel
+from ...rm.kinds.process.step_encoding import split_steps
 from ...rm.types import Example
 
 

@@ -1,14 +1,17 @@
 """The scoring contract: everything besides the weights that determines a completion's reward."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
+from ..kind import kind_of
+from ..registry import names
 from ..types import content_hash
 
 FILE = "scoring.json"
@@ -21,7 +24,8 @@ PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{
 class ScoringContract:
     """How text becomes a reward. The same weights with two different contracts are two different reward models.
 
-    `kind` names the module of `rm.kinds` that loads the folder. A field that does not apply to a kind is None.
+    `kind` names the package of `rm.kinds` that loads the folder; what decides the rewards of that kind alone is in a
+    subclass of its `contract.py`. A field that does not apply to a kind is None.
     """
 
     kind: str
@@ -45,26 +49,6 @@ class ScoringContract:
     """Maximum number of tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None
     """Position that the head reads, by attention mask and not by token id. `model`: pooling of an encoder's head."""
-    beta: FiniteFloat | None = None
-    """Factor of a reward that sums log-probabilities."""
-    token_offset: FiniteFloat | None = None
-    """Nats added to the log-probability of every token of such a reward."""
-    token_baseline: Literal["base"] | None = None
-    """`base`: from every token's log-probability its expectation under the base model is subtracted."""
-    step_separator: str | None = None
-    """Text between the steps of a completion, for kinds that score steps."""
-    step_token: str | None = None
-    """Token that such a kind reads in place of every separator."""
-    aggregate: Literal["min", "product", "last", "mean"] | None = None
-    """Combination of the steps' scores to one reward."""
-    latent_steps: NonNegativeInt | None = None
-    """Largest number T of steps in hidden space that such a kind takes before it scores."""
-    latent_depth: Literal["fixed", "head"] | None = None
-    """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
-    reward_mean: FiniteFloat | None = None
-    """Mean that the head subtracts from the reward of a model whose own software normalises rewards, in its units."""
-    reward_std: FiniteFloat | None = None
-    """Standard deviation by which the head then divides it."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
     weights: str | None = None
@@ -76,23 +60,37 @@ class ScoringContract:
 
     def hash(self) -> str:
         """Return sixteen hexadecimal digits of the fields that differ from their defaults; equal in every process."""
-        stated = {field.name: getattr(self, field.name) for field in fields(self)}
-        return content_hash({name: stated[name] for name in stated if stated[name] != _DEFAULTS.get(name)})
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return content_hash({name: value for name, (value, default) in values.items() if value != default})
+
+    def facts(self) -> dict[str, str]:
+        """Return what a reader of a model card learns about this kind alone, by name."""
+        return {}
 
     def save(self, folder: Path) -> None:
         """Write `scoring.json`."""
         (folder / FILE).write_text(json.dumps(asdict(self) | {"hash": self.hash()}, indent=2) + "\n")
 
 
-_DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
+def contract_class(kind: str) -> type[ScoringContract]:
+    """Return the class of a registered kind's contracts; that of the common fields for any other name."""
+    return kind_of(kind).contract_class if kind in names("rm.kinds") else ScoringContract
 
 
-def _check(contract: ScoringContract) -> None:
-    """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
+def contract_of(values: Mapping[str, Any]) -> ScoringContract:
+    """Return the contract with these fields, in the class of its kind; `ValueError` or the like for unfit ones.
+
+    Earlier versions wrote the fields of all kinds, null where they do not apply: null for an unknown field is nothing.
+    """
+    form = contract_class(values["kind"])
+    known = {field.name for field in fields(form)}
+    stated = {name: value for name, value in values.items() if name in known or value is not None}
+    contract = form(**stated | {"objectives": tuple(values["objectives"])})
     try:
-        TypeAdapter(ScoringContract).validate_json(json.dumps(asdict(contract)), strict=True)
+        TypeAdapter(form).validate_json(json.dumps(asdict(contract)), strict=True)
     except ValidationError as error:
         raise ValueError(f"{error.errors()[0]['loc'][0]}: of the wrong type, or an unknown value") from error
+    return contract
 
 
 def load_contract(folder: Path) -> ScoringContract:
@@ -101,11 +99,10 @@ def load_contract(folder: Path) -> ScoringContract:
     try:
         values = from_json(path.read_text(encoding="utf-8"))
         stated = values.pop("hash", None)
-        contract = ScoringContract(**values | {"objectives": tuple(values["objectives"])})
-        _check(contract)
+        contract = contract_of(values)
     except UNREADABLE as error:
         known = ", ".join(field.name for field in fields(ScoringContract))
-        raise DataError(f"{path}: not a scoring contract ({error}); its fields are {known}") from error
+        raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {known}") from error
     if stated != contract.hash():
         raise DataError(
             f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"

@@ -96,7 +96,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
     yield "L2 normalisation of the scores", normalised(ours)
     if not (hasattr(model, "encoder") and hasattr(model, "score")):
         return
-    for steps in range(int(model.contract.latent_steps or 0) + 1 if hasattr(model, "with_steps") else 0):
+    for steps in range(model.contract.latent_steps + 1 if hasattr(model, "with_steps") else 0):
         yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
     right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     for name, ids in readings(model, examples, right):

@@ -11,8 +11,8 @@ from rewardlab.apps.verbs import split_verb
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
-from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.kinds.autoregressive.contract import AutoregressiveContract
 
 from tests.apps.conftest import write
 
@@ -131,7 +131,7 @@ CASES = [
     (f"{EVAL} --on_bad_row keep", 2, "invalid choice: 'keep' (choose from 'refuse', 'skip')"),
     (f"{SCALAR} --kind liner", 2, "process, scalar, got 'liner'"),
     (f"{TRAIN} --model x", 2, "--model belongs to --kind"),
-    (f"{SCALAR} --lora", 2, "name one with --model"),
+    (f"{SCALAR} --lora", 2, "--lora belongs to --model; add --model"),
     ("score --model {w}/rm --data {w}/pairs.jsonl --output x.csv", 2, "--output ends with .parquet or .jsonl"),
 ]
 
@@ -161,7 +161,7 @@ def world(tmp_path_factory) -> Path:
     policy.save_pretrained(folder / "untemplated")
     words.save_pretrained(folder / "untemplated")
     (folder / "harmless").mkdir()
-    ScoringContract(kind="autoregressive", objectives=("harmless",)).save(folder / "harmless")
+    AutoregressiveContract(kind="autoregressive", objectives=("harmless",), beta=1.0).save(folder / "harmless")
     tokenizer = small_tokenizer(TEXTS, 300)
     for name, labels in (("classes", ("LABEL_0", "LABEL_1")), ("short", ("reward",))):
         tokenizer.model_max_length = 8 if name == "short" else 64

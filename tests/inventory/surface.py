@@ -41,7 +41,7 @@ def surface() -> Section:
         "exit codes": {kind.__name__: str(code) for kind, code in EXIT.items()},
         "registries": {MOVED.get(folder, folder): entries(folder) for folder in registries()},
         "api": {name: api_line(getattr(rewardlab, name)) for name in rewardlab.__all__ if name != "__version__"},
-        "types": dict(kind for name in (*TYPES, "apps.api.results") for kind in types_of(module(name))),
+        "types": dict(kind for name in (*TYPES, "apps.api.results") for kind in types_of(module(name))) | contracts(),
         "server": server(),
         "files of the package": package_files(),
         "environment variables": variables(),
@@ -218,6 +218,14 @@ def types_of(source: ModuleType) -> Iterator[tuple[str, Section]]:
     for name, value in sorted(vars(source).items()):
         if inspect.isclass(value) and value.__module__ == source.__name__ and not name.startswith("_"):
             yield name, members(value)
+
+
+def contracts() -> Section:
+    """Return the scoring contracts of single kinds, each with the fields that it adds to the common ones."""
+    modules = [f"rm.kinds.{path.parent.name}.contract" for path in sorted((ROOT / "rm/kinds").glob("*/contract.py"))]
+    classes = dict(kind for name in modules for kind in types_of(module(name)))
+    common = dict(types_of(module("rm.contract.scoring_contract")))["ScoringContract"]
+    return {name: {key: classes[name][key] for key in classes[name].keys() - common.keys()} for name in classes}
 
 
 def members(kind: type) -> Section:

@@ -109,11 +109,7 @@ def _contract(contract: ScoringContract) -> str:
         "pooling": contract.pooling or "–",
         "precision": contract.dtype,
     }
-    if contract.latent_steps is not None:
-        chosen = contract.latent_depth == "head"
-        steps = f"0 to {contract.latent_steps}, as many as a head chooses" if chosen else contract.latent_steps
-        facts["latent steps"] = str(steps)
-    lines = [f"- {name}: {value}" for name, value in facts.items()]
+    lines = [f"- {name}: {value}" for name, value in (facts | contract.facts()).items()]
     return "\n".join(
         ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *lines]
     )

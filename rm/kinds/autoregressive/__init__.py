@@ -11,5 +11,6 @@ def autoregressive() -> Kind:
         "model:load_autoregressive",
         "training:AutoregressiveTraining",
         AutoregressiveSettings,
+        contract="contract:AutoregressiveContract",
         by_gradient=True,
     )

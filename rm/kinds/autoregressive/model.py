@@ -16,17 +16,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ...adapters.adapter import PreferenceAdapter, attach, load_adapter
 from ...adapters.settings import SETTINGS as ADAPTER
 from ...adapters.settings import AdapterSettings, load_settings
-from ...backbones.gguf import origin
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.logprobs import centred_logprobs, completion_logprobs
-from ...backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
-from ...contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
+from ...backbones.tokenization import EncodedCompletion, Encoder, pad
+from ...contract.scoring_contract import FILE, Edge, ScoringContract, contract_class, load_contract
 from ...data.preference_vectors import Preference, preference_vector
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...io.sharded_weights import gathered_state
 from ...types import Example
-from ..scalar.model import batches_of, context_of
+from .._batches import batches_of
+from .._classifier import context_of, determined_fields
 
 SETTINGS = "autoregressive.json"
 
@@ -243,14 +243,9 @@ def completion_contract(
     **stated: Any,
 ) -> ScoringContract:
     """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
-    return ScoringContract(
-        kind=kind,
-        truncation="left",
-        max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
-        **describe_tokenizer(tokenizer, bos, eos),
-        **origin(models[0].config),
-        **stated,
-    )
+    length = max_length or min(context_of(model.config, tokenizer) for model in models)
+    determined = determined_fields(models[0], tokenizer, max_length=length, bos=bos, eos=eos)
+    return contract_class(kind)(kind=kind, truncation="left", **determined, **stated)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

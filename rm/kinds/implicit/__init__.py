@@ -5,4 +5,4 @@ from ...kind import Kind
 
 def implicit() -> Kind:
     """r(x, y) = β Σ_t [log π(y_t | x, y_<t) - log π_ref(y_t | x, y_<t)]      Rafailov et al. 2023, arXiv:2305.18290"""
-    return Kind(__name__, "model:load_implicit")
+    return Kind(__name__, "model:load_implicit", contract=".autoregressive.contract:LogprobContract")

@@ -6,4 +6,11 @@ from .settings import LatentSettings
 
 def latent() -> Kind:
     """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t that of the input h_{t-1}"""
-    return Kind(__name__, "model:load_latent", "training:LatentTraining", LatentSettings, by_gradient=True)
+    return Kind(
+        __name__,
+        "model:load_latent",
+        "training:LatentTraining",
+        LatentSettings,
+        contract="contract:LatentContract",
+        by_gradient=True,
+    )

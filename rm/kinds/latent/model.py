@@ -1,35 +1,33 @@
 """Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
-from peft import LoraConfig, TaskType, get_peft_model
+from peft import LoraConfig, TaskType
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from tqdm import tqdm
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from ...backbones.forward_hooks import language_model_of
-from ...backbones.gguf import origin
 from ...backbones.loading import load_causal_lm, load_tokenizer
-from ...backbones.lora_classifier import base_of, check_targets, put_lora, read_lora
-from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
-from ...backbones.tokenization import Encoder, describe_tokenizer
-from ...contract.scoring_contract import Edge, ScoringContract
+from ...backbones.lora_classifier import base_of, put_lora, read_lora
+from ...backbones.tokenization import Encoder
+from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
 from ...io.sharded_weights import gathered, put
 from ...types import Example
-from ..scalar.model import context_of, padded_batches
+from .._batches import Row, compute_distinct, padded_batches
+from .._classifier import SavedClassifier, add_lora, determined_fields, open_source
+from .contract import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
-Depth = Literal["fixed", "head"]
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
 MOST_STEPS = 0.9
 """Probability of the largest number of steps under an untrained depth head."""
@@ -52,6 +50,8 @@ class LatentRewardModel(SavedClassifier[Encoder]):
     smallest of several. See `steps.LatentSteps` for how a step is taken.
     """
 
+    contract: LatentContract
+
     @property
     def language_model(self) -> Any:
         """Return the causal language model with the heads as its modules, without a wrapper of adapters."""
@@ -72,7 +72,7 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         """Return the number of steps of conversations with the last hidden states h_0."""
         if self.contract.latent_depth == "head":
             return self.language_model.get_submodule(DEPTH_HEAD)(states).argmax(dim=-1)
-        return torch.full((len(states),), int(self.contract.latent_steps or 0), device=states.device)
+        return torch.full((len(states),), self.contract.latent_steps, device=states.device)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, 1] in float64, independent of batching; at most `batch_tokens` tokens are read at once."""
@@ -83,15 +83,14 @@ class LatentRewardModel(SavedClassifier[Encoder]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return rewards [N, 1] and numbers of latent steps [N]. Equal sequences are computed once."""
         rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
-        distinct, results = sorted(set(rows)), {}
-        self.model.eval()
-        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
-        with torch.inference_mode(), progress:
-            for some, batch in padded_batches(distinct, self.language_model.device, batch_tokens):
+
+        def compute(distinct: list[Row]) -> Iterator[tuple[list[Row], Iterable[tuple[float, int]]]]:
+            for some, batch in padded_batches(sorted(distinct), self.language_model.device, batch_tokens):
                 rewards, steps = self.scores(*batch)
-                results |= zip(some, zip(rewards[:, 0].double().tolist(), steps.tolist(), strict=True), strict=True)
-                progress.update(len(some))
-        rewards, steps = np.array([results[row] for row in rows], float).reshape(len(rows), 2).T
+                yield some, zip(rewards[:, 0].double().tolist(), steps.tolist(), strict=True)
+
+        results = compute_distinct(self.model, rows, compute)
+        rewards, steps = np.array(results, float).reshape(len(rows), 2).T
         return rewards[:, None], steps.astype(int)
 
     def rate_without_cache(self, examples: Sequence[Example]) -> np.ndarray:
@@ -100,7 +99,7 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         self.model.eval()
         with torch.inference_mode():
             for encoded in self.encoder.encode_all(examples):
-                states = states_without_cache(model, encoded.ids, int(self.contract.latent_steps or 0))
+                states = states_without_cache(model, encoded.ids, self.contract.latent_steps)
                 rewards.append(model.get_submodule(HEAD)(states[self.depths(states[:1])]))
         return torch.cat(rewards).double().cpu().numpy()
 
@@ -194,22 +193,21 @@ def load_latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
+    asked = {"max_length": max_length, "bos": bos, "eos": eos}
     asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
-    source, stated, adapted = open_source(source, asked, lora)
-    if stated and stated.kind != "latent":
-        raise UsageError(f"{source} is a reward model of kind '{stated.kind}'; start from its backbone")
+    opened = open_source(source, LatentContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    source, stated, adapted, dtype = opened
     if stated is None and not fresh:
         raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     base = base_of(read_lora(Path(source))[0]) if adapted else source
-    loading = {"dtype": stated.dtype if stated else dtype, "device": device, "trust_remote_code": trust_remote_code}
+    loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model = load_causal_lm(base, tokenizer, kind="latent", **loading)
     check_steps(model, source, trainable=fresh)
     if adapted:
         model = put_lora(model, Path(source), trainable=fresh)
-    described = describe_tokenizer(tokenizer, bos, eos)
-    contract = _contract(model, tokenizer, stated, latent_steps, latent_depth, max_length, loading["dtype"], described)
+    contract = stated or _new_contract(model, tokenizer, dtype, bos=bos, eos=eos)
+    contract = _with_depth(contract, model, latent_steps, latent_depth, max_length)
     made = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
     if stated is not None:
         load_heads(made.language_model, Path(source), new_depth=fresh and contract != stated)
@@ -229,23 +227,15 @@ def latent_from_config(
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config).float()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    described = describe_tokenizer(tokenizer)
-    contract = _contract(model, tokenizer, None, latent_steps, latent_depth, max_length, "float32", described)
+    new = _new_contract(model, tokenizer, "float32")
+    contract = _with_depth(new, model, latent_steps, latent_depth, max_length)
     return _assembled(model, tokenizer, contract, lora=None, seed=seed)
 
 
-def _contract(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    stated: ScoringContract | None,
-    latent_steps: int | None,
-    latent_depth: Depth | None,
-    max_length: int | None,
-    dtype: str,
-    described: Mapping[str, Any],
-) -> ScoringContract:
-    """Return the contract of a saved model with the given steps, or of a new one; both fit into the model's context."""
-    contract = stated or ScoringContract(
+def _new_contract(
+    model: Any, tokenizer: PreTrainedTokenizerBase, dtype: str, *, bos: Edge | None = None, eos: Edge | None = None
+) -> LatentContract:
+    return LatentContract(
         kind="latent",
         objectives=("reward",),
         dtype=dtype,
@@ -253,15 +243,24 @@ def _contract(
         pooling="last",
         latent_steps=STEPS,
         latent_depth="fixed",
-        **described,
-        **origin(model.config),
+        **determined_fields(model, tokenizer, bos=bos, eos=eos),
     )
+
+
+def _with_depth(
+    contract: LatentContract,
+    model: Any,
+    latent_steps: int | None,
+    latent_depth: Depth | None,
+    max_length: int | None,
+) -> LatentContract:
+    """Return the contract with the given steps, depth and length, which fit into the model's context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
-    if steps is None or steps < 0:
+    if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
     limit = positions - steps
-    length = max_length or min(contract.max_length or context_of(model.config, tokenizer), limit)
+    length = max_length or min(contract.max_length or limit, limit)
     if not 0 < length <= limit:
         raise UsageError(
             f"max_length {length} and {steps} latent steps exceed the {positions} positions of the model; give a "
@@ -274,13 +273,11 @@ def _contract(
 
 
 def _assembled(
-    model: Any, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract, *, lora: LoraConfig | None, seed: int
+    model: Any, tokenizer: PreTrainedTokenizerBase, contract: LatentContract, *, lora: LoraConfig | None, seed: int
 ) -> LatentRewardModel:
     if lora is not None:
-        check_targets(model, lora.target_modules)
-        lora.task_type = TaskType.CAUSAL_LM
         torch.manual_seed(seed)
-        model = get_peft_model(model, lora)
-    depths = int(contract.latent_steps or 0) + 1 if contract.latent_depth == "head" else None
+        model = add_lora(model, lora, TaskType.CAUSAL_LM)
+    depths = contract.latent_steps + 1 if contract.latent_depth == "head" else None
     put_heads(language_model_of(model), depths, seed)  # after PEFT, which would adapt or freeze them
     return LatentRewardModel(model, Encoder(tokenizer, contract))

@@ -123,7 +123,7 @@ class LatentTask(Task):
         seed: int = 0,
     ):
         self.reward_model = model
-        self.steps, self.chooses = int(model.contract.latent_steps or 0), model.contract.latent_depth == "head"
+        self.steps, self.chooses = model.contract.latent_steps, model.contract.latent_depth == "head"
         self.alignment, self.rationale_weight, self.price = alignment, rationale_weight, price
         self.stage_1_steps, self.seed = stage_1_steps, seed
 

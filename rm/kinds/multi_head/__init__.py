@@ -11,6 +11,7 @@ def multi_head() -> Kind:
         "model:load_multi_head",
         "training:MultiHeadTraining",
         MultiHeadSettings,
+        contract=".scalar.contract:ScalarContract",
         by_gradient=True,
         padding_free=True,
     )

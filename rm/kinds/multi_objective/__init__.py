@@ -8,4 +8,4 @@ from ...kind import Kind
 
 def multi_objective() -> Kind:
     """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head each; the weighted sum is one of its rows, too."""
-    return Kind(__name__, "model:load_multi_objective")
+    return Kind(__name__, "model:load_multi_objective", contract=".scalar.contract:ScalarContract")

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from peft import LoraConfig
+from peft import LoraConfig, TaskType
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from ...backbones.loading import check_vocabulary, load_classifier, load_tokenizer
+from ...backbones.loading import check_vocabulary, load_tokenizer
 from ...backbones.tokenization import Encoder, pad
 from ...contract.scoring_contract import Edge, load_contract
 from ...errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ...io.checked_files import from_json
 from ...types import OVERALL, PreferencePair, RewardModel, content_hash
+from .._classifier import Source, assemble, load_weights
 from .._pairwise_logistic import pairwise_logistic
 from ..scalar.foreign import last_linear
-from ..scalar.model import ScalarRewardModel, _assemble, _keep_whole, _new_contract, load_scalar
+from ..scalar.model import ScalarRewardModel, load_scalar, new_contract
 
 WEIGHTS = "objective_weights.json"
 
@@ -71,16 +72,14 @@ def untrained(
     trust_remote_code: bool = False,
 ) -> ScalarRewardModel:
     """Load a backbone with a new, untrained head of one output per objective; see `scalar`."""
-    names = tuple(objectives)
+    names, opened = tuple(objectives), Source(source, None, False, dtype)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    model, new = load_classifier(
-        source, names, fresh_head=True, dtype=dtype, seed=seed, trust_remote_code=trust_remote_code
-    )
-    if lora is not None and new:
-        _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
+    loading = {"seed": seed, "trust_remote_code": trust_remote_code}
+    model, _ = load_weights(opened, names, fresh=True, lora=lora, **loading)
     check_vocabulary(tokenizer, model, source)
-    contract = _new_contract(model, tokenizer, names, max_length=max_length, dtype=dtype, bos=bos, eos=eos)
-    return _assemble(model, tokenizer, contract, lora=lora, device=None)
+    contract = new_contract(model, tokenizer, names, max_length=max_length, dtype=dtype, bos=bos, eos=eos)
+    model = assemble(model, tokenizer, lora, TaskType.SEQ_CLS, None)
+    return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
 # ---- the overall reward ----

@@ -11,6 +11,7 @@ def process() -> Kind:
         "model:load_process",
         "training:ProcessTraining",
         ProcessSettings,
+        contract="contract:ProcessContract",
         by_gradient=True,
         padding_free=True,
     )

@@ -1,6 +1,6 @@
 """Process reward model: a token classifier that scores every step of a completion where the step ends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,39 +8,36 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft import LoraConfig, PeftModel, TaskType
 from scipy.special import expit
 from torch import Tensor
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...backbones.gguf import origin
 from ...backbones.loading import (
     check_vocabulary,
     classifier_from_config,
     embedding_rows,
     ensure_pad,
-    load_classifier,
     load_config,
     load_tokenizer,
     name_labels,
 )
-from ...backbones.lora_classifier import check_targets, head_rows, load_lora
-from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
-from ...backbones.step_encoding import EncodedSteps, StepEncoder, token_outputs
-from ...backbones.tokenization import describe_tokenizer
-from ...contract.scoring_contract import Edge, ScoringContract
+from ...backbones.lora_classifier import head_rows
+from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError, did_you_mean
 from ...types import Example
+from .._batches import Row, compute_distinct, padded_batches
+from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
 from ..scalar.foreign import with_single_output
-from ..scalar.model import _keep_whole, context_of, padded_batches
+from .contract import Aggregate, ProcessContract
+from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 
 OBJECTIVES = ("correct",)
 LABELS = ("wrong", *OBJECTIVES)  # of TRL's token classifiers
 STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
 """Defaults of a new model's contract."""
 StepScores = Float[np.ndarray, "T K"]
-AGGREGATES: Mapping[str, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
+AGGREGATES: Mapping[Aggregate, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
     "min": lambda scores: scores.min(axis=0),
     "product": lambda scores: scores.prod(axis=0),
     "last": lambda scores: scores[-1],
@@ -55,6 +52,8 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     (arXiv:2312.08935). The contract states how steps are separated and how their scores make one reward: the minimum,
     the product, the last or the mean. With a causal backbone p_t depends on nothing behind step t.
     """
+
+    contract: ProcessContract
 
     def step_scores(self, examples: Sequence[Example]) -> list[StepScores]:
         """Return p of every step, [T, K] in [0, 1] for each example; NaN for steps beyond the maximal length.
@@ -74,19 +73,16 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     ) -> list[Float[np.ndarray, "L K"]]:
         """Return the head's outputs at every token of token ids, without activation, independent of batching.
 
-        Equal rows are computed once; at most `batch_tokens` tokens per forward pass, and 4,096 on a CPU.
+        Equal rows are computed once; at most `batch_tokens` tokens per forward pass, and 2,048 on a CPU.
         """
-        distinct = [*{tuple(row): None for row in rows}]
         device = next(self.model.parameters()).device
-        logits: dict[tuple[int, ...], np.ndarray] = {}
-        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
-        self.model.eval()
-        with torch.inference_mode(), progress:
+
+        def compute(distinct: list[Row]) -> Iterator[tuple[list[Row], list[np.ndarray]]]:
             for some, batch in padded_batches(distinct, device, batch_tokens):
                 outputs = self.forward(*batch).double().cpu().numpy()
-                logits |= {row: output[: len(row)] for row, output in zip(some, outputs, strict=True)}
-                progress.update(len(some))
-        return [logits[tuple(row)] for row in rows]
+                yield some, [output[: len(row)] for row, output in zip(some, outputs, strict=True)]
+
+        return compute_distinct(self.model, [tuple(row) for row in rows], compute)
 
     def forward(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N L K"]:
         """Return the head's outputs of sequences padded on either side, with the padding moved to the right."""
@@ -110,7 +106,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
         return ProcessRewardModel(self.model, StepEncoder(self.encoder.tokenizer, contract))
 
     def _aggregated(self, scores: Sequence[StepScores]) -> np.ndarray:
-        aggregate, K = AGGREGATES[str(self.contract.aggregate)], len(self.contract.objectives)
+        aggregate, K = AGGREGATES[self.contract.aggregate], len(self.contract.objectives)
         rewards = [aggregate(some) if len(some) else np.full(K, np.nan) for some in scores]
         return np.array(rewards, float).reshape(len(scores), K)
 
@@ -149,30 +145,23 @@ def load_process(
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    asked |= {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos}
-    source, contract, adapted = open_source(source, asked, lora)
-    if contract and contract.kind != "process":
-        raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
+    asked |= {"max_length": max_length, "bos": bos}
+    opened = open_source(source, ProcessContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    source, contract, adapted, dtype = opened
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    dtype = contract.dtype if contract else dtype
-    loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
-    if adapted:
-        objectives = contract.objectives if contract else LABELS[-head_rows(Path(source)) :]
-        model, new = load_lora(Path(source), objectives, trainable=fresh, **loading), []
+    if contract:
+        objectives = contract.objectives
     else:
-        labels = OBJECTIVES if contract else _labels(source, trust_remote_code)
-        objectives = contract.objectives if contract else labels
-        model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
+        objectives = LABELS[-head_rows(Path(source)) :] if adapted else _labels(source, trust_remote_code)
+    loading = {"seed": seed, "trust_remote_code": trust_remote_code, "per_token": True}
+    model, _ = load_weights(opened, objectives, fresh=fresh, lora=lora, **loading)
     if len(objectives) == 2 and contract is None:
         with_single_output(model, torch.tensor([-1.0, 1.0]))  # softmax(z)_1 = σ(z_1 - z_0)
         name_labels(model.config, OBJECTIVES, per_token=True)
-    if lora is not None:  # PEFT would adapt the head of a token classifier with all-linear
-        trunk = f"{model.base_model_prefix}."
-        head = [name for name, _ in model.named_parameters() if not name.startswith(trunk)]
-        _keep_whole(lora, [*(key.removeprefix(trunk) for key in new), *head])
     check_vocabulary(tokenizer, model, source)
     contract = contract or _new_contract(model, tokenizer, asked, max_length=max_length, dtype=dtype)
-    return _assembled(model, tokenizer, contract, lora=lora, device=device)
+    model = assemble(model, tokenizer, lora, TaskType.TOKEN_CLS, device)
+    return ProcessRewardModel(model, StepEncoder(tokenizer, contract))
 
 
 def process_from_config(
@@ -189,7 +178,8 @@ def process_from_config(
     model = classifier_from_config(config, OBJECTIVES, seed, per_token=True)
     asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
     contract = _new_contract(model, tokenizer, asked, max_length=max_length, dtype="float32")
-    return _assembled(model, tokenizer, contract, lora=None, device=None)
+    model = assemble(model, tokenizer, None, TaskType.TOKEN_CLS, None)
+    return ProcessRewardModel(model, StepEncoder(tokenizer, contract))
 
 
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
@@ -216,19 +206,17 @@ def _new_contract(
     *,
     max_length: int | None,
     dtype: str,
-) -> ScoringContract:
+) -> ProcessContract:
     ensure_pad(tokenizer, embedding_rows(model))
-    return ScoringContract(
+    return ProcessContract(
         kind="process",
         objectives=OBJECTIVES,
         dtype=dtype,
         truncation="right",
-        max_length=max_length or context_of(model.config, tokenizer),
         step_separator=asked["step_separator"] or STEP_SEPARATOR,
         step_token=asked["step_token"],
         aggregate=_known(asked["aggregate"] or AGGREGATE),
-        **describe_tokenizer(tokenizer, asked.get("bos")) | {"eos": None},
-        **origin(model.config),
+        **determined_fields(model, tokenizer, max_length=max_length, bos=asked.get("bos")) | {"eos": None},
     )
 
 
@@ -236,20 +224,3 @@ def _known(aggregate: str) -> Any:
     if aggregate not in AGGREGATES:
         raise UsageError(f"no aggregate '{aggregate}' of the steps' scores; {did_you_mean(aggregate, AGGREGATES)}")
     return aggregate
-
-
-def _assembled(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    contract: ScoringContract,
-    *,
-    lora: LoraConfig | None,
-    device: str | None,
-) -> ProcessRewardModel:
-    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
-    if lora is not None:
-        check_targets(model, lora.target_modules)
-        lora.task_type = TaskType.TOKEN_CLS  # without it PEFT leaves the head out of the saved folder
-        model = get_peft_model(model, lora)
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return ProcessRewardModel(model, StepEncoder(tokenizer, contract))

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import EvalPrediction
 
-from ...backbones.step_encoding import StepEncoder, token_outputs
 from ...backbones.tokenization import pad
 from ...data.pairs import RowReport
 from ...data.scored_rows import Judged
@@ -24,6 +23,7 @@ from ...types import Example, message_text
 from .._training import ClassifierTraining
 from .model import ProcessRewardModel, load_process, process_from_config
 from .settings import ProcessSettings, neutral_label
+from .step_encoding import StepEncoder, token_outputs
 
 NAN = float("nan")
 

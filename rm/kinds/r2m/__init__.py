@@ -5,4 +5,4 @@ from ...kind import Kind
 
 def r2m() -> Kind:
     """r = φ((1 - ω) Ĥ + ω H), with Ĥ from the policy's hidden states          Huang et al. 2026, arXiv:2601.22664"""
-    return Kind(__name__, "model:load_r2m")
+    return Kind(__name__, "model:load_r2m", contract=".scalar.contract:ScalarContract")

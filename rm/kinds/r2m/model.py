@@ -20,7 +20,8 @@ from ...backbones.tokenization import pad, right_padded
 from ...contract.scoring_contract import load_contract
 from ...errors import DataError, UsageError
 from ...types import Example
-from ..scalar.model import ScalarRewardModel, batches_of, load_scalar
+from .._batches import batches_of
+from ..scalar.model import ScalarRewardModel, load_scalar
 
 BODY, HEAD = "body", "feedback.safetensors"
 

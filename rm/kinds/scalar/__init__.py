@@ -11,6 +11,7 @@ def scalar() -> Kind:
         "model:load_scalar",
         "training:scalar_training",
         ScalarSettings,
+        contract="contract:ScalarContract",
         by_gradient=True,
         padding_free=True,
     )

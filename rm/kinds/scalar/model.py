@@ -2,41 +2,36 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
+from functools import partial
 from threading import RLock
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int, Shaped
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft import LoraConfig, PeftModel, TaskType
 from torch import Tensor
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...backbones.gguf import origin
 from ...backbones.loading import (
     check_vocabulary,
     classifier_from_config,
     decoder_head,
     embedding_rows,
     ensure_pad,
-    load_classifier,
     load_tokenizer,
     sequence_scores,
 )
-from ...backbones.lora_classifier import check_targets, load_lora
 from ...backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
-from ...backbones.saved_classifier import SavedClassifier, asked_dtype, open_source
-from ...backbones.tokenization import Batch, Encoder, describe_tokenizer, pad
+from ...backbones.tokenization import Encoder
 from ...contract.scoring_contract import Edge, ScoringContract
 from ...errors import UsageError
 from ...types import Example
+from .._batches import Row, compute_distinct, computed_at_once, padded_batches
+from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
+from .contract import ScalarContract
 from .foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
-CPU_TOKENS = 2048
 _TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait
-Row = tuple[int, ...]
 
 
 class ScalarRewardModel(SavedClassifier[Encoder]):
@@ -54,49 +49,21 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
         computed at once, which is faster because they fit its caches.
         """
         rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
-        distinct, rewards = sorted(set(rows)), {}
-        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
-        with _TURN, torch.inference_mode(), progress:
-            self.model.eval()
-            for some, scores in self._batches(distinct, batch_tokens):
-                rewards |= zip(some, scores.double().tolist(), strict=True)
-                progress.update(len(some))
-        return np.array([rewards[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
+        with _TURN:
+            rewards = compute_distinct(self.model, rows, partial(self._compute, batch_tokens))
+        return np.array(rewards).reshape(len(rows), len(self.contract.objectives))
 
-    def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
-        """Yield groups of the sorted, distinct rows with their scores: packed if the model supports it, else padded."""
+    def _compute(self, batch_tokens: int, distinct: list[Row]) -> Iterator[tuple[Sequence[Row], list[list[float]]]]:
+        """Yield groups of the distinct rows with their scores: packed if the model supports it, else padded."""
+        rows = sorted(distinct)
         device = next(self.model.parameters()).device
         limit = packing_limit(self.model) if len(rows) > 1 else 0
         short, long = ([row for row in rows if (0 < len(row) <= limit) == packed] for packed in (True, False))
         with packed_attention(self.model) if short else nullcontext():
-            for some in prefix_batches(short, _computed_at_once(device, batch_tokens)):
-                yield some, packed_scores(self.model, Packed(some, device))
+            for some in prefix_batches(short, computed_at_once(device, batch_tokens)):
+                yield some, packed_scores(self.model, Packed(some, device)).double().tolist()
         for some, batch in padded_batches(long, device, batch_tokens):
-            yield some, self.score(*batch)
-
-
-def padded_batches(
-    rows: Sequence[Row], device: torch.device, batch_tokens: int = 16_384
-) -> Iterator[tuple[list[Row], Batch]]:
-    """Yield rows of similar length with their padded batch on the device; at most 2,048 tokens at once on a CPU."""
-    for indices in batches_of([*map(len, rows)], _computed_at_once(device, batch_tokens)):
-        some = [rows[index] for index in indices]
-        yield some, Batch(*(tensor.to(device) for tensor in pad(some)))
-
-
-def _computed_at_once(device: torch.device, batch_tokens: int) -> int:
-    return min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
-
-
-def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group indices into batches of similar length; padded size at most `batch_tokens`, or a single row."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
+            yield some, self.score(*batch).double().tolist()
 
 
 def load_scalar(
@@ -121,23 +88,18 @@ def load_scalar(
     the output that is the reward where there are several classes. With `fresh` the source is a backbone to be trained:
     a missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` in tokens.
     """
-    asked = {"max_length": max_length, "dtype": asked_dtype(dtype, fresh=fresh), "bos": bos, "eos": eos}
-    source, contract, adapted = open_source(source, asked, lora)
+    asked = {"max_length": max_length, "bos": bos, "eos": eos}
+    opened = open_source(source, ScoringContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    source, contract, adapted, dtype = opened
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
     outputs = Outputs(contract.objectives if contract else OBJECTIVES, False)
     if not (contract or fresh):
         outputs = outputs_of(source, adapted=adapted, trust_remote_code=trust_remote_code)
     index, names = reward_index(source, outputs, objective), outputs.names
-    dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
-    if adapted:
-        model, new = load_lora(Path(source), names, trainable=fresh, **loading), []
-    else:
-        model, new = load_classifier(source, names, fresh_head=fresh, **loading)
-        if lora is not None and new:
-            _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
+    loading = {"seed": seed, "trust_remote_code": trust_remote_code}
+    model, new = load_weights(opened, names, fresh=fresh, lora=lora, **loading)
     check_vocabulary(tokenizer, model, source)
     if index is not None:
         keep_output(model, names, index)
@@ -145,8 +107,9 @@ def load_scalar(
         objectives = names if index is None else (names[index],)
         stated = edges_of(source, model.config) | {k: v for k, v in (("bos", bos), ("eos", eos)) if v is not None}
         stated |= {} if adapted or new else apply_normalisation(model, source)
-        contract = _new_contract(model, tokenizer, objectives, max_length=max_length, dtype=dtype, **stated)
-    return _assemble(model, tokenizer, contract, lora=lora, device=device)
+        contract = new_contract(model, tokenizer, objectives, max_length=max_length, dtype=dtype, **stated)
+    model = assemble(model, tokenizer, lora, TaskType.SEQ_CLS, device)
+    return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
 def scalar_from_config(
@@ -160,11 +123,12 @@ def scalar_from_config(
 ) -> ScalarRewardModel:
     """Create an untrained reward model with random weights, for example from `backbones.loading.small_config`."""
     model = classifier_from_config(config, objectives, seed)
-    contract = _new_contract(model, tokenizer, objectives, max_length=max_length, dtype="float32")
-    return _assemble(model, tokenizer, contract, lora=lora, device=None)
+    contract = new_contract(model, tokenizer, objectives, max_length=max_length, dtype="float32")
+    model = assemble(model, tokenizer, lora, TaskType.SEQ_CLS, None)
+    return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
-def _new_contract(
+def new_contract(
     model: PreTrainedModel | PeftModel,
     tokenizer: PreTrainedTokenizerBase,
     objectives: tuple[str, ...],
@@ -177,44 +141,12 @@ def _new_contract(
 ) -> ScoringContract:
     """Return the contract of a model that has none; `stated` are further fields of it."""
     ensure_pad(tokenizer, embedding_rows(model))
-    return ScoringContract(
+    return ScalarContract(
         kind="scalar",
         objectives=objectives,
         dtype=dtype,
         truncation="left",
-        max_length=max_length or context_of(model.config, tokenizer),
         pooling="model" if decoder_head(model) is None else "last",
-        **describe_tokenizer(tokenizer, bos, eos),
-        **origin(model.config),
+        **determined_fields(model, tokenizer, max_length=max_length, bos=bos, eos=eos),
         **stated,
     )
-
-
-def _assemble(
-    model: PreTrainedModel | PeftModel,
-    tokenizer: PreTrainedTokenizerBase,
-    contract: ScoringContract,
-    *,
-    lora: LoraConfig | None,
-    device: str | None,
-) -> ScalarRewardModel:
-    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
-    if lora is not None:
-        check_targets(model, lora.target_modules)
-        lora.task_type = TaskType.SEQ_CLS  # without it PEFT leaves the head out of the saved folder
-        model = get_peft_model(model, lora)
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return ScalarRewardModel(model, Encoder(tokenizer, contract))
-
-
-def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
-    return min(positions, tokenizer.model_max_length, 4096)
-
-
-def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
-    """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
-    modules = sorted({key.partition(".")[0] for key in new})
-    lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
-    lora.exclude_modules = modules

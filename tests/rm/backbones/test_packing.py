@@ -11,6 +11,7 @@ from peft import LoraConfig, PromptTuningConfig, TaskType, get_peft_model
 from rewardlab.rm.backbones import packing
 from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.kinds import _batches
 from rewardlab.rm.kinds.scalar import model as scalar_module
 from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
@@ -250,7 +251,7 @@ def test_equal_sequences_are_computed_once_and_a_cpu_is_given_what_fits_its_cach
     reward_model.rate([first, second])
     assert totals[0] == totals[1]
     totals = counted(monkeypatch)
-    monkeypatch.setattr(scalar_module, "CPU_TOKENS", 100)
+    monkeypatch.setattr(_batches, "CPU_TOKENS", 100)
     reward_model.rate(answers())
     assert len(totals) > 3 and max(totals) <= 100
 

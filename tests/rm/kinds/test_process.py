@@ -5,12 +5,12 @@ import pytest
 import torch
 from peft import AutoPeftModelForTokenClassification, LoraConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.backbones.step_encoding import split_steps
 from rewardlab.rm.contract.golden_scores import check_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.data.solutions import Solution
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.process.model import AGGREGATES, load_process
+from rewardlab.rm.kinds.process.step_encoding import split_steps
 from rewardlab.rm.kinds.process.training import ProcessTask, encode_solutions
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.parity import own_ways, parity

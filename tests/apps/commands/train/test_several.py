@@ -167,7 +167,11 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--kind", "boosted", "--members", "a"], 2, "or a boosted reward model has two or more --members, got a"),
         (["--kind", "multi_head", "--heads", "1"], 2, "--heads is at least 2, got 1"),
         (["--kind", "linear", "--eval_data", "held"], 2, "--eval_data belongs to --kind autoregressive"),
-        (["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"], 2, "leave --eval_data out"),
+        (
+            ["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"],
+            2,
+            "and scalar, got boosted; leave it out",
+        ),
         (["--kind", "ensemble", "--members", "a", "b", "--stream"], 2, "--stream belongs to --kind scalar and autoreg"),
         (["--kind", "process", "--inverse_regularization", "2"], 2, "belongs to --kind linear and embedding, got"),
         (["--train_beta", "0.5"], 2, "--train_beta belongs to --kind autoregressive, got scalar; leave it out"),

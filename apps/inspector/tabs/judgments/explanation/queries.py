@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
+from ......rm.kinds.autoregressive.contract import LogprobContract
 from ......rm.types import Example, Messages, RewardModel
 from .....runs.run_folder import MANIFEST
 from .....runs.token_texts import pieces
@@ -75,7 +76,8 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
     else:
         parts = tuple(sentence_effects(model, *item) for item in zip(examples, rewards, strict=True))
     contract = model.contract
-    return Explanation(name, contract.kind, contract.hash(), contract.objectives, rewards, parts, contract.beta)
+    beta = contract.beta if isinstance(contract, LogprobContract) else None
+    return Explanation(name, contract.kind, contract.hash(), contract.objectives, rewards, parts, beta)
 
 
 # ---- tokens ----

@@ -7,10 +7,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..contract.scoring_contract import ScoringContract
-from ..errors import DataError
-from ..types import Example, Message, Messages, Steps, content_hash
-from .tokenization import Encoded, Encoder, Rendered, right_padded, single_token_id
+from ...backbones.tokenization import Encoded, Encoder, Rendered, right_padded, single_token_id
+from ...types import Example, Message, Messages, Steps, content_hash
+from .contract import ProcessContract
 
 COMPLETION = "completion"
 
@@ -45,10 +44,8 @@ class StepEncoder(Encoder):
     out. Truncation cuts the last steps.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ProcessContract):
         super().__init__(tokenizer, contract)
-        if not contract.step_separator:
-            raise DataError("the contract has no separator of steps, so it is not that of a process reward model")
         self.separator = contract.step_separator
         if contract.step_token is None:
             self.end = self._ids([self.separator])[0]

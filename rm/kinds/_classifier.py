@@ -1,0 +1,177 @@
+"""A model of Transformers with its tokenizer and scoring contract: how it is opened, assembled and saved."""
+
+import copy
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from peft import LoraConfig, TaskType, get_peft_model
+from transformers import PreTrainedTokenizerBase
+
+from ..backbones.gguf import origin
+from ..backbones.hub import ADAPTER
+from ..backbones.loading import load_classifier
+from ..backbones.lora_classifier import check_targets, load_lora
+from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens
+from ..contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
+from ..errors import UsageError
+from ..io.sharded_weights import gathered_state
+
+Reading = TypeVar("Reading", bound=Encoder)
+Stated = TypeVar("Stated", bound=ScoringContract)
+
+
+class SavedClassifier(Generic[Reading]):
+    """A classifier of Transformers, its encoder and its contract."""
+
+    def __init__(self, model: Any, encoder: Reading):
+        self.model = model
+        self.encoder = encoder
+        self.contract = encoder.contract
+
+    def save(self, folder: Path) -> None:
+        """Save the weights as Transformers (or PEFT) does, the tokenizer, and the contract."""
+        folder.mkdir(parents=True, exist_ok=True)
+        card = folder / "README.md"
+        has_card = card.exists()
+        with self._pad_for_others():
+            self.model.save_pretrained(folder, state_dict=self._state())
+        if not has_card:
+            card.unlink(missing_ok=True)  # PEFT's template of a card, without a word about the model
+        self._cut_for_others().save_pretrained(folder)
+        self.contract.save(folder)
+
+    def _state(self) -> dict[str, Any] | None:
+        """Return the weights to save; None for all weights of a model that is not sharded."""
+        return gathered_state(self.model)
+
+    def _cut_for_others(self) -> PreTrainedTokenizerBase:
+        """Return a tokenizer that truncates as the contract does when other software uses it."""
+        tokenizer = copy.deepcopy(self.encoder.tokenizer)
+        tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
+        tokenizer.model_max_length = self.contract.max_length or tokenizer.model_max_length
+        return tokenizer
+
+    @contextmanager
+    def _pad_for_others(self):
+        """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
+        tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
+        pad_id = config.pad_token_id
+        if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
+            config.pad_token_id = None
+        try:
+            yield
+        finally:
+            config.pad_token_id = pad_id
+
+
+# ---- open ----
+
+
+class Source(NamedTuple, Generic[Stated]):
+    """Where a model is loaded from."""
+
+    name: str
+    """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
+    contract: Stated | None
+    """None for a backbone and for models of other software."""
+    adapted: bool
+    """Whether the folder holds an adapter."""
+    dtype: str
+    """The contract's precision, or the one that was asked for."""
+
+
+def open_source(
+    source: str, form: type[Stated], asked: Mapping[str, Any], *, dtype: str, fresh: bool, lora: LoraConfig | None
+) -> Source[Stated]:
+    """Return what a folder or Hub id holds.
+
+    `UsageError` if its contract is not of the class `form`, or if `asked` settings differ from the contract's fields;
+    of the precision only a training asks (`fresh`), and not for the default, float32.
+    """
+    folder = Path(source)
+    name = str(folder.resolve()) if folder.exists() else source
+    contract = load_contract(folder) if (folder / FILE).exists() else None
+    if contract and not isinstance(contract, form):
+        raise UsageError(f"{name} is a reward model of kind '{contract.kind}'; start from its backbone")
+    for setting, value in {**asked, "dtype": dtype if fresh and dtype != "float32" else None}.items():
+        if contract and value not in (None, fixed := getattr(contract, setting)):
+            raise UsageError(
+                f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: leave "
+                f"--{setting} out, or start from the backbone"
+            )
+    adapted = (folder / ADAPTER).exists()
+    if lora is not None and adapted:
+        raise UsageError(f"{name} is an adapter already; leave --lora out to train it on, or start from its base")
+    return Source(name, contract, adapted, contract.dtype if contract else dtype)
+
+
+def load_weights(
+    source: Source[Any],
+    objectives: tuple[str, ...],
+    *,
+    fresh: bool,
+    lora: LoraConfig | None,
+    per_token: bool = False,
+    **loading: Any,
+) -> tuple[Any, list[str]]:
+    """Return the classifier of a source, and the names of its new parameters, which `lora` trains in full.
+
+    So it does with the head of a token classifier, which PEFT would adapt with `all-linear`.
+    """
+    loading |= {"dtype": source.dtype, "per_token": per_token}
+    if source.adapted:
+        return load_lora(Path(source.name), objectives, trainable=fresh, **loading), []
+    model, new = load_classifier(source.name, objectives, fresh_head=fresh, **loading)
+    trunk = f"{model.base_model_prefix}."
+    head = [name for name, _ in model.named_parameters() if per_token and not name.startswith(trunk)]
+    if lora is not None and (whole := [*(key.removeprefix(trunk) for key in new), *head]):
+        _keep_whole(lora, whole)
+    return model, new
+
+
+def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
+    """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
+    modules = sorted({key.partition(".")[0] for key in new})
+    lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
+    lora.exclude_modules = modules
+
+
+# ---- create ----
+
+
+def determined_fields(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_length: int | None = None,
+    bos: Edge | None = None,
+    eos: Edge | None = None,
+) -> dict[str, Any]:
+    """Return the fields of a new contract that model and tokenizer determine."""
+    length = {"max_length": max_length or context_of(model.config, tokenizer)}
+    return length | describe_tokenizer(tokenizer, bos, eos) | origin(model.config)
+
+
+def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
+    return min(positions, tokenizer.model_max_length, 4096)
+
+
+def assemble(
+    model: Any, tokenizer: PreTrainedTokenizerBase, lora: LoraConfig | None, task: TaskType, device: str | None
+) -> Any:
+    """Return a classifier that pads as its tokenizer does, with the adapters of `lora`, on the device."""
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    model = model if lora is None else add_lora(model, lora, task)
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def add_lora(model: Any, lora: LoraConfig, task: TaskType) -> Any:
+    """Return the model with new adapters."""
+    check_targets(model, lora.target_modules)
+    lora.task_type = task  # without it PEFT leaves the head out of the saved folder
+    return get_peft_model(model, lora)
