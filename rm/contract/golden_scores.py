@@ -1,4 +1,4 @@
-"""Load reward models by the kind in their scoring contract, and check checksums and golden scores."""
+"""Golden scores of a saved reward model, and checksums of its files: written with it, checked when it is loaded."""
 
 import json
 from collections.abc import Mapping, Sequence
