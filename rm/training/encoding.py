@@ -6,8 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ..backbones.tokenization import Encoder
 from ..errors import DataError
-from ..types import OVERALL, PreferencePair, prompt_text
+from ..types import OVERALL, Example, PreferencePair, prompt_text
 
 REMEDY = (
     "give one that renders it with --chat_template FILE, or --chat_template plain, or leave such rows out with "
@@ -41,24 +42,27 @@ class Encoding(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
 
 
-def sift(
+def encode_labelled(
+    encoder: Encoder,
     pairs: Sequence[PreferencePair],
-    encoded: Sequence[tuple[Any, Any]],
-    label: Callable[[PreferencePair], Any],
-    row: Callable[[PreferencePair, Any, Any, Any], Any],
-    *,
-    limit: int | None,
-    on_long: OnLong,
     objectives: Sequence[str],
+    row: Callable[[int, PreferencePair, Any, Any], Any],
+    *,
+    on_long: OnLong = "truncate",
     allow_empty: bool = False,
+    encode: Callable[[list[Example]], Sequence[Any]] | None = None,
 ) -> Encoding:
     """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets.
 
-    No usable pair is a `DataError`, unless the pairs are a block of a stream, which may be empty; so is a pair whose
-    completions differ in a text that the chat template omits.
+    `row` builds one from a pair, its index, and its encoded completions; `encode` is by default the encoder's
+    `encode_all`. Pairs that are labelled for none of the objectives are dropped. No usable pair is a `DataError`,
+    unless the pairs are a block of a stream, which may be empty; so is a pair whose completions differ in a text that
+    the chat template omits.
     """
+    sides = (encode or encoder.encode_all)([example for pair in pairs for example in pair.examples])
+    encoded, limit = list(zip(sides[::2], sides[1::2], strict=True)), encoder.contract.max_length
     rows, over, identical, unlabelled = [], 0, 0, 0
-    for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
+    for index, (pair, (chosen, rejected)) in enumerate(zip(pairs, encoded, strict=True)):
         length = max(chosen.length, rejected.length)
         too_long = length > (limit or sys.maxsize)
         over += too_long
@@ -76,10 +80,10 @@ def sift(
                     f"since the chat template leaves out {omitted[:60]!r}; {REMEDY}"
                 )
             identical += 1
-        elif np.isnan(wins := label(pair)).all():
+        elif np.isnan([pair.chance(name) for name in objectives]).all():
             unlabelled += 1
         else:
-            rows.append(row(pair, chosen, rejected, wins))
+            rows.append(row(index, pair, chosen, rejected))
     if not (rows or allow_empty):
         raise _nothing_left(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
     longest = max(max(encoded.length for encoded in both) for both in encoded)

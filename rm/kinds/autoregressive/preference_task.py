@@ -15,14 +15,14 @@ from transformers import EvalPrediction
 from ...adapters.adapter import PreferenceAdapter
 from ...backbones.forward_hooks import inside
 from ...backbones.logprobs import centred_logprobs, completion_logprobs
-from ...backbones.tokenization import Encoder, pad
+from ...backbones.tokenization import EncodedCompletion, Encoder, pad
 from ...data.preference_vectors import Sampler, at_vertices, simplex_grid
 from ...errors import DataError
 from ...io.checked_files import from_json
 from ...losses.sequence_logistic import SequenceLogistic
-from ...training.encoding import Encoding, OnLong, sift
+from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Task, count_pairs
-from ...types import PreferencePair
+from ...types import Example, PreferencePair
 
 RESTARTS = "restarts.json"
 Part = Literal["A", "B", "modulation"]
@@ -63,24 +63,18 @@ def encode_preferences(
     allow_empty: bool = False,
 ) -> Encoding:
     """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
-    indices = {id(pair): index for index, pair in enumerate(pairs)}
 
-    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
+    def row(index: int, pair: PreferencePair, chosen: EncodedCompletion, rejected: EncodedCompletion) -> PreferenceRow:
+        wins = tuple(pair.chance(name) for name in objectives)
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
-        starts = (chosen.start, rejected.start)
         spans = (chosen.tool_results, rejected.tool_results)
-        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, indices[id(pair)], spans)
+        return PreferenceRow(chosen.ids, rejected.ids, (chosen.start, rejected.start), wins, gaps, index, spans)
 
-    return sift(
-        pairs,
-        [(encoder.encode_completion(a), encoder.encode_completion(b)) for a, b in (pair.examples for pair in pairs)],
-        lambda pair: [pair.chance(name) for name in objectives],
-        row,
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=objectives,
-        allow_empty=allow_empty,
-    )
+    def encode(examples: list[Example]) -> list[EncodedCompletion]:
+        return [*map(encoder.encode_completion, examples)]
+
+    options: Any = {"on_long": on_long, "allow_empty": allow_empty, "encode": encode}
+    return encode_labelled(encoder, pairs, objectives, row, **options)
 
 
 def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:

@@ -13,10 +13,10 @@ from transformers import EvalPrediction
 
 from ...backbones.forward_hooks import inside
 from ...backbones.logprobs import head_logits, head_logprobs, head_reads_last_states
-from ...backbones.tokenization import Encoder, pad
+from ...backbones.tokenization import Encoded, Encoder, pad
 from ...errors import DataError, UsageError
 from ...losses.bradley_terry import preference_nll
-from ...training.encoding import Encoding, OnLong, sift
+from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...types import PreferencePair
 from .._training import ClassifierTraining, PairTraining, texts_of
@@ -63,22 +63,12 @@ def encode_latent(
     limits = [max(0, min(longest, (positions or 2**31) - len(some.ids))) for some in encoded]
     cut = sum(len(ids) > limit for ids, limit in zip(rationales, limits, strict=True))
     rationales = [ids[:limit] for ids, limit in zip(rationales, limits, strict=True)]
-    indices = {id(pair): index for index, pair in enumerate(pairs)}
 
-    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: float) -> LatentRow:
-        index = indices[id(pair)]
+    def row(index: int, pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> LatentRow:
         first, second = rationales[2 * index : 2 * index + 2]
-        return LatentRow(chosen.ids, rejected.ids, wins, (first, second), index)
+        return LatentRow(chosen.ids, rejected.ids, pair.chance(objective), (first, second), index)
 
-    encoding = sift(
-        pairs,
-        list(zip(encoded[::2], encoded[1::2], strict=True)),
-        lambda pair: pair.chance(objective),
-        row,
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=[objective],
-    )
+    encoding = encode_labelled(encoder, pairs, [objective], row, on_long=on_long, encode=lambda _: encoded)
     return encoding, RationaleCounts(len(texts), sum(map(bool, texts)), cut)
 
 

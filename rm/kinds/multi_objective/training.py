@@ -13,7 +13,7 @@ from transformers import EvalPrediction
 
 from ...backbones.loading import sequence_scores
 from ...backbones.lora_classifier import ADAPTER
-from ...backbones.tokenization import Encoder, pad
+from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.pairs import RowReport
 from ...data.preference_vectors import costs_sentence, parse_preference
 from ...data.scored_rows import Judged, ScoredCompletion, load_judged
@@ -21,7 +21,7 @@ from ...errors import DataError, UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import check_required, fit_to, learnt
 from ...losses.attribute_regression import attribute_regression
-from ...training.encoding import Encoding, OnLong, joined, omitted_texts, sift
+from ...training.encoding import Encoding, OnLong, encode_labelled, joined, omitted_texts
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
@@ -55,21 +55,13 @@ def encode_objectives(
     """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
     nothing = (NAN,) * len(objectives)
 
-    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> ObjectiveRow:
-        gaps = tuple(pair.gaps.get(name, NAN) for name in objectives)
-        return ObjectiveRow(chosen.ids, rejected.ids, tuple(wins), gaps, nothing)
+    def row(_: int, pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> ObjectiveRow:
+        wins = tuple(pair.chance(name) for name in objectives)
+        return ObjectiveRow(
+            chosen.ids, rejected.ids, wins, tuple(pair.gaps.get(name, NAN) for name in objectives), nothing
+        )
 
-    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
-    return sift(
-        pairs,
-        list(zip(encoded[::2], encoded[1::2], strict=True)),
-        lambda pair: [pair.chance(name) for name in objectives],
-        row,
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=objectives,
-        allow_empty=allow_empty,
-    )
+    return encode_labelled(encoder, pairs, objectives, row, on_long=on_long, allow_empty=allow_empty)
 
 
 def encode_scored(

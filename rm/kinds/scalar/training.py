@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 import torch
 
 from ...backbones.loading import sequence_scores
-from ...backbones.tokenization import Encoder, pad
+from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import OTHER, check_required, fit_to, learnt, named_pair_loss, with_other_gaps
-from ...training.encoding import Encoding, OnLong, sift
+from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
 from .settings import ScalarSettings
+
+NAN = float("nan")
 
 
 class PairRow(NamedTuple):
@@ -28,7 +30,7 @@ class PairRow(NamedTuple):
     rejected: list[int]
     wins: float
     margin: float
-    other: float = float("nan")
+    other: float = NAN
 
 
 def encode_pairs(
@@ -40,23 +42,12 @@ def encode_pairs(
     allow_empty: bool = False,
 ) -> Encoding:
     """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
-    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
-    return sift(
-        pairs,
-        list(zip(encoded[::2], encoded[1::2], strict=True)),
-        lambda pair: pair.chance(objective),
-        lambda pair, chosen, rejected, wins: PairRow(
-            chosen.ids,
-            rejected.ids,
-            wins,
-            float("nan") if pair.margin is None else pair.margin,
-            pair.gaps.get(OTHER, float("nan")),
-        ),
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=[objective],
-        allow_empty=allow_empty,
-    )
+
+    def row(_: int, pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> PairRow:
+        margin = NAN if pair.margin is None else pair.margin
+        return PairRow(chosen.ids, rejected.ids, pair.chance(objective), margin, pair.gaps.get(OTHER, NAN))
+
+    return encode_labelled(encoder, pairs, [objective], row, on_long=on_long, allow_empty=allow_empty)
 
 
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
