@@ -1,0 +1,69 @@
+"""The plan of the study, written before the first run that counts.
+
+Primary question, for UniARM with greedy decoding: does the weight of `harmless` raise the rating of harmlessness, and
+that of `helpful` the rating of helpfulness, by more than under the guide with shuffled labels? Per prompt the slope of
+the rating over the five preferences is computed, length taken out, in standard deviations of the base model's ratings;
+the difference of both guides' slopes has Student's 95 % interval over 60 prompts. Both objectives have to move. With a
+standard deviation of 1 between prompts, 60 of them show a difference of 0.37 with 80 % power.
+
+Everything else is description: other methods, sampled completions, fluency, lengths, single preferences. Nothing is
+tuned: learning rate and β are those of `docs/guides/decoding.md`, every method reads the same number of pairs.
+"""
+
+from typing import NamedTuple
+
+from .models import Completions, Guide, Rater
+from .texts import OBJECTIVES
+
+PAIRS, SEED = 1_000, 0
+WEIGHT = 1.0
+TEMPERATURES = (0.0, 1.0)
+CURVE = (250, 500)
+"""Numbers of pairs of smaller UniARM guides, for the curve over training tokens."""
+BASE, INSTRUCTED, UNIARM, SHUFFLED, BLIND = "base model", "instructions", "UniARM", "shuffled labels", "blind"
+
+
+class Sizes(NamedTuple):
+    """Sizes of the study; smaller ones are a dry run."""
+
+    pairs: int = PAIRS
+    prompts: int = 60
+    longest: int = 64
+    curve: tuple[int, ...] = CURVE
+
+
+def guides(texts: str, model: str, sizes: Sizes) -> dict[str, tuple[Guide, ...]]:
+    """Return the guides of every method and control; all read the same number of pairs."""
+
+    def guide(method: str, objectives: tuple[str, ...] = OBJECTIVES, pairs: int = sizes.pairs, control: str = ""):
+        return Guide(texts, model, SEED, method, objectives, pairs, control=control)
+
+    return {
+        UNIARM: (guide("uniarm"),),
+        SHUFFLED: (guide("uniarm", control="shuffled"),),
+        BLIND: (guide("uniarm", control="blind"),),
+        "PARM": (guide("parm"),),
+        "GenARM": tuple(guide("genarm", (name,), sizes.pairs // 2) for name in OBJECTIVES),
+        **{f"UniARM, {pairs} pairs": (guide("uniarm", pairs=pairs),) for pairs in sizes.curve},
+    }
+
+
+def completions(texts: str, model: str, sizes: Sizes) -> dict[tuple[str, float], Completions]:
+    """Return the completions of every method by name and temperature; the curve's are greedy."""
+    methods = guides(texts, model, sizes)
+    options = {"prompts": sizes.prompts, "longest": sizes.longest, "seed": SEED}
+    jobs = {}
+    for temperature in TEMPERATURES:
+        jobs[BASE, temperature] = Completions(texts, model, temperature=temperature, **options)
+        jobs[INSTRUCTED, temperature] = Completions(texts, model, temperature=temperature, instructed=True, **options)
+        for name, of_method in methods.items():
+            if temperature == 0 or "pairs" not in name:
+                jobs[name, temperature] = Completions(
+                    texts, model, of_method, temperature=temperature, weight=WEIGHT, **options
+                )
+    return jobs
+
+
+def raters(texts: str, model: str) -> dict[tuple[str, str], Rater]:
+    """Return the raters by kind and objective: MiniLM, and TF-IDF with length beside it."""
+    return {(kind, name): Rater(texts, model, SEED, name, kind) for kind in ("scalar", "linear") for name in OBJECTIVES}

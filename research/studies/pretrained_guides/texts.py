@@ -1,0 +1,100 @@
+"""Pairs of the study by objective, split by prompt into those of guides, of raters and of the test.
+
+They are written to one file in the cache, named by its hash, so that jobs need no data.
+"""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....rm.data.conversation_split import first_turn
+from ....rm.data.pairs import load_pairs
+from ....rm.types import Messages, PreferencePair, content_hash, prompt_text
+from ..pretrained.texts import SOURCES, at_most, decided
+
+OBJECTIVES = ("helpful", "harmless")
+OF_OBJECTIVE: Mapping[str, Sequence[str]] = {
+    "helpful": ("HH helpful", "UltraFeedback", "arena"),
+    "harmless": ("HH harmless", "just-eval safety"),
+}
+"""Sources whose labels are of an objective."""
+PARTS = {"guides": range(10), "raters": range(10, 18), "test": range(18, 20)}
+"""Twentieths of the prompts: raters, guides and tested prompts have no prompt in common."""
+MOST = 4
+"""Pairs of one prompt, of every source."""
+LONGEST = 800
+"""Characters of a prompt, and of each completion, of guides' pairs and of the tested ones; raters read longer texts."""
+
+
+class Texts(NamedTuple):
+    """Pairs by part and objective."""
+
+    pairs: Mapping[str, Mapping[str, Sequence[PreferencePair]]]
+
+    def training(self, part: str, objective: str) -> list[PreferencePair]:
+        """Return the pairs of a part that are labelled for an objective."""
+        return [*self.pairs[part][objective]]
+
+    def prompts(self, number: int) -> list[Messages]:
+        """Return distinct test prompts, of both objectives in turn."""
+        by_objective = [
+            {prompt_text(pair.prompt): pair.prompt for pair in self.pairs["test"][name]}.values() for name in OBJECTIVES
+        ]
+        return [prompt for both in zip(*by_objective, strict=False) for prompt in both][:number]
+
+
+def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, Any]]:
+    """Write the pairs to the cache; return their name, and how many pairs each source has."""
+    counts: dict[str, Any] = {}
+    parts: dict[str, dict[str, list[list]]] = {part: {name: [] for name in OBJECTIVES} for part in PARTS}
+    for objective, sources in OF_OBJECTIVE.items():
+        for source in sources:
+            pairs, report = load_pairs([str(data / file) for file in SOURCES["dialogue"][source]], on_bad_row="skip")
+            kept = list(at_most(decided(pairs), MOST))[:rows]
+            counts[source] = {"read": report.read, "kept": len(kept)}
+            for pair in kept:
+                if (part := part_of(pair)) == "raters" or _is_short(pair):
+                    parts[part][objective].append([pair.prompt, pair.chosen, pair.rejected])
+    text = json.dumps(parts)
+    name = content_hash(text)
+    cache.mkdir(parents=True, exist_ok=True)
+    with gzip.open(_file(cache, name), "wt", encoding="utf-8") as file:
+        file.write(text)
+    return name, counts
+
+
+@lru_cache(maxsize=1)
+def load_texts(cache: Path, name: str) -> Texts:
+    """Read the pairs of a name."""
+    with gzip.open(_file(cache, name), "rt", encoding="utf-8") as file:
+        values = json.load(file)
+
+    def pair(objective: str, index: int, row: list) -> PreferencePair:
+        return PreferencePair(f"{objective} {index}", tuple(row[0]), row[1], row[2], wins={objective: 1.0})
+
+    return Texts(
+        {
+            part: {name: [pair(name, index, row) for index, row in enumerate(rows)] for name, rows in named.items()}
+            for part, named in values.items()
+        }
+    )
+
+
+def part_of(pair: PreferencePair) -> str:
+    """Return the part that a pair is in, by its first user turn alone."""
+    digest = hashlib.sha256(f"pretrained guides|{first_turn(pair.prompt)}".encode()).hexdigest()
+    twentieth = int(digest, 16) % 20
+    return next(part for part, twentieths in PARTS.items() if twentieth in twentieths)
+
+
+def _is_short(pair: PreferencePair) -> bool:
+    prompt = sum(len(turn["content"]) for turn in pair.prompt)
+    return prompt <= LONGEST and max(len(pair.chosen), len(pair.rejected)) <= LONGEST
+
+
+def _file(cache: Path, name: str) -> Path:
+    return cache / f"texts-{name}.json.gz"
