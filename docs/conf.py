@@ -76,7 +76,11 @@ def method_reference() -> str:
             module = inspect.getmodule(function)
             first = (inspect.getdoc(module) or "").partition("\n")[0]
             text = inspect.getdoc(function) or ""
-            sections.append(f"### {name}\n\n{first}\n\n```text\n{name}{inspect.signature(function)}\n\n{text}\n```\n")
+            if folder == "rm.kinds":  # a kind says what it computes, and its loader how it is opened
+                function = function().load
+                text += f"\n\n{inspect.getdoc(function)}"
+            call = f"{function.__name__}{inspect.signature(function)}"
+            sections.append(f"### {name}\n\n{first}\n\n```text\n{call}\n\n{text}\n```\n")
     return "\n".join(sections)
 
 
