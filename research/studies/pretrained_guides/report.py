@@ -88,7 +88,7 @@ def standardised(measured: Measured) -> dict[tuple[str, str], Standardised]:
     result = {}
     for (kind, objective), rewards in measured.ratings.items():
         plain = without_length(rewards, measured.lengths)
-        scale = plain[BASE, 0.0].std(ddof=1)
+        scale = plain[BASE, 0.0].std(ddof=1) or 1.0
         result[kind, objective] = Standardised(objective, {key: values / scale for key, values in plain.items()})
     return result
 
