@@ -148,13 +148,7 @@ def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
-def _row(
-    scorer: Scorer,
-    judgments: Sequence[Judgment],
-    figures: Figures,
-    style: StyleFacts,
-    method: str,
-) -> Row:
+def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, style: StyleFacts, method: str) -> Row:
     def interval(area: str) -> Interval:
         return Interval(figures.observed[area], *INTERVALS[method].share(figures, area))
 
