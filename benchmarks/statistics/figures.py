@@ -8,7 +8,7 @@ import numpy as np
 from ..types import Suite
 from . import cluster_bootstrap as bootstrap
 from .areas import area_weights, figures_by_area
-from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum
+from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum, percentile_interval
 
 
 class Layout(NamedTuple):
@@ -93,23 +93,16 @@ class IntervalMethod(NamedTuple):
     difference: Callable[[float, np.ndarray, Clusters, float], tuple[float, float]]
 
 
-def _weighted(figures: Figures, area: str) -> tuple[float, float]:
-    return bootstrap.stratified_interval(figures.observed[area], _strata(figures, area))
-
-
 def _effective(figures: Figures, area: str) -> tuple[float, float]:
     return bootstrap.share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
 
 
-def _percentiles(_value: float, samples: np.ndarray, _clusters: Clusters, level: float) -> tuple[float, float]:
-    return bootstrap.percentile_interval(samples, level)
-
-
-WEIGHTED = IntervalMethod(_weighted, bootstrap.difference_interval)
-INTERVALS = {
-    "weighted": WEIGHTED,
-    "effective": IntervalMethod(_effective, _percentiles),  # of earlier reports, which can still be verified
-}
+WEIGHTED = IntervalMethod(
+    lambda figures, area: bootstrap.stratified_interval(figures.observed[area], _strata(figures, area)),
+    bootstrap.difference_interval,
+)
+EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
+INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
 """Methods by the name that a report stores."""
 
 

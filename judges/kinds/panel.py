@@ -45,12 +45,8 @@ def panel(
         scores = [first_votes(judgment) for judgment in decided] if how == "majority" else decided
         return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
 
-    settings = {
-        "kind": "panel",
-        "judges": [judge.contract or judge.name for judge in judges],
-        "how": how,
-        "least": least,
-    }
+    contracts = [judge.contract or judge.name for judge in judges]
+    settings = {"kind": "panel", "judges": contracts, "how": how, "least": least}
     return Judging(name or f"panel of {', '.join(judge.name for judge in judges)}", settings, judge)
 
 
