@@ -162,8 +162,8 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 class StoredReplies:
     """A chat that sends only requests without a stored reply; a reply counts all its tokens at `prices`."""
 
-    def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE, progress: bool | None = None):
-        self.chat, self.name, self.prices, self.progress = chat, chat.name, prices, progress
+    def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE):
+        self.chat, self.name, self.prices = chat, chat.name, prices
         self.store = folder if isinstance(folder, Store) else Store(folder)
 
     def missing(self, asks: Sequence[Ask]) -> list[Ask]:
@@ -178,7 +178,7 @@ class StoredReplies:
             for ask_index, reply in replies.items():
                 arrived(ask_index, reply)
         waiting = [index for index in range(len(asks)) if index not in replies]
-        with _Bar(self.name, len(asks), len(waiting), self.prices, self.progress) as bar:
+        with _Bar(self.name, len(asks), len(waiting), self.prices) as bar:
 
             def keep(index: int, reply: Reply) -> None:
                 index_ = waiting[index]
@@ -199,9 +199,8 @@ class StoredReplies:
 class _Bar(tqdm):
     """Progress bar with the number of replies, the cost of new ones and the expected total cost."""
 
-    def __init__(self, name: str, total: int, missing: int, prices: Prices, progress: bool | None):
-        hidden = None if progress is None else not progress
-        super().__init__(total=total, initial=total - missing, desc=name, disable=hidden, delay=1)
+    def __init__(self, name: str, total: int, missing: int, prices: Prices):
+        super().__init__(total=total, initial=total - missing, desc=name, disable=None, delay=1)
         self.missing, self.prices, self.replies, self.spent = missing, prices, 0, 0.0
 
     def count(self, reply: Reply) -> None:

@@ -16,7 +16,6 @@ Rows = Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]]
 X = r"(?<![A-Za-z0-9])(?:Response )?(?P<x>[AB])(?![A-Za-z0-9]) ?"
 Y = r"(?:Response )?(?P<y>[AB])(?![A-Za-z0-9]) ?"
 
-
 LANGUAGES = from_toml((Path(__file__).parent / "languages.toml").read_text(encoding="utf-8"))
 """Language -> patterns of its words, which the file describes."""
 CJK = r"[\u3040-\u30ff\u4e00-\u9fff]"
