@@ -31,7 +31,7 @@ class Baseline:
         return self.judge(cases)
 
 
-def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
+def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
     """Return a judge that scores each response on its own."""
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
@@ -40,12 +40,12 @@ def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], lis
 
 def longest() -> Baseline:
     """Prefer the longest response; length in characters."""
-    return Baseline("longest", _each(lambda case, index: float(len(case.answers[index]))))
+    return Baseline("longest", by_response(lambda case, index: float(len(case.answers[index]))))
 
 
 def shortest() -> Baseline:
     """Prefer the shortest response; length in characters."""
-    return Baseline("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
+    return Baseline("shortest", by_response(lambda case, index: -float(len(case.answers[index]))))
 
 
 def random_guess(seed: int = 0) -> Baseline:
@@ -55,7 +55,7 @@ def random_guess(seed: int = 0) -> Baseline:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
-    return Baseline(RANDOM, _each(score))
+    return Baseline(RANDOM, by_response(score))
 
 
 def majority() -> Baseline:
