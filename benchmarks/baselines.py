@@ -31,7 +31,7 @@ class Baseline:
         return self.judge(cases)
 
 
-def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
+def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
     """Return a judge that scores each response on its own."""
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
@@ -40,12 +40,12 @@ def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], lis
 
 def longest() -> Baseline:
     """Prefer the longest response; length in characters."""
-    return Baseline("longest", _each(lambda case, index: float(len(case.answers[index]))))
+    return Baseline("longest", by_response(lambda case, index: float(len(case.answers[index]))))
 
 
 def shortest() -> Baseline:
     """Prefer the shortest response; length in characters."""
-    return Baseline("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
+    return Baseline("shortest", by_response(lambda case, index: -float(len(case.answers[index]))))
 
 
 def random_guess(seed: int = 0) -> Baseline:
@@ -55,7 +55,7 @@ def random_guess(seed: int = 0) -> Baseline:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
-    return Baseline(RANDOM, _each(score))
+    return Baseline(RANDOM, by_response(score))
 
 
 def majority() -> Baseline:
@@ -70,11 +70,8 @@ def majority() -> Baseline:
 def _by_place(cases: Sequence[Case]) -> list[Judgment]:
     right_indices = _right_places(cases)
     if len(right_indices) < 2:
-        note = (
-            f"the right answer always is at position {next(iter(right_indices)) + 1}"
-            if right_indices
-            else "no case has one right"
-        )
+        always = [f"the right answer always is at position {index + 1}" for index in right_indices]
+        note = "".join(always) or "no case has one right"
         return [Judgment(case.id, abstained=f"{note}, so places tell nothing") for case in cases]
     order = sorted(range(max(len(case.answers) for case in cases)), key=lambda index: (-right_indices[index], index))
     ranks = {index: float(-rank) for rank, index in enumerate(order)}
@@ -132,9 +129,5 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
     """Return the chosen baselines of `types.BASELINES`; `majority` only if right responses vary in index."""
     known = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
-    names = {"tfidf": TFIDF}
-    return (
-        known
-        if "all" in chosen
-        else [baseline for baseline in known if baseline.name in [names.get(c, c) for c in chosen]]
-    )
+    names = {TFIDF if name == "tfidf" else name for name in chosen}
+    return [baseline for baseline in known if "all" in names or baseline.name in names]

@@ -127,18 +127,8 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
 def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
     """Return the subsets in alphabetical order, and bootstrap samples of whole clusters."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
-    draws = cluster_draws(alphabetical_ranks([case.cluster or case.id for case in cases]), samples, seed)
-    return Layout(names.tolist(), groups, draws)
-
-
-def alphabetical_ranks(names: Sequence[str]) -> np.ndarray:
-    """Return the rank [M] of each name among the distinct ones; an array of long texts would be as wide as the longest.
-
-    >>> alphabetical_ranks(["b", "a", "b"]).tolist()
-    [1, 0, 1]
-    """
-    rank = {name: index for index, name in enumerate(sorted({*names}))}
-    return np.array([rank[name] for name in names], int)
+    clusters = np.array([case.cluster or case.id for case in cases], object)  # one of strings is as wide as the longest
+    return Layout(names.tolist(), groups, cluster_draws(clusters, samples, seed))
 
 
 def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
@@ -148,13 +138,7 @@ def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
-def _row(
-    scorer: Scorer,
-    judgments: Sequence[Judgment],
-    figures: Figures,
-    style: StyleFacts,
-    method: str,
-) -> Row:
+def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, style: StyleFacts, method: str) -> Row:
     def interval(area: str) -> Interval:
         return Interval(figures.observed[area], *INTERVALS[method].share(figures, area))
 

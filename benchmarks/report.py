@@ -66,20 +66,14 @@ def _style(rows: Sequence[Row]) -> list[str]:
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
     header += ["σ per doubling of length", "σ per doubling of Markdown"]
-    lines = [
-        [row.scorer, _share(row.style["matched"]), str(row.style["matched_pairs"]), _share(row.style["balanced"])]
-        + [_slope(row.style["length_slope"]), _slope(row.style["markdown_slope"])]
-        for row in rows
-    ]
+    formats = {"matched": "{:.1%}", "matched_pairs": "{}", "balanced": "{:.1%}"}
+    formats |= {"length_slope": "{:+.2f}", "markdown_slope": "{:+.2f}"}
+
+    def shown(value: float, form: str) -> str:
+        return "–" if value != value else form.format(value).removesuffix("%")
+
+    lines = [[row.scorer, *(shown(row.style[name], form) for name, form in formats.items())] for row in rows]
     return ["## Style", "", table(header, lines), ""]
-
-
-def _share(value: float) -> str:
-    return "–" if value != value else f"{100 * value:.1f}"
-
-
-def _slope(value: float) -> str:
-    return "–" if value != value else f"{value:+.2f}"
 
 
 def _ceiling(rows: Sequence[Row]) -> str:

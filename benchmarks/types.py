@@ -18,7 +18,6 @@ TFIDF = "prompt-blind tf-idf"
 BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 """Choices of baselines; `tfidf` stands for `TFIDF`."""
 
-
 PART = "Not the whole benchmark"
 """Beginning of a note on data that are a part of a benchmark."""
 

@@ -156,9 +156,9 @@ def with_examples(system: str, examples: ExampleSource | None) -> str:
     return f"{system}\n\n{instructions('examples')}" if examples else system
 
 
-def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Rubric | None]:
-    """Return one rubric per case: the same for all, or each case's own."""
-    if isinstance(rubric, Rubric):
+def rubrics_for(rubric: Rubric | RubricSource | None, cases: Sequence[Case]) -> list[Rubric | None]:
+    """Return one rubric per case: the same for all, such as none, or each case's own."""
+    if rubric is None or isinstance(rubric, Rubric):
         return [rubric] * len(cases)
     rubrics = list(rubric(cases))
     if len(rubrics) != len(cases):

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
     return hashes
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Folder of replies for one process at a time; several chats may share it.
 
     `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. A reply without
@@ -88,9 +89,6 @@ class Store:
         """Close the file and release the lock."""
         self._file.close()
         self._lock.release()
-
-    def __enter__(self) -> "Store":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -164,8 +162,8 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 class StoredReplies:
     """A chat that sends only requests without a stored reply; a reply counts all its tokens at `prices`."""
 
-    def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE, progress: bool | None = None):
-        self.chat, self.name, self.prices, self.progress = chat, chat.name, prices, progress
+    def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE):
+        self.chat, self.name, self.prices = chat, chat.name, prices
         self.store = folder if isinstance(folder, Store) else Store(folder)
 
     def missing(self, asks: Sequence[Ask]) -> list[Ask]:
@@ -180,7 +178,7 @@ class StoredReplies:
             for ask_index, reply in replies.items():
                 arrived(ask_index, reply)
         waiting = [index for index in range(len(asks)) if index not in replies]
-        with _Bar(self.name, len(asks), len(waiting), self.prices, self.progress) as bar:
+        with _Bar(self.name, len(asks), len(waiting), self.prices) as bar:
 
             def keep(index: int, reply: Reply) -> None:
                 index_ = waiting[index]
@@ -198,12 +196,11 @@ class StoredReplies:
         return [replies[index] for index in range(len(asks))]
 
 
-class _Bar:
+class _Bar(tqdm):
     """Progress bar with the number of replies, the cost of new ones and the expected total cost."""
 
-    def __init__(self, name: str, total: int, missing: int, prices: Prices, progress: bool | None):
-        hidden = None if progress is None else not progress
-        self.bar = tqdm(total=total, initial=total - missing, desc=name, disable=hidden, delay=1)
+    def __init__(self, name: str, total: int, missing: int, prices: Prices):
+        super().__init__(total=total, initial=total - missing, desc=name, disable=None, delay=1)
         self.missing, self.prices, self.replies, self.spent = missing, prices, 0, 0.0
 
     def count(self, reply: Reply) -> None:
@@ -211,11 +208,5 @@ class _Bar:
         self.spent += self.prices.of(reply)
         if self.prices != FREE:
             expected = self.spent / self.replies * self.missing
-            self.bar.set_postfix_str(f"cost {self.spent:.4g} of about {expected:.4g}", refresh=False)
-        self.bar.update()
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
+            self.set_postfix_str(f"cost {self.spent:.4g} of about {expected:.4g}", refresh=False)
+        self.update()

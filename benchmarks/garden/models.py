@@ -1,17 +1,13 @@
 """A tokenizer and small language models of real architectures for the garden, built in seconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    AutoModelForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from ...rm.backbones.loading import Architecture, small_config
 from ...rm.types import Example, Message
@@ -60,13 +56,6 @@ def conversation(example: Example) -> list[dict[str, str]]:
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
 
-def _batches(sequences: list[torch.Tensor], size: int, steps: int, seed: int) -> Iterator[list[torch.Tensor]]:
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        rows = torch.randint(len(sequences), (size,), generator=generator)
-        yield [sequences[row] for row in rows.tolist()]
-
-
 def pretrain(
     model: PreTrainedModel,
     words: PreTrainedTokenizerFast,
@@ -87,9 +76,10 @@ def pretrain(
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     model.train()
-    losses = []
-    for batch in _batches(sequences, batch_size, steps, seed):
-        labels = pad_sequence(batch, batch_first=True, padding_value=-100)
+    losses, generator = [], torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        rows = torch.randint(len(sequences), (batch_size,), generator=generator)
+        labels = pad_sequence([sequences[row] for row in rows.tolist()], batch_first=True, padding_value=-100)
         attention = (labels != -100).long()
         # tokens at padding positions are neither attended to nor predicted
         tokens = labels * attention

@@ -123,11 +123,7 @@ def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
 
 
 def share_interval(
-    value: float,
-    samples: np.ndarray,
-    clusters: int,
-    ends: tuple[float, float] = (0.0, 1.0),
-    level: float = LEVEL,
+    value: float, samples: np.ndarray, clusters: int, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
     """Compute the interval of a share between the `ends` from its bootstrap samples of C whole clusters.
 

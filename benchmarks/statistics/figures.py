@@ -6,23 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..types import Suite
+from . import cluster_bootstrap as bootstrap
 from .areas import area_weights, figures_by_area
-from .cluster_bootstrap import (
-    LEVEL,
-    Cells,
-    Clusters,
-    Draws,
-    Stratum,
-    cell_sums,
-    difference_interval,
-    difference_p,
-    effective_clusters,
-    least_p,
-    null_variance,
-    percentile_interval,
-    share_interval,
-    stratified_interval,
-)
+from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum, percentile_interval
 
 
 class Layout(NamedTuple):
@@ -42,7 +28,7 @@ class Layout(NamedTuple):
         size = np.maximum(np.bincount(self.groups[counted], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
         by_cluster = np.bincount(self.draws.cluster[counted], by_case[self.groups[counted]])
-        return Clusters(self.clusters(weights, counted), effective_clusters(by_cluster))
+        return Clusters(self.clusters(weights, counted), bootstrap.effective_clusters(by_cluster))
 
 
 class Figures(NamedTuple):
@@ -64,7 +50,7 @@ class Figures(NamedTuple):
 
 def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
-    observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
+    observed, sampled = bootstrap.cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
     counted, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
     clusters = {area: layout.weighted_clusters(subsets, counted) for area, subsets in weights.items()}
@@ -107,23 +93,16 @@ class IntervalMethod(NamedTuple):
     difference: Callable[[float, np.ndarray, Clusters, float], tuple[float, float]]
 
 
-def _weighted(figures: Figures, area: str) -> tuple[float, float]:
-    return stratified_interval(figures.observed[area], _strata(figures, area))
-
-
 def _effective(figures: Figures, area: str) -> tuple[float, float]:
-    return share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
+    return bootstrap.share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
 
 
-def _percentiles(_value: float, samples: np.ndarray, _clusters: Clusters, level: float) -> tuple[float, float]:
-    return percentile_interval(samples, level)
-
-
-WEIGHTED = IntervalMethod(_weighted, difference_interval)
-INTERVALS = {
-    "weighted": WEIGHTED,
-    "effective": IntervalMethod(_effective, _percentiles),  # of earlier reports, which can still be verified
-}
+WEIGHTED = IntervalMethod(
+    lambda figures, area: bootstrap.stratified_interval(figures.observed[area], _strata(figures, area)),
+    bootstrap.difference_interval,
+)
+EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
+INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
 """Methods by the name that a report stores."""
 
 
@@ -144,15 +123,17 @@ class Paired(NamedTuple):
 
     def least_p(self, area: str) -> float:
         """Return the smallest p of a sign test over the prompts of an area that changed."""
-        return least_p(self.first.layout.clusters(self.first.subsets[area], self.changed))
+        return bootstrap.least_p(self.first.layout.clusters(self.first.subsets[area], self.changed))
 
     def p(self, area: str) -> float:
         """Return the two-sided p of a difference, never below `least_p`; NaN where the difference is."""
-        return max(difference_p(self.value(area), self._samples(area), self.first.clusters[area]), self.least_p(area))
+        return max(
+            bootstrap.difference_p(self.value(area), self._samples(area), self.first.clusters[area]), self.least_p(area)
+        )
 
     def null_variance(self, area: str) -> float:
         """Return the variance that a difference would have if it were 0."""
-        return null_variance(self.value(area), self._samples(area), self.first.clusters[area])
+        return bootstrap.null_variance(self.value(area), self._samples(area), self.first.clusters[area])
 
     def interval(self, area: str, method: IntervalMethod = WEIGHTED, level: float = LEVEL) -> tuple[float, float]:
         """Return the interval of a difference, by default the values that `difference_p` does not reject."""

@@ -1,6 +1,7 @@
 """Common parts of suites: loading cases with a report of every row, default credit and default aggregation."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -125,3 +126,23 @@ def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, n
     """Return section -> mean over the items of all subsets whose name starts with the prefix; no empty sections."""
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
+
+
+def stratified(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], list[str]]:
+    """Return at most `limit` cases in their order, and a note that they are a part of the benchmark.
+
+    Of each subset of n cases it takes ⌈n t⌉, with one t for all subsets, as far as the limit goes; those whose ids have
+    the smallest hashes. So the cases depend on ids and subsets alone, and those of a smaller limit are among them.
+    """
+    if limit is None or limit >= len(cases):
+        return list(cases), []
+    sizes, ranks = Counter(case.subset for case in cases), Counter[str]()
+    order = []
+    digests = [hashlib.sha256(case.id.encode()).hexdigest() for case in cases]
+    for digest, index in sorted((digest, index) for index, digest in enumerate(digests)):
+        subset = cases[index].subset
+        order.append((ranks[subset] / sizes[subset], digest, index))
+        ranks[subset] += 1
+    kept = sorted(index for *_, index in sorted(order)[:limit])
+    note = f"{PART}: {limit} of {len(cases)} cases (--limit), in proportion to the subsets."
+    return [cases[index] for index in kept], [note]

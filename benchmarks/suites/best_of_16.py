@@ -1,6 +1,5 @@
 """Best of 16: how often the response that a model picks beats a reference (Lambert et al. 2024, arXiv:2403.13787)."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +9,6 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ._suite import StrictSuite, case, read_cases
-
-
-def worth(preference: float | None) -> float:
-    """Convert a preference in [1, 2] for the response over the reference to a share of a win; NaN if unknown."""
-    return math.nan if preference is None else preference - 1
 
 
 class BestOf16(StrictSuite):
@@ -36,8 +30,8 @@ class BestOf16(StrictSuite):
 
 def _case(values: Mapping[str, Any]) -> Case:
     pairs = zip(column(values, "candidates"), column(values, "gpt4_preference_vs_reference"), strict=True)
-    known = [(answer, worth(preference)) for answer, preference in pairs if preference is not None]
-    answers, worths = [answer for answer, _ in known], tuple(value for _, value in known)
+    known = [(answer, preference - 1) for answer, preference in pairs if preference is not None]  # from [1, 2]
+    answers, worths = [answer for answer, _ in known], tuple(share for _, share in known)
     if not worths:
         raise ValueError("no annotation: none of the answers has a preference")
     best = [index for index, value in enumerate(worths) if value == max(worths)]

@@ -1,6 +1,7 @@
 """LLMBar: which of two outputs follows the instruction, plain and adversarial (Zeng et al. 2023, arXiv:2310.07641)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -23,14 +24,11 @@ class LLMBar(StrictSuite):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases; the set is taken from the path, as in the authors' repository."""
-        read = [self._read(source, _set_of(source)) for source in sources]
+        parsers = [partial(_case, subset=_set_of(source), numbers=count()) for source in sources]  # rows have no id
+        read = [read_cases([source], parse, self.on_bad_row) for source, parse in zip(sources, parsers, strict=True)]
         cases = [case for case_list, _ in read for case in case_list]
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
-
-    def _read(self, source: str, subset: str) -> tuple[list[Case], list[str]]:
-        numbers = count()  # rows have no id
-        return read_cases([source], lambda values: _case(values, subset, next(numbers)), self.on_bad_row)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all items, over Natural, and the unweighted mean of the adversarial sets."""
@@ -49,7 +47,8 @@ def _set_of(source: str) -> str:
     return name if last[name] >= 0 else source_name(source)
 
 
-def _case(values: Mapping[str, Any], subset: str, number: int) -> Case:
+def _case(values: Mapping[str, Any], subset: str, numbers: Iterator[int]) -> Case:
+    number = next(numbers)
     label = column(values, "label")
     if label not in (1, 2):
         raise ValueError(f"unknown label {label!r}: labels are 1 and 2")

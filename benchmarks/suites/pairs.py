@@ -82,11 +82,18 @@ class Pairs(StrictSuite):
         """Return the cases of preference files; rows without a preference are left out and counted."""
         parse = partial(parse_pair, allow_blank=self.allow_blank)
         pairs, rows = collect_files(sources, parse, self.on_bad_row, unique_ids=True)
+        cases, notes = self.with_preference(pairs, sources)
+        return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
+
+    def with_preference(
+        self, pairs: Sequence[PreferencePair], sources: Sequence[str], given: Sequence[Case] = ()
+    ) -> tuple[list[Case], list[str]]:
+        """Return the given cases and those of the pairs, and a note on pairs without preference; refuse no case."""
         cases, undecided = as_cases(pairs, self.objective)
-        if not cases:
+        if not given and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
+        return [*given, *cases], notes
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the index of the file's `chosen` column, which need not be the response that an objective prefers."""

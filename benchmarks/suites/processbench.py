@@ -12,7 +12,7 @@ from ...rm.data.pairs import OnBadRow
 from ...rm.data.solutions import parse_first_error
 from ...rm.errors import DataError
 from ...rm.types import Steps
-from ..baselines import Baseline
+from ..baselines import Baseline, by_response
 from ..statistics.cluster_bootstrap import Cells
 from ..statistics.first_error import NONE, best_threshold, first_error, harmonic_mean
 from ..types import RANDOM
@@ -83,7 +83,7 @@ class ProcessBench(StrictSuite):
             RANDOM: lambda case: _random_answer(case, seed),
         }
         names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, lambda cases, answer=fixed[name]: self._answers(cases, answer)) for name in names]
+        return [Baseline(name, self._answers(fixed[name])) for name in names]
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return the threshold that would have been best on these solutions."""
@@ -96,14 +96,9 @@ class ProcessBench(StrictSuite):
             f"{best.value:.3g}; use it on other solutions, as processbench(threshold={best.value:.3g})."
         ]
 
-    def _answers(self, cases: Sequence[Case], answer: Callable[[Case], int]) -> list[Judgment]:
-        """Return judgments whose predicted first error is the answer."""
-
-        def scores(case: Case) -> tuple[float, ...]:
-            wrong = answer(case)
-            return tuple(self.threshold + (-1.0 if index == wrong else 1.0) for index in range(len(case.answers)))
-
-        return [Judgment(case.id, scores=scores(case)) for case in cases]
+    def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
+        """Return a judge whose predicted first error is the answer."""
+        return by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 
 def label_of(case: Case) -> int:

@@ -15,7 +15,7 @@ from .run import Attacked, Audit, figure_of
 # ---- what the figures mean ----
 
 
-class AttackSummary(NamedTuple):
+class Measure(NamedTuple):
     """Meaning of a measure, its value for an ideal judge, and its unit."""
 
     meaning: str
@@ -24,30 +24,26 @@ class AttackSummary(NamedTuple):
 
 
 LOG_ODDS = "log-odds"
-FIGURES: Mapping[str, AttackSummary] = {
-    "coverage": AttackSummary("pairs with a verdict", "100 %"),
-    "accuracy": AttackSummary("right verdicts among them, a tie counting half", "100 %"),
-    "ties": AttackSummary("verdicts that leave the pair tied", "–"),
-    "order flips": AttackSummary(
+FIGURES: Mapping[str, Measure] = {
+    "coverage": Measure("pairs with a verdict", "100 %"),
+    "accuracy": Measure("right verdicts among them, a tie counting half", "100 %"),
+    "ties": Measure("verdicts that leave the pair tied", "–"),
+    "order flips": Measure(
         "verdicts of single requests that change with the order of the answers; to or from a tie counts half", "0 %"
     ),
-    "first slot": AttackSummary("such verdicts for the answer shown first, every pair in both orders", "50 %"),
-    "first slot of equals": AttackSummary("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
-    "length slope": AttackSummary(
-        "what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS
-    ),
-    "kappa": AttackSummary("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
-    "alpha": AttackSummary("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
-    "accuracy without the question": AttackSummary("right verdicts where the question is hidden", "–"),
-    "reading": AttackSummary("accuracy minus accuracy without the question", "> 0 %"),
-    "self-preference": AttackSummary(
-        "wins gained by the judge's own name under an answer, against another name", "0 %"
-    ),
-    "authorship slope": AttackSummary(
+    "first slot": Measure("such verdicts for the answer shown first, every pair in both orders", "50 %"),
+    "first slot of equals": Measure("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
+    "length slope": Measure("what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS),
+    "kappa": Measure("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
+    "alpha": Measure("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
+    "accuracy without the question": Measure("right verdicts where the question is hidden", "–"),
+    "reading": Measure("accuracy minus accuracy without the question", "> 0 %"),
+    "self-preference": Measure("wins gained by the judge's own name under an answer, against another name", "0 %"),
+    "authorship slope": Measure(
         "what its own authorship adds to the log-odds of winning, given the label", "0", LOG_ODDS
     ),
-    "overconfidence": AttackSummary("claimed chance of being right minus share that is right", "0 %"),
-    "calibration error": AttackSummary("expected calibration error; above 0 in small samples too", "0 %"),
+    "overconfidence": Measure("claimed chance of being right minus share that is right", "0 %"),
+    "calibration error": Measure("expected calibration error; above 0 in small samples too", "0 %"),
 }
 
 

@@ -10,22 +10,10 @@ import numpy as np
 
 from ...rm.errors import DataError
 from ..types import BatchJudge, Case, Judgment
+from . import measures
 from .agreement import cohen_kappa, krippendorff_alpha
 from .attacks import ATTACKS, Attack
 from .confidence_intervals import Estimate, estimate, mean_estimate
-from .measures import (
-    bounds,
-    calibration_error,
-    credits,
-    doublings,
-    first_slot,
-    first_slots,
-    labels,
-    logistic_slope,
-    order_flips,
-    overconfidence,
-    verdicts,
-)
 from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, Names, Plan, plan
 
 Chance = Callable[[float, float], float]
@@ -134,7 +122,7 @@ def measure(
         clusters=len(np.unique(clusters)),
         figures=figures,
         attacks=attacks,
-        bounds=bounds(credits(judged[AS_GIVEN], planned.right)),
+        bounds=measures.bounds(measures.credits(judged[AS_GIVEN], planned.right)),
         asked={probe: len(of_probe) for probe, of_probe in judged.items()},
         unanswered={
             probe: dict(Counter(judgment.reason for judgment in of_probe if judgment.abstained).most_common())
@@ -164,9 +152,9 @@ def _clusters(cases: Sequence[Case]) -> np.ndarray:
 def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: int, seed: int) -> dict[str, Estimate]:
     """Coverage, accuracy, order, slots, agreement with the labels, and what is left of it without the question."""
     straight, crossed = judged[AS_GIVEN], judged[SWAPPED]
-    won, blind = credits(straight, planned.right), credits(judged[MASKED], planned.right)
-    unlabelled = np.concatenate([first_slot(judged[TWINS]), first_slot(judged.get(TIES, []))])
-    ratings = labels([*planned.pairs, *planned.ties]), verdicts([*straight, *judged.get(TIES, [])])
+    won, blind = measures.credits(straight, planned.right), measures.credits(judged[MASKED], planned.right)
+    unlabelled = np.concatenate([measures.first_slot(judged[TWINS]), measures.first_slot(judged.get(TIES, []))])
+    ratings = measures.labels([*planned.pairs, *planned.ties]), measures.verdicts([*straight, *judged.get(TIES, [])])
     everywhere = _clusters([*planned.pairs, *planned.ties])
     over_all = partial(
         estimate, clusters=everywhere, known=~np.isnan(ratings[1]), ends=BOTH_WAYS, samples=samples, seed=seed
@@ -175,8 +163,8 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
         "coverage": mean((~np.isnan(won)).astype(float)),
         "accuracy": mean(won),
         "ties": mean(np.where(np.isnan(won), np.nan, won == 0.5)),
-        "order flips": mean(order_flips(straight, crossed)),
-        "first slot": mean(first_slots(straight, crossed)),
+        "order flips": mean(measures.order_flips(straight, crossed)),
+        "first slot": mean(measures.first_slots(straight, crossed)),
         "first slot of equals": mean_estimate(unlabelled, everywhere, samples=samples, seed=seed),
         "kappa": over_all(lambda indices: cohen_kappa(ratings[0][indices], ratings[1][indices])),
         "alpha": over_all(lambda indices: krippendorff_alpha(np.stack(ratings)[:, indices])),
@@ -187,8 +175,8 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
 
 def _slopes(planned: Plan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
     """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
-    won = credits(judged[AS_GIVEN], planned.right)
-    of_pairs = {"length slope": doublings(planned.pairs, planned.right)}
+    won = measures.credits(judged[AS_GIVEN], planned.right)
+    of_pairs = {"length slope": measures.doublings(planned.pairs, planned.right)}
     if planned.names is not None and any(pair.authors for pair in planned.pairs):
         of_pairs["authorship slope"] = _authorship(planned, planned.names.own)
 
@@ -196,7 +184,7 @@ def _slopes(planned: Plan, judged: Mapping, over_pairs: Callable) -> dict[str, E
         known = ~(np.isnan(won) | np.isnan(x))
         if min(won[known].sum(), (1 - won[known]).sum()) < LEAST_LOSSES:
             return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
-        return over_pairs(lambda indices: logistic_slope(won[indices], x[indices]), known=known)
+        return over_pairs(lambda indices: measures.logistic_slope(won[indices], x[indices]), known=known)
 
     return {name: slope(x) for name, x in of_pairs.items()}
 
@@ -211,7 +199,7 @@ def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str
     """What the wrong answer gains when it is signed by the judge's model and the right one by another, not reversed."""
     if planned.names is None:
         return {}
-    own_credits, other = (credits(judged[probe], planned.wrong) for probe in SIGNED)
+    own_credits, other = (measures.credits(judged[probe], planned.wrong) for probe in SIGNED)
     return {"self-preference": mean(own_credits - other, ends=BOTH_WAYS)}
 
 
@@ -221,8 +209,8 @@ def _calibration(
     claimed = _claimed(planned, judgments, chance)
     error = partial(over_pairs, known=~np.isnan(claimed), ends=(0.0, 1.0))
     return {
-        "overconfidence": mean(overconfidence(claimed), ends=BOTH_WAYS),
-        "calibration error": error(lambda indices: calibration_error(claimed[indices])),
+        "overconfidence": mean(measures.overconfidence(claimed), ends=BOTH_WAYS),
+        "calibration error": error(lambda indices: measures.calibration_error(claimed[indices])),
     }
 
 
@@ -238,8 +226,8 @@ def _claimed(planned: Plan, judgments: Sequence[Judgment], chance: Chance) -> np
 
 
 def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
-    before = credits(judged[AS_GIVEN], planned.wrong)
-    after = {name: credits(judged[name], planned.wrong) for name in planned.attacks}
+    before = measures.credits(judged[AS_GIVEN], planned.wrong)
+    after = {name: measures.credits(judged[name], planned.wrong) for name in planned.attacks}
     return {
         name: Attacked(
             mean(before), mean(after[name]), mean(after[name] - before, ends=BOTH_WAYS), planned.attacks[name].replaces

@@ -115,11 +115,6 @@ class Bill:
         self.completion_tokens += reply.completion_tokens
         self.budget.spend(self.prices.of(reply))
 
-    @property
-    def money(self) -> float:
-        """Cost of this model's requests."""
-        return self.prices.cost(self.prompt_tokens, self.completion_tokens)
-
     def most(self, ask: Ask) -> float:
         """Return an upper bound of a request's cost."""
         return self.prices.cost(most_prompt_tokens(ask), ask.max_tokens)

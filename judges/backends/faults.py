@@ -50,26 +50,19 @@ DECLINED = Fault("the model or a filter declines to reply", Action.ABSTAIN, Bill
 
 FAULTS = (
     Fault(
-        "the quota or credit of the account is used up",
-        Action.FATAL,
-        statuses=(402,),
+        "the quota or credit of the account is used up", Action.FATAL, statuses=(402,),
         codes=("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"),
     ),
     Fault(
-        "the request is refused by a content filter",
-        Action.ABSTAIN,
+        "the request is refused by a content filter", Action.ABSTAIN,
         codes=("content_filter", "content_policy_violation", "flagged_input"),
     ),
     Fault(
-        "the request is too long",
-        Action.ABSTAIN,
-        statuses=(413,),
+        "the request is too long", Action.ABSTAIN, statuses=(413,),
         codes=("context_length_exceeded", "string_above_max_length", "request_too_large"),
     ),
     Fault(
-        "the API key is refused",
-        Action.FATAL,
-        statuses=(401,),
+        "the API key is refused", Action.FATAL, statuses=(401,),
         codes=("invalid_api_key", "account_deactivated", "authentication_error"),
     ),
     Fault("the key may not use the model", Action.FATAL, statuses=(403,), codes=("permission_error",)),
@@ -79,14 +72,8 @@ FAULTS = (
     Fault("too many requests", Action.RETRY, statuses=(429,), codes=("rate_limit_exceeded", "rate_limit_error")),
     SERVER_FAILED,
     Fault("a gateway has no reply from the server", Action.RETRY, Billed.AT_MOST, statuses=(502, 504)),
-    TIMEOUT,
-    NO_CONNECTION,
-    LOST,
-    NO_COMPLETION,
-    EMPTY,
-    CUT_OFF,
-    DECLINED,
-)
+    TIMEOUT, NO_CONNECTION, LOST, NO_COMPLETION, EMPTY, CUT_OFF, DECLINED,
+)  # fmt: skip
 
 
 def fault_of(status: int | None, error: Any) -> Fault:

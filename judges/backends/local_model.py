@@ -40,11 +40,14 @@ class Local:
     """
 
     def __init__(self, model: Any, encoder: "Encoder", *, name: str, context: int, batch_size: int = 16):
+        from transformers import GenerationConfig
+
         from ...rm.backbones.tokenization import end_token_ids
 
         self.name, self.encoder, self.context, self.batch_size = name, encoder, context, batch_size
         self.ends = sorted(end_token_ids(model, encoder.tokenizer))
-        self.model = _without_settings(model)
+        self.model = copy.copy(model)
+        self.model.generation_config = GenerationConfig()  # `generate` merges the model's own with the given settings
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`; prompts of like length share a batch."""
@@ -125,11 +128,15 @@ class Local:
         import torch
         from transformers import GenerationConfig
 
+        from ...rm.backbones.tokenization import pad
+
         start = time.monotonic()
-        tokens, attention = _left_padded([row.prompt for row in rows], self.model.device)
-        pad = self.ends[0] if self.ends else 0
+        reversed_rows = pad([row.prompt[::-1] for row in rows])
+        tokens, attention = (part.flip(1).long().to(self.model.device) for part in reversed_rows)  # padded on the left
+        padding = self.ends[0] if self.ends else 0
         most, width = max(row.most for row in rows), tokens.shape[1]
-        how = GenerationConfig(max_new_tokens=most, do_sample=False, eos_token_id=self.ends or None, pad_token_id=pad)
+        ends = {"eos_token_id": self.ends or None, "pad_token_id": padding}
+        how = GenerationConfig(max_new_tokens=most, do_sample=False, **ends)
         draws = [_Draws(rows, width)] if any(row.temperature > 0 for row in rows) else []
         with torch.inference_mode():
             written = self.model.generate(
@@ -151,23 +158,6 @@ def _seed_of(ask: Ask) -> int:
     """Return a seed that also depends on the content, so that the noise of different requests is independent."""
     seed = random.getrandbits(63) if ask.seed is None else ask.seed
     return int(content_hash([seed, ask.messages]), 16) >> 1
-
-
-def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
-    """Return left-padded token ids [N, L] and the attention mask."""
-    from ...rm.backbones.tokenization import pad
-
-    tokens, attention = pad([prompt[::-1] for prompt in prompts])
-    return tokens.flip(1).to(device), attention.flip(1).long().to(device)
-
-
-def _without_settings(model: Any) -> Any:
-    """Return the model without its generation settings, which `generate` would merge with the given ones."""
-    from transformers import GenerationConfig
-
-    bare = copy.copy(model)
-    bare.generation_config = GenerationConfig()
-    return bare
 
 
 class _Draws:

@@ -17,22 +17,12 @@ from ...rm.errors import UsageError
 from ...rm.io.api_keys import environment_key
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import content_hash
+from . import openai_protocol as protocol
 from .chat import Arrived, Ask, Reply, failed, with_earlier
 from .cost import Bill, Budget, Prices, most_prompt_tokens, prompt_tokens
 from .event_loop import in_thread
 from .faults import Billed
-from .openai_protocol import (
-    CONSTRAINT,
-    LENGTHS,
-    LIMIT,
-    NEWER_LIMIT,
-    Trouble,
-    read_reply,
-    request,
-    schema_name,
-    shortened,
-    trouble,
-)
+from .openai_protocol import Trouble
 from .rate_limits import Pace, backoff
 
 OPENAI = "https://api.openai.com/v1"
@@ -88,7 +78,7 @@ class Endpoint:
         several = len(self.urls) > 1
         self.rotation = Rotation(len(self.urls), self.first_wait if several else 0.0, self.longest_wait)
         self._unconstrained: set[str] = set()
-        self._limit = LIMIT
+        self._limit = protocol.LIMIT
         self._notes: dict[str, bool] = {}
 
     def _check(self) -> None:
@@ -104,7 +94,7 @@ class Endpoint:
         ):
             if not holds:
                 raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
-        if self.max_cost is not None and (unbounded := [name for name in LENGTHS if name in self.options]):
+        if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
                 f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
                 "leave one of the two out"
@@ -151,17 +141,17 @@ class Endpoint:
         """Send a request to one server once."""
         from openai import OpenAIError
 
-        constrained = ask.schema is not None and schema_name(ask.schema) not in self._unconstrained
-        sent = request(self.model, ask, self.options, constrained=constrained, limit=self._limit)
+        constrained = ask.schema is not None and protocol.schema_name(ask.schema) not in self._unconstrained
+        sent = protocol.request(self.model, ask, self.options, constrained=constrained, limit=self._limit)
         start = time.monotonic()
         try:
             async with asyncio.timeout(self.timeout):
                 response = await client.chat.completions.with_raw_response.create(**sent)
-            reply = read_reply(response.http_response.text, ask)
+            reply = protocol.read_reply(response.http_response.text, ask)
         except (OpenAIError, OSError, ValueError) as error:
-            failure = trouble(error, self.timeout, time.time())
+            failure = protocol.trouble(error, self.timeout, time.time())
             return failure._replace(
-                reason=shortened(self._without_key(failure.reason)),
+                reason=protocol.shortened(self._without_key(failure.reason)),
                 refused=failure.refused if failure.refused in sent else "",
             )
         if not reply.estimated:
@@ -170,11 +160,11 @@ class Endpoint:
 
     def give_way(self, ask: Ask, failure: Trouble) -> bool:
         """Omit an unsupported parameter from now on; return False if the error has another cause."""
-        if failure.refused == CONSTRAINT and ask.schema is not None:
-            self._unconstrained.add(schema_name(ask.schema))
+        if failure.refused == protocol.CONSTRAINT and ask.schema is not None:
+            self._unconstrained.add(protocol.schema_name(ask.schema))
             self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
-        elif failure.refused == LIMIT:
-            self._limit = NEWER_LIMIT
+        elif failure.refused == protocol.LIMIT:
+            self._limit = protocol.NEWER_LIMIT
         return bool(failure.refused)
 
     def note(self, text: str) -> None:

@@ -62,20 +62,11 @@ def profile_ask(example: Example) -> Ask:
 
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
     """A diagnosis of every answer, or why there is none; one call per answer, equal answers asked once."""
-    distinct = list(dict.fromkeys(examples_key(example) for example in examples))
-    index_of = {key: index for index, key in enumerate(distinct)}
-    first = {examples_key(example): example for example in reversed(examples)}
-    replies = chat.ask([profile_ask(first[key]) for key in distinct])
-    diagnoses = []
-    for example in examples:
-        values = json_object(replies[index_of[examples_key(example)]])
-        diagnoses.append(values if isinstance(values, Rejected) else as_profile(values, example.completion))
-    return diagnoses
-
-
-def examples_key(example: Example) -> tuple[str, str]:
-    """Return a key that is equal for examples with the same question."""
-    return prompt_text(example.prompt), example.completion
+    texts = [(prompt_text(example.prompt), example.completion) for example in examples]
+    asks = {text: profile_ask(example) for text, example in zip(texts, examples, strict=True)}
+    replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))
+    read = [(json_object(replies[text]), text[1]) for text in texts]
+    return [values if isinstance(values, Rejected) else as_profile(values, answer) for values, answer in read]
 
 
 def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:

@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...rm.types import Message
 from ..backends.chat import Ask, Reply
 from ..judge import failure
 from ..parsing.replies import Repeated, documents, without_thinking
-from ..prompting import instructions, part
-
-PARTS = ("instruction", "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "rubric")
+from ..prompting import instructions, messages
 
 
 class Rejected(NamedTuple):
@@ -27,9 +24,7 @@ def system_prompt(name: str) -> str:
 
 def ask(name: str, parts: Mapping[str, str], schema: Mapping[str, Any] | None = None, max_tokens: int = 1024) -> Ask:
     """A request of the instructions `name` and all parts, an empty answer too, in their order."""
-    user = "\n\n".join(part(title, text) for title, text in parts.items())
-    messages = (Message(role="system", content=system_prompt(name)), Message(role="user", content=user))
-    return Ask(messages, schema, max_tokens)
+    return Ask(messages(system_prompt(name), parts), schema, max_tokens)
 
 
 def read_part(text: str, name: str) -> str | None:

@@ -90,15 +90,15 @@ def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
     diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in shown for answer in pair.answers])
     syntheses: list[Synthesis] = []
     asks: dict[int, Ask] = {}
-    for pair_index_, index in enumerate(shown):
-        first, second = diagnosed[2 * pair_index_ : 2 * pair_index_ + 2]
+    for index, pair in enumerate(shown):
+        first, second = diagnosed[2 * index : 2 * index + 2]
         if isinstance(first, Rejected) or isinstance(second, Rejected):
             syntheses.append(Synthesis(first if isinstance(first, Rejected) else second))
         else:
             syntheses.append(Synthesis(Rejected("not asked"), (first, second)))
-            asks[pair_index_] = synthesis_ask(index.prompt, (first, second))
-    for pair_index_, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
-        syntheses[pair_index_] = syntheses[pair_index_]._replace(rubric=read_rubric(reply))
+            asks[index] = synthesis_ask(pair.prompt, (first, second))
+    for index, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
+        syntheses[index] = syntheses[index]._replace(rubric=read_rubric(reply))
     return syntheses
 
 
@@ -111,12 +111,5 @@ def contrast(diagnoses: tuple[Profile, Profile]) -> str:
     'Cites a source. | A: pass | B: fail'
     """
     statuses = [{finding.criterion: finding.status for finding in each.findings} for each in diagnoses]
-    return "\n".join(
-        " | ".join(
-            [
-                criterion,
-                *(f"{side}: {each.get(criterion, 'not said')}" for side, each in zip("AB", statuses, strict=True)),
-            ]
-        )
-        for criterion in {**statuses[0], **statuses[1]}
-    )
+    a, b = statuses
+    return "\n".join(f"{name} | A: {a.get(name, 'not said')} | B: {b.get(name, 'not said')}" for name in {**a, **b})

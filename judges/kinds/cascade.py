@@ -28,12 +28,8 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
             _escalated(cases[i], judgment, second[i]) if i in second else judgment for i, judgment in enumerate(first)
         ]
 
-    settings = {
-        "kind": "cascade",
-        "cheap": cheap.contract or cheap.name,
-        "strong": strong.contract or strong.name,
-        "gap": gap,
-    }
+    contracts = {"cheap": cheap.contract or cheap.name, "strong": strong.contract or strong.name}
+    settings = {"kind": "cascade", **contracts, "gap": gap}
     return Judging(name or f"{cheap.name}, else {strong.name}", settings, judge)
 
 

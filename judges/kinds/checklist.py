@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from ...rm.errors import UsageError
 from ...rm.types import Messages, completion_turns, message_text, prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import Judging, ask_all, described, failure, judgment, stands_in
+from ..judge import Judging, ask_all, described, judgment
 from ..parsing.statements import NoVerdict
-from ..parsing.verdicts import Marks, criteria
+from ..parsing.verdicts import Marks
 from ..prompting import GREEDY, Sampling, instructions, messages
 from ..types import Case, Criterion, Judgment, Reason
-from .rubric import marks_schema
+from .rubric import as_criteria, marks_schema, read_marks
 
 
 class Question(NamedTuple):
@@ -124,21 +124,14 @@ def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
 def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
     asked = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
     read = [
-        failure(reply)
-        or criteria(
-            reply.text,
-            [question.id for question in plan[turn]],
-            quoted=[_statement(case, index, turn)],
-            finish=reply.finish,
-        )
+        read_marks(reply, [question.id for question in plan[turn]], _statement(case, index, turn))
         for (turn, index), reply in zip(asked, replies, strict=True)
     ]
     criteria_ = [
-        Criterion(answer, name, mark.value, mark.evidence, stands_in(mark.evidence, _statement(case, index, turn)))
+        criterion
         for (turn, index), marks in zip(asked, read, strict=True)
-        if isinstance(marks, Marks)
         for answer in (range(len(case.answers)) if len(_criterion_range(case, turn)) == 1 else [index])
-        for name, mark in marks.values.items()
+        for criterion in as_criteria(marks, answer, _statement(case, index, turn))
     ]
     return judgment(
         case,

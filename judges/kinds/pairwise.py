@@ -68,7 +68,7 @@ def pairwise(
         return shown.ask(case, order, rubric=case_rubric, examples=example)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
-        rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
+        rubrics = rubrics_for(rubric, cases)
         plans = [
             orders_of(case, both=orders == "both") if case_rubric or not rubric else []
             for case, case_rubric in zip(cases, rubrics, strict=True)

@@ -16,7 +16,7 @@ def panel(
     """Majority: s_i = share of the judges who decided that put answer i alone on top. Mean: s_i = mean of their scores.
 
     The mean needs judges on one scale. Judges who abstain are left out; if fewer than `least` decided (0: more than
-    half), the panel abstains. Each judge's scores are kept as criteria under the judge's name: see `disagreement`.
+    half), the panel abstains. Each judge's scores are kept as criteria under the judge's name.
     """
     one_of("how", how, ("majority", "mean"))
     if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:
@@ -45,12 +45,8 @@ def panel(
         scores = [first_votes(judgment) for judgment in decided] if how == "majority" else decided
         return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
 
-    settings = {
-        "kind": "panel",
-        "judges": [judge.contract or judge.name for judge in judges],
-        "how": how,
-        "least": least,
-    }
+    contracts = [judge.contract or judge.name for judge in judges]
+    settings = {"kind": "panel", "judges": contracts, "how": how, "least": least}
     return Judging(name or f"panel of {', '.join(judge.name for judge in judges)}", settings, judge)
 
 
@@ -62,14 +58,3 @@ def first_votes(scores: Sequence[float]) -> list[float]:
     """
     top = [score == max(scores) for score in scores]
     return [vote / sum(top) for vote in top]
-
-
-def disagreement(judgment: Judgment, members: Sequence[str]) -> float:
-    """Share of pairs of judges that prefer different responses, in [0, 1]; 0 with fewer than two judges."""
-    tops = []
-    for member in members:
-        scores = [criterion.value for criterion in judgment.criteria if criterion.name == member]
-        if scores:
-            tops.append(tuple(first_votes(scores)))
-    pairs = [(a, b) for index, a in enumerate(tops) for b in tops[:index]]
-    return fmean(a != b for a, b in pairs) if pairs else 0.0

@@ -95,6 +95,20 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
     return object_schema(rules={"type": "array", "items": row, "minItems": len(ids), "maxItems": len(ids)})
 
 
+def read_marks(reply: Reply, ids: Sequence[str], shown: str) -> Marks | NoVerdict:
+    """Return the marks of a reply on a text that was shown, or why it has none."""
+    return failure(reply) or criteria(reply.text, ids, quoted=[shown], finish=reply.finish)
+
+
+def as_criteria(marks: Marks | NoVerdict, index: int, shown: str) -> list[Criterion]:
+    """Return the marks of a text as criteria of one response; none without a verdict."""
+    values = marks.values if isinstance(marks, Marks) else {}
+    return [
+        Criterion(index, name, mark.value, mark.evidence, stands_in(mark.evidence, shown))
+        for name, mark in values.items()
+    ]
+
+
 def _requests(rubric_: Rubric, together: bool) -> list[Rubric]:
     """Return the rubrics of the requests: the full rubric, or one per criterion."""
     if together:
@@ -115,33 +129,22 @@ def _judged(
 ) -> Judgment:
     if rubric_ is None:
         return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-    parts = _requests(rubric_, together)
+    shown = [(index, part) for index in range(len(case.answers)) for part in _requests(rubric_, together)]
     read = [
-        failure(reply)
-        or criteria(
-            reply.text, parts[index % len(parts)].ids, quoted=[case.answers[index // len(parts)]], finish=reply.finish
-        )
-        for index, reply in enumerate(replies)
+        read_marks(reply, part.ids, case.answers[index]) for (index, part), reply in zip(shown, replies, strict=True)
     ]
-    criteria_ = [
-        Criterion(
-            index // len(parts),
-            name,
-            mark.value,
-            mark.evidence,
-            stands_in(mark.evidence, case.answers[index // len(parts)]),
-        )
-        for index, marks in enumerate(read)
-        if isinstance(marks, Marks)
-        for name, mark in marks.values.items()
-        if not math.isnan(mark.value)
+    marked = [
+        criterion
+        for (index, _), marks in zip(shown, read, strict=True)
+        for criterion in as_criteria(marks, index, case.answers[index])
     ]
+    criteria_ = [criterion for criterion in marked if not math.isnan(criterion.value)]
     return judgment(
         case,
         _scores(case, rubric_, read, criteria_, score, required),
         chat,
         replies,
-        orders=[(index // len(parts),) for index in range(len(replies))],
+        orders=[(index,) for index, _ in shown],
         reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
         criteria=criteria_,
     )

@@ -63,7 +63,6 @@ JSON_CHOICE = frozenset(
     | {f"{which}_{name}" for which in ("better", "best", "preferred") for name in ("answer", "response", "output")}
 )
 
-
 CONDITION = re.compile(
     r"\b(?:if|unless|would|could|might|whether|when|not|never|neither|nor|or|assuming)\b|n't\b", re.IGNORECASE
 )
@@ -76,7 +75,6 @@ FOR_THIS = re.compile(
     r"(?:instruction|task|question|prompt|request|case)\b",
     re.IGNORECASE,
 )
-
 
 LETTERED = re.compile(
     rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:(?:final|best)\s+)*(?:answer|option|grade)\b", re.IGNORECASE
@@ -203,7 +201,6 @@ RATED = re.compile(
     rf"|of|at|as)\s+)*(?P<number>{NUMBER}.*)$",
     re.IGNORECASE,
 )
-
 
 PERCENT = 100
 

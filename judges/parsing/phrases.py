@@ -10,10 +10,7 @@ BASIS = (
     r"(?:based on|given|considering|taking|because of|in (?:view|light) of|in (?:line|accordance|keeping) with"
     r"|according to)\b"
 )
-BASED_ON = (
-    rf"{BASIS}"
-    r"(?![^,;.]*\b(?:alone|only|solely|purely|merely|just)\b)[^,;.]*"
-)
+BASED_ON = rf"{BASIS}(?![^,;.]*\b(?:alone|only|solely|purely|merely|just)\b)[^,;.]*"
 LEAD = re.compile(rf"(?:{CONCLUDING}|{BASED_ON})\b\s*,?\s*", re.IGNORECASE)
 CONCLUSION = re.compile(rf"{CONCLUDING}\b\s*,?\s*", re.IGNORECASE)
 """The words that begin a conclusion; `given ...` and `based on ...` may also begin a remark on one point."""

@@ -25,24 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..types import Reason
-from .phrases import (
-    COMMAND,
-    CONCLUSION,
-    DECLINES,
-    DENIAL,
-    ENDS,
-    HYPOTHESIS,
-    PRELIMINARY,
-    RANKED_WORDS,
-    REASONING_KEYS,
-    RETRACTION,
-    REVISION,
-    SPEAKER,
-    TAKEN_BACK,
-    TOPIC,
-    UNDECIDED,
-    WRAPPERS,
-)
+from . import phrases
 from .replies import ParsedReply, Repeated, documents, own_words, sentences, undecorated, without_thinking
 
 Value = str | float
@@ -150,7 +133,9 @@ def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
     before = text[max(line, candidate.start - LEADING) : candidate.start]
     is_most = len(document) > 0.9 * len(text)
     return is_most or not (
-        any(document in quotation for quotation in quoted) or HYPOTHESIS.search(before) or DENIAL.search(before)
+        any(document in quotation for quotation in quoted)
+        or phrases.HYPOTHESIS.search(before)
+        or phrases.DENIAL.search(before)
     )
 
 
@@ -172,7 +157,11 @@ def _holder(value: Any, keys: frozenset[str], depth: int = 0) -> Mapping[str, An
     fields = {_key(name): part for name, part in value.items()}
     if any(name in keys and not isinstance(part, dict | list) for name, part in fields.items()):
         return value
-    inner = [part for name, part in fields.items() if isinstance(part, dict) and (name in WRAPPERS or len(fields) == 1)]
+    inner = [
+        part
+        for name, part in fields.items()
+        if isinstance(part, dict) and (name in phrases.WRAPPERS or len(fields) == 1)
+    ]
     return _holder(inner[0], keys, depth + 1) if len(inner) == 1 else None
 
 
@@ -192,7 +181,7 @@ def _from_json(
         if isinstance(part, str) and len(part.split()) > 3 and _field(part, grammar) == Reason.MALFORMED
     ]
     prose = prose if len(prose) < len(values) else []
-    reasoning = [str(part) for name, part in fields if name in REASONING_KEYS and part] + prose
+    reasoning = [str(part) for name, part in fields if name in phrases.REASONING_KEYS and part] + prose
     values = [part for part in values if part not in prose]
     read_values = [_field(value, grammar) for value in values]
     for document, value in zip(read_values, values, strict=True):
@@ -234,7 +223,7 @@ def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | N
         return NoVerdict(Reason.MALFORMED, "JSON that cannot be read")
     if not isinstance(_conclusion(re.sub(r"^[>\s]+", "", text, flags=re.MULTILINE), grammar), NoVerdict):
         return NoVerdict(Reason.ONLY_QUOTED)
-    return NoVerdict(Reason.DECLINED) if DECLINES.search(text_own) else conclusion
+    return NoVerdict(Reason.DECLINED) if phrases.DECLINES.search(text_own) else conclusion
 
 
 def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
@@ -251,7 +240,7 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     last = explicit[-1]
     if any(not _overrides(last, line, lines) for line in explicit if line.value != last.value):
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(line.value) for line in explicit})))
-    if RETRACTION.search(last.rest) or _taken_back(lines[last.number + 1 :]):
+    if phrases.RETRACTION.search(last.rest) or _taken_back(lines[last.number + 1 :]):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     if isinstance(last.value, Reason):
         return NoVerdict(last.value)
@@ -269,7 +258,7 @@ def is_taken_back(after: str, quoted: Sequence[str]) -> bool:
 
 def _taken_back(lines: Sequence[str]) -> bool:
     """Whether one of the lines after a verdict takes it back."""
-    return any(map(TAKEN_BACK.match, lines))
+    return any(map(phrases.TAKEN_BACK.match, lines))
 
 
 def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:
@@ -283,7 +272,7 @@ def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
     if last.number == earlier.number:
         return False
     between = " ".join(lines[earlier.number + 1 : last.number + 1])
-    return last.rank > earlier.rank or bool(REVISION.search(between))
+    return last.rank > earlier.rank or bool(phrases.REVISION.search(between))
 
 
 def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
@@ -301,14 +290,14 @@ def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[Line]:
     several = len({value for _, value in matches}) > 1
     for mark, value in matches:
         before, rest = line[: mark.start()], line[mark.end() :]
-        if several or (ENDS.match(rest) and not _doubted(before)):
+        if several or (phrases.ENDS.match(rest) and not _doubted(before)):
             yield Line(line_index, value, _rank(before), rest, mark[0].startswith("\\boxed"))
 
 
 def _doubted(before: str) -> bool:
     """Whether what stands before a mark makes it a supposition, a command or a quotation."""
     sentence = sentences(before)[-1]
-    return any(pattern.search(sentence) for pattern in (HYPOTHESIS, COMMAND, DENIAL))
+    return any(pattern.search(sentence) for pattern in (phrases.HYPOTHESIS, phrases.COMMAND, phrases.DENIAL))
 
 
 def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
@@ -329,15 +318,15 @@ def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Itera
         if value is None:
             continue
         rest = value[1] if here else ("" if not value[1].strip(" .!") else "?")
-        if ENDS.match(rest):
+        if phrases.ENDS.match(rest):
             yield Line(line_index, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
 
 
 def _rank(words: str) -> int:
-    match_ = re.search(RANKED_WORDS, words, re.IGNORECASE)
+    match_ = re.search(phrases.RANKED_WORDS, words, re.IGNORECASE)
     if match_ is None:
         return 1
-    return 0 if match_["rank"].lower() in PRELIMINARY else FINAL
+    return 0 if match_["rank"].lower() in phrases.PRELIMINARY else FINAL
 
 
 class Sentence(NamedTuple):
@@ -364,7 +353,7 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
         if not unit.announced and (value := grammar.sentence(unit.text)) is not None
     }
     last = max(stated, default=-1)
-    closing = [unit.text for unit in units[last + 1 : end] if CONCLUSION.match(unit.text)]
+    closing = [unit.text for unit in units[last + 1 : end] if phrases.CONCLUSION.match(unit.text)]
     closing += [units[end].text] if end > last else []
     ties = [value for text in closing if (value := grammar.tie(text))]
     if not stated:
@@ -382,12 +371,17 @@ def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> boo
     """Whether a verdict sentence opens or closes the reply, or draws a conclusion that no further criterion follows."""
     if index in (0, len(units) - 1):
         return True
-    led = CONCLUSION.match(units[index].text) is not None
-    return led and not any(map(TOPIC.match, lines[units[index].line + 1 :]))
+    led = phrases.CONCLUSION.match(units[index].text) is not None
+    return led and not any(map(phrases.TOPIC.match, lines[units[index].line + 1 :]))
 
 
 def _unsettles(unit: str, value: Value, grammar: Grammar) -> bool:
     """Whether a sentence after a verdict takes it back, declines to decide, or speaks for another value."""
-    declines = DECLINES.search(unit)
-    is_own_refusal = declines is not None and SPEAKER.search(unit[: declines.start()]) is not None
-    return bool(is_own_refusal or TAKEN_BACK.match(unit) or UNDECIDED.search(unit) or grammar.opposes(unit, value))
+    declines = phrases.DECLINES.search(unit)
+    is_own_refusal = declines is not None and phrases.SPEAKER.search(unit[: declines.start()]) is not None
+    return bool(
+        is_own_refusal
+        or phrases.TAKEN_BACK.match(unit)
+        or phrases.UNDECIDED.search(unit)
+        or grammar.opposes(unit, value)
+    )

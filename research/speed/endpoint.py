@@ -56,7 +56,7 @@ def speedup(load: Load) -> dict[str, Any]:
             "one at a time": per_second(Endpoint("judge", server.url, concurrency=1), many[: load.alone]),
             "in flight": per_second(Endpoint("judge", server.url, concurrency=load.in_flight), many),
             "in flight, kept": per_second(
-                StoredReplies(Endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
+                StoredReplies(Endpoint("judge", server.url, concurrency=load.in_flight), folder), many
             ),
         }
         most = server.most_in_flight

@@ -156,7 +156,7 @@ from rewardlab.rm.types import user_turn
 url, folder, number = sys.argv[1:]
 asks = [Ask(user_turn(f"Case {place}: which answer is better?")) for place in range(int(number))]
 chat = Endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=60.0, retries=12)
-StoredReplies(chat, folder, progress=False).ask(asks)
+StoredReplies(chat, folder).ask(asks)
 """
 
 
@@ -174,7 +174,7 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
 @pytest.mark.parametrize("number", SIZES)
 def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(tmp_path, number):
     with ChatServer(faults=0.25, kinds=FAULTS, hang=0.5, latency=0.01) as server:
-        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path)
         replies = kept.ask(asks(number))
         assert not [reply.error for reply in replies if reply.error]
         assert {*server.faulty} == {*FAULTS} and server.most_in_flight in range(2, 65)
@@ -198,7 +198,7 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
         committed = (tmp_path / FILE).read_text().rpartition("\n")[0].splitlines()
         assert number // 3 <= len(committed) < number
 
-        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(Endpoint("judge", server.url, **QUICK), tmp_path)
         every, missing = (
             {identity(ask._asdict()) for ask in some} for some in (asks(number), kept.missing(asks(number)))
         )

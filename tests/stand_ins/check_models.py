@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from ...benchmarks.garden.models import SPECIALS
 from ...judges.cdrrm.generator import Record, rubric_json
-from ...judges.cdrrm.requests import PARTS, system_prompt
+from ...judges.cdrrm.requests import system_prompt
 from ...judges.prompting import part
 from ...rm.backbones.loading import small_config
 from .checks import CHECKS
@@ -30,6 +30,7 @@ from .verifiable_prompts import (
     write,
 )
 
+PARTS = ("instruction", "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "rubric")
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"

@@ -53,7 +53,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     again = [judgment.scores for judgment in scorer(cases)]
     for row in rows:
         stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
-        if cases and all(_close(a, b) for a, b in zip(stored, again, strict=True)):
+        if cases and all(_close(*scores) for scores in zip(stored, again, strict=True)):
             return Measured(run, row)
     raise DataError(f"{name}: its scores are not those of {config.model}, though the contract is; give its own run")
 
@@ -68,7 +68,6 @@ def _reading(run: Finished) -> dict[str, Any]:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 
 
-def _close(stored: Sequence[float] | None, again: Sequence[float] | None) -> bool:
-    if stored is None or again is None or len(stored) != len(again):
-        return stored is again
-    return bool(np.allclose(stored, again, rtol=CLOSE, atol=CLOSE * float(np.abs(stored).max())))
+def _close(stored: Sequence[float], again: Sequence[float]) -> bool:
+    size = max(map(abs, stored), default=0.0)
+    return len(stored) == len(again) and np.allclose(stored, again, rtol=CLOSE, atol=CLOSE * size)

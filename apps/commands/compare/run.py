@@ -56,13 +56,9 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     """Return the summary of a checked comparison."""
     comparison = checked_comparison(config)
     overall = comparison.areas[OVERALL]
+    names = ("first", "second", "cases", "left_out", "only_first", "only_second")
     return {
-        "first": comparison.first,
-        "second": comparison.second,
-        "cases": comparison.cases,
-        "left_out": comparison.left_out,
-        "only_first": comparison.only_first,
-        "only_second": comparison.only_second,
+        **{name: getattr(comparison, name) for name in names},
         "difference": overall.difference._asdict(),
         "p": overall.p,
         "real": overall.significant,

@@ -11,7 +11,7 @@ from typing import Any
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
-from ....benchmarks.stratified import stratified
+from ....benchmarks.suites._suite import stratified
 from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Report, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ....judges.backends.chat import Arrived, Ask, Chat, Reply
+from ....judges.backends.chat import Arrived, Ask, Chat, Reply, with_earlier
 from ....judges.backends.cost import FREE, Bill, Budget, Prices, counter, estimate, read_prices
 from ....judges.backends.openai_endpoint import Endpoint
 from ....judges.backends.scripted import Scripted, dry_run_chat
@@ -92,18 +92,15 @@ class Asked:
 
     def __init__(self, chat: Chat, prices: Prices | None = FREE, on_fault: str = "abstain"):
         self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
-        self.calls = self.estimated = self.prompt_tokens = self.completion_tokens = self.replies = 0
+        self.total, self.replies = Reply("", "stop", requests=0), 0
+        """Tokens and requests of all replies, and the number of those with a text."""
         self.faults: Counter[str] = Counter()
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
         replies = self.chat.ask(asks, arrived)
         self.replies += sum(not reply.error for reply in replies)
-        for reply in replies:
-            self.calls += reply.requests
-            self.estimated += reply.estimated
-            self.prompt_tokens += reply.prompt_tokens
-            self.completion_tokens += reply.completion_tokens
+        self.total = with_earlier(self.total, replies)
         faults = [reply.error for reply in replies if reply.error]
         self.faults.update(faults)
         if faults and self.on_fault == "stop":
@@ -120,12 +117,12 @@ class Asked:
         the tokens of `estimated` of them are upper bounds. The cost is None without prices.
         """
         return {
-            "calls": self.calls,
-            "estimated": self.estimated,
+            "calls": self.total.requests,
+            "estimated": self.total.estimated,
             "without_reply": self.faults.total(),
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cost": self.prices and self.prices.cost(self.prompt_tokens, self.completion_tokens),
+            "prompt_tokens": self.total.prompt_tokens,
+            "completion_tokens": self.total.completion_tokens,
+            "cost": self.prices and self.prices.of(self.total),
         }
 
 

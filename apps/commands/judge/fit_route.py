@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ....judges.kinds.route import strong_needed
 from ....judges.kinds.route.features import METADATA, REWARDS, case_features
-from ....judges.kinds.route.labels import strong_needed
 from ....judges.kinds.route.probe import fit_probe, open_embedder
 from ....rm.errors import UsageError
 from ....rm.kinds.ensemble.uncertain import UncertainRewardModel

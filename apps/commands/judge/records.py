@@ -14,14 +14,13 @@ import pyarrow.parquet as pq
 
 from ....benchmarks.evaluate import Evaluation, credits_of
 from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
-from ....benchmarks.suites.pairs import Pairs, as_cases, collect_files
+from ....benchmarks.suites.pairs import Pairs, collect_files
 from ....benchmarks.types import PART, Suite
 from ....judges.audit.measures import asked_in_both_orders, comparison_flips, first_credits
 from ....judges.case_rows import parse_case
 from ....judges.kinds.route import routing_counts
 from ....judges.types import Case, Judgment
 from ....rm.data.pairs import parse_pair
-from ....rm.errors import DataError
 from ....rm.types import PreferencePair, prompt_text
 from ...runs.tables import JUDGMENTS
 
@@ -36,14 +35,12 @@ class CaseFile(Pairs):
         rows, read = collect_files(sources, _case_or_pair, self.on_bad_row)
         pairs = [row for row in rows if isinstance(row, _Written)]
         wrote = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
-        compared, undecided = as_cases(pairs, self.objective)
+        given = [row for row in rows if isinstance(row, Case)]
+        cases, notes = self.with_preference(pairs, sources, given)
+        compared = cases[len(given) :]
         compared = [replace(case, authors=wrote[(prompt_text(case.prompt), *case.answers)]) for case in compared]
-        cases = [*(row for row in rows if isinstance(row, Case)), *compared]
-        if not cases:
-            raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         refuse_repeated(cases, sources)
-        notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return cases, [*notes, *dropped_note(read), *ignored_note(read)]
+        return [*given, *compared], [*notes, *dropped_note(read), *ignored_note(read)]
 
 
 @dataclass(frozen=True)
@@ -219,10 +216,5 @@ def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
     names = ("case", "reasoning", "raw", "orders", "seconds", "cost", "requests", "estimated", "retrieved")
     same = {name: getattr(judgment, name) for name in names}
     criteria = [criterion._asdict() for criterion in judgment.criteria]
-    return {
-        "scorer": scorer,
-        **same,
-        "criteria": criteria,
-        "prompt_tokens": judgment.tokens[0],
-        "completion_tokens": judgment.tokens[1],
-    }
+    tokens = dict(zip(("prompt_tokens", "completion_tokens"), judgment.tokens, strict=True))
+    return {"scorer": scorer, **same, "criteria": criteria, **tokens}

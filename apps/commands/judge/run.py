@@ -70,7 +70,10 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
             if config.audit:
                 facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
             else:
-                facts = evaluated(suite, cases, judges, work, notes, config)
+                options = {"seed": config.seed, "samples": config.bootstrap_samples}
+                evaluation = judged(suite, cases, judges, notes=notes, **options)
+                facts: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
+                facts["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
             facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
@@ -79,20 +82,6 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         settings = recipe | {name: getattr(config, name) for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
-
-
-def evaluated(
-    suite: Suite,
-    cases: Sequence[Case],
-    judges: Sequence[BatchJudge],
-    work: Path,
-    notes: Sequence[str],
-    config: JudgeConfig,
-) -> dict[str, Any]:
-    """Judge the cases and write the results; return each judge's account and overall accuracy."""
-    evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.bootstrap_samples)
-    facts = write_judged(suite, evaluation, judges, work)
-    return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
 
 
 def write_judged(

@@ -142,11 +142,7 @@ class JudgeConfig(Settings):
         "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
         default=None,
     )
-    score: str = setting(
-        "Score function of a rubric's marks.",
-        choices=SCORES,
-        default="gated",
-    )
+    score: str = setting("Score function of a rubric's marks.", choices=SCORES, default="gated")
     levels: str | None = setting(
         "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "
         ".toml or .json file, or a .jsonl with one for each case.",

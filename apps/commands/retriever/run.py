@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 from ....judges.case_rows import parse_case
 from ....judges.retrieval.encoder import new_encoder
 from ....judges.retrieval.sources import labelled_text
-from ....judges.retrieval.training import (
-    RetrieverArguments,
-    RetrieverTrainer,
-    TextPair,
-    joint_rows,
-    pairs_within,
-)
+from ....judges.retrieval.training import RetrieverArguments, RetrieverTrainer, TextPair, joint_rows, pairs_within
 from ....judges.rubrics.rubric import render
 from ....judges.types import Case
 from ....rm.data.pairs import collect, parse_pair, row_prompt

@@ -108,10 +108,5 @@ def write_built(work: Path, outcomes: dict[str, FilteredRubric | Rejected], fact
 
 def _pair_facts(accepted: FilteredRubric) -> dict[str, Any]:
     diagnoses = [each.as_json() for each in accepted.diagnoses] if accepted.diagnoses else None
-    shown = {
-        "prompt": list(accepted.sides.prompt),
-        "a": accepted.sides.a,
-        "b": accepted.sides.b,
-        "preferred": accepted.sides.preferred,
-    }
+    shown = accepted.sides._asdict() | {"prompt": list(accepted.sides.prompt)}
     return {"useful": accepted.useful, **shown, "diagnoses": diagnoses}

@@ -46,7 +46,7 @@ def generative(
     shown = comparison_prompt(prompt, ties=False, sampling=sampling)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
-        rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
+        rubrics = rubrics_for(rubric, cases)
         plans = [
             [(order, k) for order in orders_of(case) for k in range(samples)] if case_rubric or not rubric else []
             for case, case_rubric in zip(cases, rubrics, strict=True)

@@ -9,7 +9,7 @@ from ....rm.errors import UsageError
 from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
 from ....rm.types import RewardModel, content_hash, prompt_text
 from ...judge import Judging, merged
-from ...types import BatchJudge, Case, Criterion, Judgment
+from ...types import BatchJudge, Case, Criterion, Judgment, strictly_best
 from .features import case_features
 from .rule import Need, Rule
 
@@ -57,15 +57,9 @@ def route(
                 judged[index] = _routed(cases[index], judgment, needs[index], f"{word} judge, by the {rule.name}")
         return [judged[index] for index in range(len(cases))]
 
-    settings = {
-        "kind": "route",
-        "cheap": cheap.contract or cheap.name,
-        "strong": strong.contract or strong.name,
-        "rule": rule.contract,
-        "threshold": threshold,
-        "budget": budget,
-        "reward_model": reward_model.contract.hash() if reward_model else None,
-    }
+    contracts = {"cheap": cheap.contract or cheap.name, "strong": strong.contract or strong.name}
+    contracts |= {"rule": rule.contract, "reward_model": reward_model.contract.hash() if reward_model else None}
+    settings = {"kind": "route", **contracts, "threshold": threshold, "budget": budget}
     return Judging(name or f"{cheap.name} or {strong.name}", settings, judge)
 
 
@@ -107,3 +101,14 @@ def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:
         "to_strong": sum(criterion.evidence.startswith("strong judge") for criterion in routed),
         "undecided": sum(math.isnan(criterion.value) for criterion in routed),
     }
+
+
+def is_right(case: Case, judgment: Judgment) -> bool:
+    """Return whether every right response scores above every wrong one; an abstention or a tie is wrong."""
+    return not judgment.abstained and strictly_best(case, judgment.scores) == 1
+
+
+def strong_needed(cases: Sequence[Case], cheap: Sequence[Judgment], strong: Sequence[Judgment]) -> np.ndarray:
+    """Return z [N] in {0, 1}: z_i = [the cheap judge is wrong] · [the strong judge is right]."""
+    judged = zip(cases, cheap, strong, strict=True)
+    return np.array([is_right(case, b) and not is_right(case, a) for case, a, b in judged], np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....benchmarks.scorers import load_stored
 from ....benchmarks.suites.judgebench import judgebench
-from ....judges.kinds.route.labels import is_right
+from ....judges.kinds.route import is_right
 from ....judges.types import Case, Judgment
 from ....rm.types import content_hash
 

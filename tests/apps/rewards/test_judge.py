@@ -43,9 +43,11 @@ def answers(*texts, prompt=QUESTION) -> list[Example]:
 def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text():
     one = reward(longer)
     assert one([*answers("abc", "abcdef", "abc"), *answers("abc", prompt=OTHER)]) == [3.0, 6.0, 3.0, 3.0]
-    assert one.asked.calls == 3
+    assert one.asked.total.requests == 3
     drawn = reward(longer, "pointwise(samples=3)", Materials(sampling=Sampling(temperature=1.0, seed=5)))
-    assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.asked.calls == 6, "samples are draws of their own"
+    assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.asked.total.requests == 6, (
+        "samples are draws of their own"
+    )
 
 
 def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a_fault(capsys):
@@ -69,9 +71,11 @@ def test_a_pairwise_judge_plays_a_tournament_within_the_answers_to_a_prompt():
     """Of three the middle one wins one of its two comparisons; the other prompt's two are by themselves."""
     one = reward(longer, "pairwise")
     found = one([*answers("a", "aaa", "aa"), *answers("aaaaaaa", "aaaaaa", prompt=OTHER)])
-    assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.asked.calls == 2 * (3 + 1)
+    assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.asked.total.requests == 2 * (3 + 1)
     one = reward(longer, "pairwise")
-    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.calls == 2, "nobody is asked about a tie"
+    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.total.requests == 2, (
+        "nobody is asked about a tie"
+    )
     assert one(answers("aa", "aa")) == [0.5, 0.5] and one(answers("alone")) == [None]
 
 
@@ -92,7 +96,7 @@ def test_equal_requests_are_asked_once_and_a_judge_behind_several_servers_is_tha
     asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
     arrived = {}
     replies = Once(chat).ask(asks, arrived.__setitem__)
-    assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.calls == 2
+    assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.total.requests == 2
     assert arrived == dict(enumerate(replies))
     config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
     assert config.identity() == ChatConfig(endpoint="http://a/v1", model="qwen").identity(), "it goes on with more"  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight
         with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent, .* may cost up to 1") as told:
             replies = chat.ask(asks(20, **SHORT))
         paid = [reply for reply in replies if not reply.error]
-        assert len(ours(told)) == 1 and len(paid) == chat.bill.money == server.asked.total() == 5
+        assert len(ours(told)) == 1 and len(paid) == chat.bill.budget.spent == server.asked.total() == 5
         assert all("not asked: the limit of cost 5 is reached" in reply.error for reply in replies if reply.error)
         with warnings.catch_warnings(action="ignore"):
             assert chat.ask(asks(1, **SHORT))[0].error
@@ -137,7 +137,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight
     with ChatServer(latency=0.01) as server, spent:
         chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
         replies = chat.ask(asks(40, max_tokens=16))
-        assert server.most_in_flight == 2 and chat.bill.money == server.asked.total() == 7
+        assert server.most_in_flight == 2 and chat.bill.budget.spent == server.asked.total() == 7
     assert sum(not reply.error for reply in replies) == 7
 
 
@@ -237,7 +237,7 @@ def test_servers_of_one_model_take_turns_share_the_bill_and_are_asked_again_when
         chat = Endpoint("judge", [first.url, second.url], concurrency=1, prices=A_COIN_EACH)
         replies = chat.ask(asks(10))
     assert [reply.text for reply in replies] == [verdict({"messages": list(ask.messages)}) for ask in asks(10)]
-    assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.money == 10.0
+    assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.budget.spent == 10.0
     with ChatServer(key="sk-right") as bad, ChatServer(latency=0.005) as good:
         chat = Endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
         chat.ask(asks(3))

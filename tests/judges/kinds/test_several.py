@@ -4,7 +4,7 @@ from rewardlab.judges.judge import ByCase, Judging
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.consistent import consistent
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.judges.kinds.panel import disagreement, panel
+from rewardlab.judges.kinds.panel import panel
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Judgment, Reason
 from rewardlab.rm.errors import UsageError
@@ -19,7 +19,6 @@ def test_a_panel_votes_keeps_its_disagreement_takes_means_and_may_be_decided_by_
     assert judged.scores == (0.5, 0.5) and judged.tokens == (30, 3) and judged.cost == 3.0
     first = [("a", 0, 1.0), ("a", 1, 0.0), ("b", 0, 3.0), ("b", 1, 7.0)]
     assert [(one.name, one.answer, one.value) for one in judged.criteria][:4] == first
-    assert disagreement(judged, ["a", "b", "c", "d"]) == 1.0 and disagreement(judged, ["a"]) == 0.0
     given = {"a": ((1.0, 0.0), "no reply"), "b": ((0.5, 0.2), "no reply"), "c": ("x", (1.0, 0.0))}
     judges = [judge_of(name, *scores) for name, scores in given.items()]
     judged = panel(judges, how="mean")([case("1"), case("2")])

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from rewardlab.judges.retrieval.encoder import sentence_starts, sentences_of_tokens
 from rewardlab.judges.retrieval.pooling import (
     FacetPooling,
     MeanPooling,
@@ -12,7 +13,6 @@ from rewardlab.judges.retrieval.pooling import (
     similarity,
     unit_vectors,
 )
-from rewardlab.judges.retrieval.sentences import sentence_starts, sentences_of_tokens
 
 ALL = ("sentence", "segment", "text")
 

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from rewardlab.judges.kinds.route import strong_needed
 from rewardlab.judges.kinds.route.features import case_features
-from rewardlab.judges.kinds.route.labels import strong_needed
 from rewardlab.judges.kinds.route.probe import Linear, Probe, fit_logistic, fit_probe, open_embedder
 from rewardlab.judges.kinds.route.rule import load_rule
 from rewardlab.judges.types import Judgment

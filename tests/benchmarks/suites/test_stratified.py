@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from rewardlab.benchmarks.stratified import stratified
+from rewardlab.benchmarks.suites._suite import stratified
 from rewardlab.benchmarks.types import part_of
 from rewardlab.judges.types import Case
 
