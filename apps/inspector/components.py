@@ -52,14 +52,6 @@ SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private",
 """Of events that ask a model: one at a time, and readers do not wait for them."""
 ALL = 1_000_000
 """Choices of a list that are shown: Gradio 6.31 takes None for its default of 100."""
-LISTS = """() => {
-    if (window.rewardlabLists) return;
-    window.rewardlabLists = true;
-    document.addEventListener("keydown", event => {
-        if (event.key === "Tab" && event.target.matches?.("[role=listbox], [role=combobox]")) event.stopPropagation();
-    }, true);
-}"""
-"""JavaScript: Gradio 6.31 opens the list that Tab leaves once more, as it does for every key but Escape."""
 
 
 class Site(NamedTuple):

@@ -11,6 +11,7 @@ import gradio as gr
 
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
+from ...assets import asset
 from ...components import EACH, QUIET, Site, button, number, opening, sentences, streamed
 from ...html import note_html, shown
 from . import decoded_view as files
@@ -27,12 +28,7 @@ WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
 DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
 """A newer request of a visitor ends the earlier one, so it must not wait for it in Gradio's queue."""
-MIXTURE = """(...raw) => {
-    const names = NAMES, sum = raw.reduce((all, value) => all + (value ?? 0), 0);
-    const share = index => (sum ? (raw[index] ?? 0) / sum : 1 / names.length).toFixed(2);
-    const shares = names.map((name, index) => `${name} ${share(index)}`);
-    document.getElementById("mixture").textContent = "Preference: " + shares.join(" · ");
-}"""
+MIXTURE = asset("mixture.js")
 """JavaScript: the values of the sliders as shares that sum to 1."""
 
 
