@@ -12,7 +12,7 @@ import gradio as gr
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
 from ...assets import asset
-from ...components import EACH, QUIET, Site, button, number, opening, sentences, streamed
+from ...components import EACH, QUIET, Site, button, number, sentences, streamed
 from ...html import note_html, shown
 from . import decoded_view as files
 from . import guided
@@ -49,7 +49,7 @@ def tab(site: Site) -> None:
                 gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
         with gr.Tab("Decoded files", id="files") as files_tab:
             files.part(site._replace(tab=files_tab))
-    opening(site, "playground", _asked, [], [tabs])
+    site.opening("playground", _asked, [], [tabs])
 
 
 def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
@@ -202,7 +202,7 @@ def _stream(
     requests = [setting.request(prompt) for setting in settings]
     titles, written, done = [setting.label for setting in settings], [""] * len(settings), [None] * len(settings)
     ended, status = asks.begin(request), f"Decoding {_answers(settings)} …"
-    with site.models.decoder() as (engine, _):
+    with site.models.decoder() as engine:
         if ended():
             return
         yield _writing(status, titles, written)
@@ -239,15 +239,14 @@ def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
 
 
 def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
-    hidden = [gr.Radio(visible=False), gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
+    return [None, note_html(status), guided.streaming_html(titles, texts), gr.Radio(visible=False), *files.no_figure()]
 
 
 def _finished(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
     """Return the coloured completions; of several also what was measured of them, as a figure with its axes."""
     colours = guided.colours_of(answers)
     coloured = guided.answers_html(answers, colours[0])
-    measured, refused, figure = {}, [], [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+    measured, refused, figure = {}, [], files.no_figure()
     if len(answers) > 1:
         rewards, refused = _rewards(site, prompt, answers)
         measured = views.measures(answers, rewards)
