@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .....benchmarks.compare import Comparison
 from .....rm.errors import UsageError
-from ....runs.finished import changed_case, compare_finished, nothing_shared, open_finished, other_suite, shared_cases
+from ....runs.finished import check_shared, check_suites, compare_finished, open_finished, shared_cases
 from ....runs.summaries import SUMMARY, read_heading
 from ....runs.tables import ITEMS, SCORES
 from ...database import outcome, query, table
@@ -103,13 +103,9 @@ def check(first: Side, second: Side) -> int:
         if side.scorer not in heading.scorers:
             raise UsageError(f"run '{side.id}' has no scorer '{side.scorer}'; choose one of the list")
     names = Path(first.id), Path(second.id)
-    if headings[0].suite != headings[1].suite:
-        raise other_suite(names[0], headings[0].suite, names[1], headings[1].suite)
+    check_suites(names[0], headings[0].suite, names[1], headings[1].suite)
     cases, changed = _shared(first.folder, second.folder, *_stamps(first, second))
-    if not cases:
-        raise nothing_shared(*names)
-    if changed is not None:
-        raise changed_case(changed, *names)
+    check_shared(*names, cases, changed)
     return cases
 
 
