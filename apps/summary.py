@@ -24,7 +24,7 @@ def summary_lines(verb: str, result: Any) -> list[str]:
     values = dict(_flat(result)) if isinstance(result, Mapping) else {}
     following = _following(verb, result)
     most = MOST_LINES - len(following)
-    lines = [f"{name}: {_short(value)}" for name, value in values.items()]
+    lines = [f"{name}: {short_text(value)}" for name, value in values.items()]
     if len(lines) > most:
         lines = [*lines[: most - 1], f"... {len(lines) - most + 1} more with --json"]
     return [*lines, *following]
@@ -50,5 +50,6 @@ def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
     return flat
 
 
-def _short(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """Return a value as text, with four significant digits of a float."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -4,27 +4,6 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .commands.board.settings import BoardConfig
-from .commands.card.settings import CardConfig
-from .commands.compare.settings import CompareConfig
-from .commands.decode.settings import DecodeConfig
-from .commands.doctor.settings import DoctorConfig
-from .commands.eval.settings import EvalConfig
-from .commands.inspect.settings import InspectConfig
-from .commands.judge.settings import JudgeConfig
-from .commands.judge.train_settings import JudgeTrainConfig
-from .commands.lint.settings import LintConfig
-from .commands.merge.settings import MergeConfig
-from .commands.parity.settings import ParityConfig
-from .commands.plan.settings import PlanConfig
-from .commands.retriever.settings import RetrieverConfig
-from .commands.rl.settings import RlConfig
-from .commands.rubrics.settings import RubricsConfig
-from .commands.score.settings import ScoreConfig
-from .commands.serve.settings import ServeConfig
-from .commands.train.settings import TrainConfig
-from .commands.verify.settings import VerifyConfig
-from .commands.world.settings import WorldConfig
 from .settings.preflight import check_settings
 from .settings.trainer_arguments import outline
 
@@ -33,13 +12,19 @@ class Verb(NamedTuple):
     """A verb of the command line: description, settings, function and example."""
 
     help: str
-    config: type
+    config_class: str
+    """Name of the dataclass of the verb's own settings."""
     function: str
     example: str
     positional: str = ""
     arguments: tuple[str, ...] = ()
     check: str = ""
     """Function of all settings that raises a `UsageError`; empty if each dataclass can check its own alone."""
+
+    @property
+    def config(self) -> type:
+        """Return the dataclass of the verb's own settings."""
+        return named(self.config_class)
 
     @property
     def settings(self) -> tuple[type, ...]:
@@ -68,93 +53,90 @@ def named(reference: str) -> Any:
 VERBS = {
     "train": Verb(
         "Train a reward model: scalar, process or autoregressive (any Hugging Face backbone), linear or embedding.",
-        TrainConfig,
+        ".commands.train.settings:TrainConfig",
         "commands.train.run:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
-        arguments=(
-            ".commands.train.settings:KindSettings",
-            "..rm.training.trainer:RewardArguments",
-        ),
+        arguments=(".commands.train.settings:KindSettings", "..rm.training.trainer:RewardArguments"),
         check="commands.train.settings:own_settings",
     ),
     "lint": Verb(
         "Check preference data: near-duplicates, contradictions, leakage, contamination; --fix writes a clean file.",
-        LintConfig,
+        ".commands.lint.settings:LintConfig",
         "commands.lint.run:run_lint",
         "rewardlab lint pairs.jsonl --against rewardbench=rewardbench.parquet --fix clean.jsonl",
         positional="data",
     ),
     "score": Verb(
         "Compute the rewards of every conversation in a file.",
-        ScoreConfig,
+        ".commands.score.settings:ScoreConfig",
         "commands.score.run:run_score",
         "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
     ),
     "parity": Verb(
         "Check that a reward model has the same scores in every implementation, and name the cause of a difference.",
-        ParityConfig,
+        ".commands.parity.settings:ParityConfig",
         "commands.parity.run:run_parity",
         "rewardlab parity runs/rm --against checkpoint vllm http://127.0.0.1:8000 --junit parity.xml",
         positional="model",
     ),
     "merge": Verb(
         "Merge a LoRA or a value-head checkpoint into a plain folder that Transformers loads, with the same scores.",
-        MergeConfig,
+        ".commands.merge.settings:MergeConfig",
         "commands.merge.run:run_merge",
         "rewardlab merge runs/rm-lora --output runs/rm-merged",
         positional="model",
     ),
     "card": Verb(
         "Write a model card: scoring contract, results beside the baselines, data and limits, each from a file.",
-        CardConfig,
+        ".commands.card.settings:CardConfig",
         "commands.card.run:run_card",
         "rewardlab card runs/rm --runs runs/rewardbench",
         positional="model",
     ),
     "eval": Verb(
         "Evaluate reward models on a benchmark beside the baselines, with intervals.",
-        EvalConfig,
+        ".commands.eval.settings:EvalConfig",
         "commands.eval.run:run_eval",
         "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
     ),
     "verify": Verb(
         "Recompute a run's tables from its per-item scores.",
-        VerifyConfig,
+        ".commands.verify.settings:VerifyConfig",
         "commands.verify.run:run_verify",
         "rewardlab verify runs/rewardbench",
         positional="run",
     ),
     "compare": Verb(
         "Compare two runs: what changed, and whether it is significant.",
-        CompareConfig,
+        ".commands.compare.settings:CompareConfig",
         "commands.compare.run:run_compare",
         "rewardlab compare runs/before runs/after --gate rules.yaml",
         positional="runs",
     ),
     "board": Verb(
         "Write a leaderboard of many runs, with intervals and tied groups.",
-        BoardConfig,
+        ".commands.board.settings:BoardConfig",
         "commands.board.run:run_board",
         "rewardlab board runs --output runs/board",
         positional="runs",
     ),
     "judge": Verb(
         "Evaluate language models as judges: verdicts that may abstain, coverage, bounds and cost.",
-        JudgeConfig,
+        ".commands.judge.settings:JudgeConfig",
         "commands.judge.run:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
         arguments=(".commands.judge.retrieval:RetrievalConfig", ".commands.judge.settings:ChatConfig"),
     ),
     "judge train": Verb(
         "Train a generative judge: traces of right verdicts in both orders, then policy training on the verdict.",
-        JudgeTrainConfig,
+        ".commands.judge.train_settings:JudgeTrainConfig",
         "commands.judge.train:train_judge",
         "rewardlab judge train --data pairs.jsonl --base Qwen/Qwen3-0.6B --lora --output runs/judge",
         arguments=("..policy.training.arguments:PolicyArguments",),
     ),
     "rubrics": Verb(
         "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
-        RubricsConfig,
+        ".commands.rubrics.settings:RubricsConfig",
         "commands.rubrics.run:run_rubrics",
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
@@ -162,7 +144,7 @@ VERBS = {
     ),
     "retriever": Verb(
         "Train the encoder by which judges retrieve examples and rubrics, and lint finds similar prompts.",
-        RetrieverConfig,
+        ".commands.retriever.settings:RetrieverConfig",
         "commands.retriever.run:train_retriever",
         "rewardlab retriever --data rubrics.jsonl --group_by theme --output runs/retriever",
         positional="data",
@@ -170,46 +152,46 @@ VERBS = {
     ),
     "decode": Verb(
         "Decode prompts with a base model guided by an autoregressive reward model, at any preference.",
-        DecodeConfig,
+        ".commands.decode.settings:DecodeConfig",
         "commands.decode.run:run_decode",
         "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
     ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
-        RlConfig,
+        ".commands.rl.settings:RlConfig",
         "commands.rl.run:train_policy",
         "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
         arguments=("..policy.training.arguments:PolicyArguments",),
     ),
     "inspect": Verb(
         "Inspect runs in the browser: every judgment, every reward, every step.",
-        InspectConfig,
+        ".commands.inspect.settings:InspectConfig",
         "inspector.server:serve",
         "rewardlab inspect runs",
         positional="run",
     ),
     "serve": Verb(
         "Serve a reward model over HTTP: batched requests, vLLM's /classify and OpenRLHF's /get_reward beside /score.",
-        ServeConfig,
+        ".commands.serve.settings:ServeConfig",
         "commands.serve.run:serve",
         "rewardlab serve runs/rm --port 8000",
         positional="model",
     ),
     "world": Verb(
         "Write the toy world: preference data with a known gold reward, and a start policy.",
-        WorldConfig,
+        ".commands.world.settings:WorldConfig",
         "commands.world.run:write_world",
         "rewardlab world --output runs/world",
     ),
     "plan": Verb(
         "Compute how much memory each GPU needs for a job and how long it takes, by formula, without loading weights.",
-        PlanConfig,
+        ".commands.plan.settings:PlanConfig",
         "commands.plan.run:run_plan",
         "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
     ),
     "doctor": Verb(
         "Check versions, devices, extras and disk space of this machine, and name remedies.",
-        DoctorConfig,
+        ".commands.doctor.settings:DoctorConfig",
         "commands.doctor.run:doctor",
         "rewardlab doctor --json",
     ),

@@ -14,21 +14,9 @@ from typing import Any
 
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.checked_files import from_json_lines
+from . import results
 from .calls import call, in_python, of_verb, plain_value
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
-from .results import (
-    RUN,
-    Comparison,
-    Decoded,
-    Evaluation,
-    LintReport,
-    LoadedModel,
-    MemoryPlan,
-    Scores,
-    TrainedJudge,
-    TrainedModel,
-    TrainedPolicy,
-)
 
 __all__ = [
     "compare",
@@ -47,7 +35,7 @@ __all__ = [
 Model = str | os.PathLike[str]
 
 
-def load(path: Model, *, check: bool = True, **options: Any) -> LoadedModel:
+def load(path: Model, *, check: bool = True, **options: Any) -> results.LoadedModel:
     """Load a reward model: a folder, or a Hub id as `scalar`.
 
     With `check`, weights that no longer reproduce the golden scores in the folder raise `CheckFailed`.
@@ -56,13 +44,13 @@ def load(path: Model, *, check: bool = True, **options: Any) -> LoadedModel:
     array([[1.27]])
     """
     with in_python():
-        model = LoadedModel(path, check=check, **options)
+        model = results.LoadedModel(path, check=check, **options)
         _ = model.model
     return model
 
 
 @of_verb("train")
-def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> TrainedModel:
+def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> results.TrainedModel:
     """Train a reward model of any kind and return it; further settings are those of Transformers' `TrainingArguments`.
 
     `data` is a file, several, or rows with `prompt`, `chosen` and `rejected`.
@@ -73,7 +61,7 @@ def train(data: Rows, *, output: Model, model: Model | None = None, **settings: 
             sources["eval_data"] = data_source(settings.pop("eval_data"), Path(scratch), "eval_data")
         facts = call("train", sources | {"output": output, "model": model} | settings)
     loading = {"trust_remote_code": True} if settings.get("trust_remote_code") else {}
-    return TrainedModel(output, facts, **loading)
+    return results.TrainedModel(output, facts, **loading)
 
 
 @of_verb("score")
@@ -85,7 +73,7 @@ def score(
     completions: Sequence[Any] | None = None,
     output: Model | None = None,
     **settings: Any,
-) -> Scores:
+) -> results.Scores:
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
     with tempfile.TemporaryDirectory() as scratch:
         if data is not None and (prompts is not None or completions is not None):
@@ -95,7 +83,9 @@ def score(
         file = output or Path(scratch) / "scores.jsonl"
         facts = call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
         rows = _table_rows(Path(file))
-    return Scores(rows, Path(output) if output else None, f"Rewards by {plain_value(model)}", omitted=facts["omitted"])
+    return results.Scores(
+        rows, Path(output) if output else None, f"Rewards by {plain_value(model)}", omitted=facts["omitted"]
+    )
 
 
 @of_verb("eval")
@@ -106,19 +96,19 @@ def evaluate(
     benchmark: str = "pairs",
     output: Model | None = None,
     **settings: Any,
-) -> Evaluation:
+) -> results.Evaluation:
     """Evaluate reward models on a benchmark beside the baselines; without `output` the run folder is temporary."""
     return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
 
 
 @of_verb("judge")
-def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> Evaluation:
+def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> results.Evaluation:
     """Evaluate language models as judges of cases; without `output` the run folder is temporary."""
     return _evaluation("judge", settings, data, output)
 
 
 @of_verb("judge train")
-def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> TrainedJudge:
+def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> results.TrainedJudge:
     """Train a generative judge on pairs; further settings are those of TRL's `GRPOConfig` for the verdict reward.
 
     The result is the path of its weights too: `judge(test, local=[judged], kind="generative")`.
@@ -126,28 +116,28 @@ def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> T
     with tempfile.TemporaryDirectory() as scratch:
         sources = {"data": data_source(data, Path(scratch), "data")}
         facts = call("judge train", sources | {"base": base, "output": output} | settings)
-    return TrainedJudge(facts, Path(output), "Trained judge")
+    return results.TrainedJudge(facts, Path(output), "Trained judge")
 
 
-def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> Evaluation:
+def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> results.Evaluation:
     from ..runs.summaries import read_report
 
     kept = None if output else tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(output) if kept is None else Path(kept.name) / RUN
+        folder = Path(output) if kept is None else Path(kept.name) / results.RUN
         call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
-        return Evaluation(read_report(folder), folder if output else None, kept)
+        return results.Evaluation(read_report(folder), folder if output else None, kept)
 
 
 @of_verb("compare")
-def compare(first: Model, second: Model, **settings: Any) -> Comparison:
+def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
     """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first.
 
     A drop beyond the rules in `gate` raises `CheckFailed`; `output` is a folder for the comparison.
     """
     from ..commands.compare.run import checked_comparison
 
-    return Comparison(call("compare", {"runs": [first, second]} | settings, checked_comparison))
+    return results.Comparison(call("compare", {"runs": [first, second]} | settings, checked_comparison))
 
 
 @of_verb("decode")
@@ -159,7 +149,7 @@ def decode(
     weight: float = 1.0,
     output: Model | None = None,
     **settings: Any,
-) -> Decoded:
+) -> results.Decoded:
     """Decode prompts under the guidance of an autoregressive reward model, or of one for each objective.
 
     `model` is the guide's folder, or a mapping objective -> folder; `base` is needed where the guide does not know
@@ -172,28 +162,28 @@ def decode(
         call("decode", guide | {"data": data, "preference": preference, "weight": weight, "output": file} | settings)
         rows = _table_rows(Path(file))
     traces = ("tokens", "pieces", "base", "mixed", "kl", "entropy", "guide", *rows[0].keys() - _SHOWN)
-    return Decoded(rows, Path(output) if output else None, "Guided decoding", traces)
+    return results.Decoded(rows, Path(output) if output else None, "Guided decoding", traces)
 
 
 _SHOWN = {"id", "preference", "weight", "prompt", "completion", "finished"}
 
 
 @of_verb("lint")
-def lint(data: Rows, **settings: Any) -> LintReport:
+def lint(data: Rows, **settings: Any) -> results.LintReport:
     """Check preference data and return the findings by row; they raise nothing."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(settings.pop("output", None) or Path(scratch) / "lint")
         with suppress(CheckFailed):  # findings are the result here
             call("lint", {"data": data_source(data, Path(scratch)), "output": folder} | settings)
         rows = [{"location": row.pop("place"), **row} for row in _table_rows(folder / "findings.jsonl")]
-        return LintReport(rows, title="Findings")
+        return results.LintReport(rows, title="Findings")
 
 
 @of_verb("plan")
-def plan(model: Model, **settings: Any) -> MemoryPlan:
+def plan(model: Model, **settings: Any) -> results.MemoryPlan:
     """Compute how much memory each GPU needs for a job and how long it takes, without loading weights."""
     facts = call("plan", {"model": model} | settings)
-    return MemoryPlan(
+    return results.MemoryPlan(
         facts, settings.get("output"), f"{facts['model']}: {facts['job']} on {facts['gpus']} x {facts['gpu']}"
     )
 
@@ -209,7 +199,7 @@ def reinforce(
     reward: Reward | Sequence[Reward] | Mapping[str, Reward],
     output: Model,
     **settings: Any,
-) -> TrainedPolicy:
+) -> results.TrainedPolicy:
     """Train a policy on rewards (GRPO, PPO and others by name); further settings are those of TRL's `GRPOConfig`.
 
     A reward is a reward model's path or a function `(prompts, completions, **columns) -> list[float | None]`; several
@@ -220,7 +210,7 @@ def reinforce(
         source = data_source(data, Path(scratch), "data")
         rewards = plain_value(reward)
         facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
-    return TrainedPolicy(facts, Path(output), "Trained policy")
+    return results.TrainedPolicy(facts, Path(output), "Trained policy")
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..summary import short_text
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -18,6 +20,13 @@ def heading(text: str) -> str:
     return f"<p><b>{escape(text)}</b></p>"
 
 
+def frame_of(rows: Any) -> "pd.DataFrame":
+    """Return rows or columns as a table of pandas, which is imported on first use."""
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
 def table(frame: "pd.DataFrame") -> str:
     """Return the first rows of a table, and how many there are."""
     more = f"<p>{MOST_ROWS} of {len(frame)} rows</p>" if len(frame) > MOST_ROWS else ""
@@ -26,17 +35,17 @@ def table(frame: "pd.DataFrame") -> str:
 
 def facts_table(facts: Mapping[str, Any]) -> str:
     """Return the numbers and texts of a summary as a table of two columns."""
-    import pandas as pd
-
-    shown = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
-    return table(pd.DataFrame({"": list(shown), "value": [_short(value) for value in shown.values()]}))
+    shown = _plain_facts(facts)
+    return table(frame_of({"": list(shown), "value": [short_text(value) for value in shown.values()]}))
 
 
 def facts_text(title: str, facts: Mapping[str, Any]) -> str:
     """Return the numbers and texts of a summary as lines of text."""
-    return text_table(
-        title, [[name, value] for name, value in facts.items() if isinstance(value, str | int | float | bool)]
-    )
+    return text_table(title, [*_plain_facts(facts).items()])
+
+
+def _plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
 
 
 def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:
@@ -54,12 +63,8 @@ def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    words = " ".join(_short(value).split())
+    words = " ".join(short_text(value).split())
     return words if len(words) <= MOST_LETTERS else words[: MOST_LETTERS - 3] + "..."
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def figure_image(drawing: "Figure") -> str:

@@ -69,13 +69,18 @@ def _json_line(row: Mapping[str, Any]) -> str:
     return line
 
 
+def _as_list(values: Any, name: str) -> list[Any]:
+    """Return prompts or completions as a list; raise a `UsageError` for a single string and for no list."""
+    if isinstance(values, str):
+        raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a single one")
+    if not isinstance(values, Iterable):
+        raise UsageError(f"{name}s is a list of {name}s, got {values!r}")
+    return list(values)
+
+
 def prompt_rows(prompts: Any) -> list[dict[str, Any]]:
     """Return rows with a `prompt` from strings, lists of messages or rows."""
-    if isinstance(prompts, str):
-        raise UsageError("prompts is a list of prompts; write [prompt] for a single one")
-    if not isinstance(prompts, Iterable):
-        raise UsageError(f"prompts is a list of prompts, got {prompts!r}")
-    rows = [_prompt_row(prompt) for prompt in prompts]
+    rows = [_prompt_row(prompt) for prompt in _as_list(prompts, "prompt")]
     if not rows:
         raise UsageError("prompts is empty; give at least one prompt")
     return rows
@@ -93,11 +98,8 @@ def _prompt_row(prompt: Any) -> dict[str, Any]:
 
 def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
     """Return rows with a prompt and a completion; there are as many completions as prompts."""
-    if isinstance(completions, str):
-        raise UsageError("completions is a list of completions; write [completion] for a single one")
-    if not isinstance(completions, Iterable):
-        raise UsageError(f"completions is a list of completions, got {completions!r}")
-    rows, completions = prompt_rows(prompts), list(completions)
+    completions = _as_list(completions, "completion")
+    rows = prompt_rows(prompts)
     if len(rows) != len(completions):
         raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")
     pairs = zip(rows, completions, strict=True)

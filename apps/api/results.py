@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, facts_text, figure_image, heading, table, text_table
+from .display import facts_table, facts_text, figure_image, frame_of, heading, table, text_table
 from .inputs import conversation_rows, note_loaded
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ class TrainedModel(LoadedModel):
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the metrics as a table of one row."""
-        import pandas as pd
-
-        return pd.DataFrame([self.metrics])
+        return frame_of([self.metrics])
 
     def _repr_html_(self) -> str:
         return heading("Trained reward model") + facts_table(self.metrics)
@@ -119,9 +117,7 @@ class Evaluation:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per scorer and area: scorer, role, kind of area, area, value, low, high (shares in [0, 1])."""
-        import pandas as pd
-
-        return pd.DataFrame([line for row in self.report.rows for line in _areas(row)])
+        return frame_of([line for row in self.report.rows for line in _areas(row)])
 
     def __fspath__(self) -> str:
         if self.path is None and self.kept is not None:
@@ -131,8 +127,6 @@ class Evaluation:
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        import pandas as pd
-
         from ...benchmarks.report import figure
         from ..runs.summaries import areas
 
@@ -140,7 +134,7 @@ class Evaluation:
             {"scorer": row.scorer} | {name: str(interval) for name, interval in areas(row).items()}
             for row in self.report.rows
         ]
-        return heading(self._title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
+        return heading(self._title) + table(frame_of(rows)) + figure_image(figure(self.report))
 
 
 def _areas(row: "Row") -> Iterator[dict[str, Any]]:
@@ -159,15 +153,13 @@ class Comparison:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per area: first, second, difference, low, high (shares) and p (Holm-adjusted for subsets)."""
-        import pandas as pd
-
         rows = []
         for kind, changes in (("area", self.facts.areas), ("subset", self.facts.subsets)):
             for name, change in changes.items():
                 gap = change.difference
                 values = {"first": change.first, "second": change.second, "difference": gap.value}
                 rows.append({"kind": kind, "area": name, **values, "low": gap.low, "high": gap.high, "p": change.p})
-        return pd.DataFrame(rows)
+        return frame_of(rows)
 
     def __str__(self) -> str:
         frame = self.to_pandas().round(4)
@@ -207,9 +199,7 @@ class Table:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows and columns."""
-        import pandas as pd
-
-        return pd.DataFrame([*self.rows])
+        return frame_of([*self.rows])
 
     def _repr_html_(self) -> str:
         frame = self.to_pandas()
@@ -262,9 +252,7 @@ class Summary:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the figures as a table of one row."""
-        import pandas as pd
-
-        return pd.DataFrame([{**self.facts}])
+        return frame_of([{**self.facts}])
 
     def _repr_html_(self) -> str:
         return heading(self.title) + facts_table(self.facts)
@@ -275,10 +263,8 @@ class MemoryPlan(Summary):
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per phase, with gigabytes by part."""
-        import pandas as pd
-
         phases = self.facts["phases"]
-        return pd.DataFrame([{**phase, **phase["gigabytes"]} for phase in phases]).drop(columns="gigabytes")
+        return frame_of([{**phase, **phase["gigabytes"]} for phase in phases]).drop(columns="gigabytes")
 
     def _repr_html_(self) -> str:
         from ..commands.plan.drawing import figure

@@ -52,14 +52,6 @@ SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private",
 """Of events that ask a model: one at a time, and readers do not wait for them."""
 ALL = 1_000_000
 """Choices of a list that are shown: Gradio 6.31 takes None for its default of 100."""
-LISTS = """() => {
-    if (window.rewardlabLists) return;
-    window.rewardlabLists = true;
-    document.addEventListener("keydown", event => {
-        if (event.key === "Tab" && event.target.matches?.("[role=listbox], [role=combobox]")) event.stopPropagation();
-    }, true);
-}"""
-"""JavaScript: Gradio 6.31 opens the list that Tab leaves once more, as it does for every key but Escape."""
 
 
 class Site(NamedTuple):
@@ -71,6 +63,69 @@ class Site(NamedTuple):
     models: Models
     tab: gr.Tab | None = None
     """The one that is being built."""
+
+    def nothing_yet(self, kind: str) -> UsageError:
+        """Return what is reported in a folder without a run of a kind: a sentence, and commands for `note_html`.
+
+        The commands name the folder, so that they can be copied without a change.
+        """
+        sentence, *commands = EMPTY[kind]
+        folder = shlex.quote(str(self.root.folder))
+        return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
+
+    def opening(self, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
+        """Return the event at which the tab `name` is first shown: a hidden tab computes nothing.
+
+        `function` gets the query of the address if it names this tab, and the inputs.
+        """
+        assert self.tab is not None
+        seen = gr.State(False)
+
+        def select(request: gr.Request, seen: bool, *values: Any) -> list[Any]:
+            if seen:
+                return [True, *(gr.skip() for _ in outputs)]
+            asked = dict(request.query_params)
+            return [True, *function(asked if asked_tab(asked) == name else {}, *values)]
+
+        return self.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
+
+    def chooser(self, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
+        """Return a list of the runs of a kind, which is updated as runs are written.
+
+        Its initial value is the run at `index` of those that can be read, or the last.
+        """
+        entries = self.root.entries(kind)
+        value = _known(None, entries, index)
+        dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
+
+        def look(chosen: str | None) -> Any:
+            now = self.root.entries(kind)
+            known = _known(chosen, now, index)
+            value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
+            return gr.Dropdown(_choices(now), **value)
+
+        dropdown.focus(look, dropdown, dropdown, **QUIET)
+        return dropdown
+
+    def pick(self, preferred: str | None, kind: str) -> str | None:
+        """Return the id of the preferred run if it is there, else of the first whole one; None for no run."""
+        return _known(preferred, self.root.entries(kind), 0)
+
+    def run_list(self, run: str | None, kind: str) -> gr.Dropdown:
+        """Return an update of a `chooser` with the current runs."""
+        return gr.Dropdown(_choices(self.root.entries(kind)), value=run)
+
+    def scorers(self, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
+        """Return a run's scorers with their roles, and the preferred one, or the first model.
+
+        Both are empty for a run that cannot be read: the view reports why.
+        """
+        try:
+            heading = read_heading(self.root.find(run, JUDGED))
+        except ValueError:
+            return [], None
+        names = [(f"{name} ({role})", name) for name, role in heading.scorers.items()]
+        return names, preferred if preferred in heading.scorers else heading.first()
 
 
 def sentences(function: Callable[P, R]) -> Callable[P, Any]:
@@ -107,16 +162,6 @@ def _warn(error: Exception) -> Any:
     return gr.skip()
 
 
-def nothing_yet(site: Site, kind: str) -> UsageError:
-    """Return what is reported in a folder without a run of a kind: a sentence, and commands as `note_html` reads them.
-
-    The commands name the folder, so that they can be copied without a change.
-    """
-    sentence, *commands = EMPTY[kind]
-    folder = shlex.quote(str(site.root.folder))
-    return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
-
-
 def number(value: float | None, name: str) -> float:
     """Return the number in a field; an empty field is a `UsageError`."""
     if value is None:
@@ -145,42 +190,6 @@ def asked_tab(query: Mapping[str, str]) -> str | None:
     return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
 
 
-def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
-    """Return the event at which the tab `name` is first shown: a hidden tab computes nothing.
-
-    `function` gets the query of the address if it names this tab, and the inputs.
-    """
-    assert site.tab is not None
-    seen = gr.State(False)
-
-    def select(request: gr.Request, seen: bool, *values: Any) -> list[Any]:
-        if seen:
-            return [True, *(gr.skip() for _ in outputs)]
-        asked = dict(request.query_params)
-        return [True, *function(asked if asked_tab(asked) == name else {}, *values)]
-
-    return site.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
-
-
-def chooser(site: Site, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
-    """Return a list of the runs of a kind, which is updated as runs are written.
-
-    Its initial value is the run at `index` of those that can be read, or the last.
-    """
-    entries = site.root.entries(kind)
-    value = _known(None, entries, index)
-    dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
-
-    def look(chosen: str | None) -> Any:
-        now = site.root.entries(kind)
-        known = _known(chosen, now, index)
-        value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
-        return gr.Dropdown(_choices(now), **value)
-
-    dropdown.focus(look, dropdown, dropdown, **QUIET)
-    return dropdown
-
-
 def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
     """Return the chosen run, else the one at `index`; damaged or unfinished runs only if there is no other."""
     ids = [entry.id for entry in entries]
@@ -188,29 +197,6 @@ def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | No
         return chosen if ids else None
     readable = (entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path))
     return ([*islice(readable, index + 1)] or ids[:1])[-1]
-
-
-def pick(site: Site, preferred: str | None, kind: str) -> str | None:
-    """Return the id of the preferred run if it is there, else of the first whole one; None for no run."""
-    return _known(preferred, site.root.entries(kind), 0)
-
-
-def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
-    """Return a run's scorers with their roles, and the preferred one, or the first model.
-
-    Both are empty for a run that cannot be read: the view reports why.
-    """
-    try:
-        heading = read_heading(site.root.find(run, JUDGED))
-    except ValueError:
-        return [], None
-    names = [(f"{name} ({role})", name) for name, role in heading.scorers.items()]
-    return names, preferred if preferred in heading.scorers else heading.first()
-
-
-def run_list(site: Site, run: str | None, kind: str) -> gr.Dropdown:
-    """Return an update of a `chooser` with the current runs."""
-    return gr.Dropdown(_choices(site.root.entries(kind)), value=run)
 
 
 def filled_list(label: str, **options: Any) -> gr.Dropdown:

@@ -17,24 +17,6 @@ FONT = '"Source Sans Pro", system-ui, sans-serif'
 """The page's font, in which Plotly measures its texts."""
 LIGHT, DARK = "#4b5563", "#d1d5db"
 """Colours of texts on a light and on a dark page; `style.CSS` sets the latter."""
-CLICKS = """() => {
-    if (window.rewardlabClicks) return;
-    window.rewardlabClicks = true;
-    const open = ({points: [{data, id}]}) => {
-        if (typeof data.meta !== "string" || !data.meta.startsWith("?tab=")) return;
-        const link = Object.assign(document.createElement("a"), {href: data.meta + encodeURIComponent(id ?? "")});
-        document.body.append(link);
-        link.click();
-        link.remove();
-    };
-    document.addEventListener("pointerover", event => {
-        const figure = event.target.closest?.(".js-plotly-plot");
-        if (!figure?.on || figure.rewardlabOn === figure.on) return;
-        figure.rewardlabOn = figure.on;  // Plotly makes another one when it draws anew
-        figure.on("plotly_click", open);
-    });
-}"""
-"""JavaScript: a click on a point of a trace with `opens` follows its link."""
 
 
 def opens(address: str, ids: Sequence[str]) -> dict[str, Any]:

@@ -5,68 +5,9 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-STYLE = """<style>
-.rl {--line: color-mix(in srgb, currentColor 18%, transparent);
-     --soft: color-mix(in srgb, currentColor 5%, transparent);
-     --right: #15803d; --wrong: #b91c1c; --other: #7a5d00; --none: #4b5563; font-size: 14px; line-height: 1.5}
-.dark .rl {--right: #4ade80; --wrong: #fca5a5; --other: #fbbf24; --none: #d1d5db}
-.rl * {box-sizing: border-box}
-.rl h1 {font-size: 18px; font-weight: 600; margin: 0; overflow-wrap: anywhere}
-.rl h2.part {font-size: 16px; font-weight: 600; margin: 16px 0 6px}
-.rl p {margin: 0 0 8px} .rl p:last-child {margin: 0}
-.rl.heading {display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: baseline}
-.rl .text:not(.rendered) {white-space: pre-wrap; overflow-wrap: anywhere; font-family: inherit; margin: 0}
-.rl .box {border: 1px solid var(--line); border-radius: 8px; overflow: hidden; min-width: 0}
-.rl .head {display: flex; flex-wrap: wrap; gap: 4px 10px; align-items: baseline; padding: 7px 14px;
-           background: var(--soft); border-bottom: 1px solid var(--line); font-weight: 600}
-.rl .body {padding: 10px 14px; max-height: 32rem; overflow: auto}
-.rl .prompt .body {max-height: 18rem}
-.rl .turn + .turn {margin-top: 10px; padding-top: 10px; border-top: 1px dashed var(--line)}
-.rl .faint {opacity: .65; font-weight: 400} .rl .faint:has(.wrong) {opacity: 1}
-.rl .end {margin-left: auto; font-variant-numeric: tabular-nums}
-.rl .pill {border: 1px solid; border-radius: 99px; padding: 0 9px; font-size: 12px; font-weight: 600}
-.rl .right {color: var(--right)} .rl .wrong {color: var(--wrong)}
-.rl .tie {color: var(--other)} .rl .abstained {color: var(--none)}
-.rl .answers {display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr));
-              margin: 12px 0}
-.rl .box.best {border-color: var(--right); box-shadow: inset 4px 0 var(--right)}
-.rl .scores {overflow-x: auto}
-.rl table {border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums}
-.rl th, .rl td {padding: 5px 14px; text-align: right; border: 0; border-bottom: 1px solid var(--line)}
-.rl tbody:last-child tr:last-child > * {border-bottom: 0}
-.rl tbody th {font-weight: 400}
-.rl abbr {text-decoration: underline dotted; text-underline-offset: 3px; cursor: help}
-.rl table a {color: inherit; text-decoration: none}
-.rl table a:is(:hover, :focus-visible) {text-decoration: underline}
-.rl thead th {background: var(--soft); font-weight: 600}
-.rl td:first-child, .rl th:first-child {text-align: left; overflow-wrap: anywhere}
-.rl :is(td, th):is(.words, .why) {text-align: left}
-.rl .scores td:first-child, .rl .scores th:first-child {min-width: 9rem}
-.rl ins, .rl del {text-decoration: none; border-radius: 3px}
-.rl ins {background: color-mix(in srgb, var(--right) 20%, transparent); border-bottom: 2px solid var(--right)}
-.rl del {background: color-mix(in srgb, var(--wrong) 16%, transparent); border-bottom: 2px dotted var(--wrong)}
-.rl .star {color: var(--other)}
-.rl tr.mine :is(td, th) {background: var(--soft); font-weight: 600}
-.rl .with-csv {position: relative}
-.rl button:is(.csv, .copy) {font: inherit; font-size: 12px; color: inherit; background: none; cursor: pointer;
-    border: 1px solid var(--line); border-radius: 6px; padding: 1px 8px; white-space: nowrap}
-.rl button:is(.csv, .copy):hover {background: var(--soft)}
-.rl .with-csv > .csv {display: block; margin: 4px 0 0 auto}
-.rl .empty {border: 1px dashed var(--line); border-radius: 8px; padding: 16px 20px; margin: 8px 0}
-.rl .command {display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-top: 8px}
-.rl .command code {background: var(--soft); padding: 2px 8px; border-radius: 4px; overflow-wrap: anywhere}
-.rl .skeleton i {display: block; height: 14px; margin: 14px 0; border-radius: 7px; background: var(--line)}
-.rl .skeleton i:nth-child(3n + 1) {width: 92%} .rl .skeleton i:nth-child(3n + 2) {width: 78%}
-.rl .skeleton i:nth-child(3n) {width: 85%}
-.rl .mark {color: var(--other); font-size: 11px; border: 1px dotted; border-radius: 3px; padding: 0 3px}
-@media (max-width: 700px) {
-    .gradio-container > .main {padding-inline: 14px !important}
-    .rl :is(th, td) {padding-inline: 7px}
-    .rl .scores :is(td, th):first-child {min-width: 5.5rem}
-}
-</style>"""
+from .assets import stylesheet
 
-
+STYLE = stylesheet("content.css")
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 COMMAND = re.compile(r"`[^`]+`")
 LONGEST = 100_000

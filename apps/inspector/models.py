@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...rm.adapters.settings import SETTINGS, load_settings
 from ...rm.errors import CheckFailed, DataError, UsageError
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from ...policy.decoding.engines import Engine
 
 
-class Decoder(NamedTuple):
-    """A base and its guides, and the objectives that a preference is over; none where guides follow none."""
-
-    engine: "Engine"
-    objectives: tuple[str, ...]
-
-
 class Models:
     """Nothing is loaded until a visitor asks; what the browser sends is looked up among the names, never opened."""
 
@@ -43,7 +36,7 @@ class Models:
         self.objectives = _objectives(config)
         """Of the playground, by what the reward models' folders say."""
         self._opened: dict[str, RewardModel] = {}
-        self._decoder: Decoder | None = None
+        self._engine: Engine | None = None
         self._turn = threading.Lock()
 
     @property
@@ -67,16 +60,16 @@ class Models:
             yield self._opened[name]
 
     @contextmanager
-    def decoder(self) -> Iterator[Decoder]:
+    def decoder(self) -> "Iterator[Engine]":
         """Yield base model and guides for exclusive use."""
         if not self.decodes:
             raise UsageError(
                 "no guide was named at the start; start with --arm, and with --base unless it is an adapter"
             )
         with self._turn:
-            if self._decoder is None:
-                self._decoder = _open_decoder(self._config)
-            yield self._decoder
+            if self._engine is None:
+                self._engine = _open_engine(self._config)
+            yield self._engine
 
 
 def check_models(config: InspectConfig) -> None:
@@ -117,12 +110,12 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
         raise DataError(str(error)) from error
 
 
-def _open_decoder(config: InspectConfig) -> Decoder:
+def _open_engine(config: InspectConfig) -> "Engine":
     from ..commands.decode.run import open_engine
 
     settings = DecodeConfig(base=config.base, arm=config.arm, trust_remote_code=config.trust_remote_code)
     settings.validate()
-    return Decoder(*open_engine(settings))
+    return open_engine(settings)[0]
 
 
 def _objectives(config: InspectConfig) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from uvicorn import Config
 
 from ..commands.inspect.settings import InspectConfig
 from ..serving.access import LOCAL, address, check_reach, listen
+from .assets import CLONING, JOINING
 from .guard import Guard
 from .models import check_models
-from .scripts import cloning, joining
 from .site import build
 from .style import CSS, POLICY, THEME
 
@@ -62,7 +62,7 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         footer_links=[],
         theme=THEME,
         css=CSS,
-        head=POLICY + cloning.HEAD + joining.HEAD,
+        head=POLICY + CLONING + JOINING,
     )
     page.server = server = Server(Config(app, log_level="warning"))  # `page.close` stops it
     server.thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

@@ -8,13 +8,12 @@ import gradio as gr
 
 from ..commands.inspect.settings import InspectConfig
 from ..runs.imported_results import import_results
-from .components import LISTS, QUIET, Site, asked_tab
-from .figures import CLICKS
+from .assets import CLICKS, COPYING, HISTORY, LISTS
+from .components import QUIET, Site, asked_tab
 from .guard import private_cache
 from .html import STYLE, shown
 from .models import Models
 from .run_list import Root, open_root
-from .scripts import copying, history
 from .tabs.compare import view as compare
 from .tabs.judgments import view as judgments
 from .tabs.overview import view as overview
@@ -51,7 +50,7 @@ def build(config: InspectConfig) -> gr.Blocks:
                 with gr.Tab(title, id=name, render_children=fields) as shown_tab:
                     tab(site._replace(tab=shown_tab))
         page.load(_asked_tab, None, tabs, **QUIET)
-        for script in (CLICKS, LISTS, history.SCRIPT, copying.SCRIPT):
+        for script in (CLICKS, LISTS, HISTORY, COPYING):
             page.load(None, None, None, js=script)
     return page
 

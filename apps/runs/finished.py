@@ -128,30 +128,26 @@ def case_hash(case: Case) -> str:
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
     """Return the cases of both runs in the order of the first; raise a `DataError` if a case differs."""
-    if first.suite.name != second.suite.name:
-        raise other_suite(first.folder, first.suite.name, second.folder, second.suite.name)
+    check_suites(first.folder, first.suite.name, second.folder, second.suite.name)
     other = {case.id: case for case in second.cases}
     shared = [case for case in first.cases if case.id in other]
-    if not shared:
-        raise nothing_shared(first.folder, second.folder)
-    if changed := [case.id for case in shared if case_hash(case) != case_hash(other[case.id])]:
-        raise changed_case(changed[0], first.folder, second.folder)
+    changed = next((case.id for case in shared if case_hash(case) != case_hash(other[case.id])), None)
+    check_shared(first.folder, second.folder, len(shared), changed)
     return shared
 
 
-def other_suite(first: Path, suite: str, second: Path, other: str) -> UsageError:
-    """Return the error for runs of different suites."""
-    return UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
+def check_suites(first: Path, suite: str, second: Path, other: str) -> None:
+    """Raise a `UsageError` for runs of different suites."""
+    if suite != other:
+        raise UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
 
 
-def nothing_shared(first: Path, second: Path) -> DataError:
-    """Return the error for runs without a common case."""
-    return DataError(f"{first} and {second} have no case in common; compare runs of the same data")
-
-
-def changed_case(case: str, first: Path, second: Path) -> DataError:
-    """Return the error for a case whose texts or correct responses differ between the runs."""
-    return DataError(f"case '{case}' is not the same in {first} and {second}; run both on the same data")
+def check_shared(first: Path, second: Path, shared: int, changed: str | None) -> None:
+    """Raise a `DataError` for runs without a common case, or with one whose texts or correct responses differ."""
+    if not shared:
+        raise DataError(f"{first} and {second} have no case in common; compare runs of the same data")
+    if changed is not None:
+        raise DataError(f"case '{changed}' is not the same in {first} and {second}; run both on the same data")
 
 
 def compare_finished(

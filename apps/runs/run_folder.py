@@ -261,13 +261,15 @@ def seconds_since(started: float) -> float:
 
 def versions() -> dict[str, str]:
     """Installed versions of the packages that can affect results."""
-    packages = {}
-    for name in PACKAGES:
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            packages[name] = "not installed"
-    return packages
+    return {name: installed_version(name) or "not installed" for name in PACKAGES}
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:
@@ -275,13 +277,13 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        run = ["git", "-C", str(root)]
-        commit = subprocess.run([*run, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        dirty = subprocess.run(
-            [*run, "status", "--porcelain"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        return commit + ("+" if dirty else "")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -26,21 +26,12 @@ LOGGERS = {
     **dict.fromkeys(("none", "all"), ()),
 }
 """--report_to -> packages, one of which must be installed."""
-OPTIMIZERS = (
-    ("adamw_torch_4bit", "torchao"),
-    ("adamw_torch_8bit", "torchao"),
-    ("adamw_apex", "apex"),
-    ("galore", "galore_torch"),
-    ("apollo", "apollo_torch"),
-    ("lomo", "lomo_optim"),
-    ("grokadamw", "grokadamw"),
-    ("stable_adamw", "optimi"),
-    ("schedule_free", "schedulefree"),
-    ("8bit", "bitsandbytes"),
-    ("bnb", "bitsandbytes"),
-    ("paged", "bitsandbytes"),
-    ("ademamix", "bitsandbytes"),
-)
+OPTIMIZERS = {
+    **dict.fromkeys(("adamw_torch_4bit", "adamw_torch_8bit"), "torchao"),
+    **{"adamw_apex": "apex", "galore": "galore_torch", "apollo": "apollo_torch", "lomo": "lomo_optim"},
+    **{"grokadamw": "grokadamw", "stable_adamw": "optimi", "schedule_free": "schedulefree"},
+    **dict.fromkeys(("8bit", "bnb", "paged", "ademamix"), "bitsandbytes"),
+}
 """Substring of --optim -> required package; the first match counts."""
 
 
@@ -119,7 +110,7 @@ def _check_loggers(values: list[str]) -> None:
 
 
 def _check_optimizer(name: str) -> None:
-    package = next((package for part, package in OPTIMIZERS if part in name), None)
+    package = next((package for part, package in OPTIMIZERS.items() if part in name), None)
     if package and not find_spec(package):
         raise UsageError(
             f"--optim {name} needs the package {package}, which is not installed; install it, or take adamw_torch"

@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from ....kernels.dispatch import backend
 from ....rm.backbones.chat_templates import fault_of
 from ....rm.io.escaping import redacted
-from ...runs.run_folder import log, versions
+from ...runs.run_folder import installed_version, log, versions
 from .settings import DoctorConfig
 
 PROJECT = "rewardlab"
@@ -83,7 +83,7 @@ def extras() -> dict[str, dict[str, Any]]:
             required[name].append(requirement.name)
     return {
         name: {
-            "present": not (absent := sorted(package for package in packages if _version(package) is None)),
+            "present": not (absent := sorted(package for package in packages if installed_version(package) is None)),
             "absent": absent,
             "install": f"pip install '{PROJECT}[{name}]'",
         }
@@ -144,13 +144,6 @@ def _extras_of(requirement: Requirement) -> list[str]:
     return [name for name in known if marker.evaluate({"extra": name})]
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 # ---- checks ----
 
 
@@ -158,23 +151,26 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     """Yield the checks: a failure stops the verbs, a warning slows them or disables one."""
     version = ".".join(map(str, sys.version_info[:2]))
     supported = sys.version_info[:2] >= OLDEST_PYTHON
-    yield Check("python", "ok" if supported else "fail", version, "install Python 3.11 or newer")
+    yield _check("python", supported, version, "install Python 3.11 or newer")
     yield from _packages()
-    status = "fail" if facts["kernels"].startswith("none") else "ok"
-    yield Check("kernels", status, facts["kernels"], "unset REWARDLAB_KERNELS, or pip install triton")
+    remedy = "unset REWARDLAB_KERNELS, or pip install triton"
+    yield _check("kernels", not facts["kernels"].startswith("none"), facts["kernels"], remedy)
     yield _device(facts["devices"], facts["environment"])
     for name, extra in facts["extras"].items():
         absent = ", ".join(extra["absent"])
-        yield Check(
-            f"extra {name}", "ok" if extra["present"] else "warn", absent and f"without {absent}", extra["install"]
-        )
+        found = absent and f"without {absent}"
+        yield _check(f"extra {name}", extra["present"], found, extra["install"], bad="warn")
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
     writable = os.access(_existing(cache_folder()), os.W_OK)
     remedy = "name a folder that can be written to with HF_HOME"
-    yield Check("cache", "ok" if writable else "fail", str(cache_folder()), remedy)
+    yield _check("cache", writable, str(cache_folder()), remedy)
     yield _safetensors()
     yield templates()
+
+
+def _check(name: str, passed: bool, found: str, way_out: str, bad: str = "fail") -> Check:
+    return Check(name, "ok" if passed else bad, found, way_out)
 
 
 def _packages() -> Iterator[Check]:
@@ -183,10 +179,10 @@ def _packages() -> Iterator[Check]:
     if not needed:
         yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
     for package in needed:
-        version = _version(package.name)
+        version = installed_version(package.name)
         fits = version is not None and package.specifier.contains(version, prereleases=True)
         remedy = f"pip install '{package.name}{package.specifier}'"
-        yield Check(package.name, "ok" if fits else "fail", version or "not installed", remedy)
+        yield _check(package.name, fits, version or "not installed", remedy)
 
 
 def _device(names: list[str], variables: Mapping[str, str]) -> Check:
@@ -210,17 +206,15 @@ def _safetensors() -> Check:
     from safetensors.torch import load, save
 
     values = torch.arange(3.0)
-    status = "ok" if torch.equal(load(save({"a": values}))["a"], values) else "fail"
-    return Check("safetensors", status, "the only format of weights", "pip install --force-reinstall safetensors")
+    same = torch.equal(load(save({"a": values}))["a"], values)
+    return _check("safetensors", same, "the only format of weights", "pip install --force-reinstall safetensors")
 
 
 def templates() -> Check:
     """Check that the sandbox of chat templates refuses access to Python objects."""
     refused = "__class__" in fault_of(ESCAPE)
-    version = _version("jinja2") or "none"
-    return Check(
-        "chat templates", "ok" if refused else "fail", f"sandboxed, Jinja {version}", "pip install 'jinja2>=3.1.6'"
-    )
+    version = installed_version("jinja2") or "none"
+    return _check("chat templates", refused, f"sandboxed, Jinja {version}", "pip install 'jinja2>=3.1.6'")
 
 
 # ---- for people ----

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,18 +10,18 @@ from ....benchmarks.report import table
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.parity.parity import FULL, HALF, Parity
 
-HEADER = (
-    "way",
-    "n",
-    "largest",
-    "mean",
-    "largest / σ",
-    "mean / σ",
-    "flips",
-    "first other token",
-    "what explains it",
-    "",
-)
+COLUMNS: dict[str, Callable[[Parity], str]] = {
+    "way": lambda result: one_line(result.way),
+    "n": lambda result: str(result.conversations),
+    "largest": lambda result: f"{result.largest:.2g}",
+    "mean": lambda result: f"{result.mean:.2g}",
+    "largest / σ": lambda result: _in_deviations(result.largest, result.deviation),
+    "mean / σ": lambda result: _in_deviations(result.mean, result.deviation),
+    "flips": lambda result: f"{100 * result.flips:.2f} %",
+    "first other token": lambda result: one_line(result.token),
+    "what explains it": lambda result: one_line(result.culprit),
+    "": lambda result: verdict(result),
+}
 
 
 def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]) -> str:
@@ -35,7 +35,7 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
             f"that come in the other order. Same is a largest difference of {FULL:g} σ, {HALF:g} σ in half precision; "
             "what is reported promises nothing and fails nothing.",
             "",
-            table(HEADER, [cells(result) for result in results]),
+            table([*COLUMNS], [[cell(result) for cell in COLUMNS.values()] for result in results]),
             "",
             *(f"- {one_line(note)}" for note in notes),
             "",
@@ -43,22 +43,8 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
     )
 
 
-def cells(result: Parity) -> list[str]:
-    """Return the cells of a way in the table."""
-    deviation = result.deviation
-    largest, mean = (f"{v / deviation:.2g}" if deviation > 0 else "–" for v in (result.largest, result.mean))
-    return [
-        one_line(result.way),
-        str(result.conversations),
-        f"{result.largest:.2g}",
-        f"{result.mean:.2g}",
-        largest,
-        mean,
-        f"{100 * result.flips:.2f} %",
-        one_line(result.token),
-        one_line(result.culprit),
-        verdict(result),
-    ]
+def _in_deviations(difference: float, deviation: float) -> str:
+    return f"{difference / deviation:.2g}" if deviation > 0 else "–"
 
 
 def verdict(result: Parity) -> str:
@@ -89,23 +75,22 @@ def junit(model: str, results: Sequence[Parity]) -> bytes:
     suite = ElementTree.Element(
         "testsuite", name=_xml(f"parity of {model}"), tests=str(len(results)), failures=str(len(failed)), errors="0"
     )
-    for parity_result in results:
-        case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(parity_result.way))
-        ElementTree.SubElement(case, "system-out").text = _xml(sentence(parity_result))
-        if not parity_result.passed:
-            ElementTree.SubElement(case, "failure", message=_xml(parity_result.culprit)).text = _xml(
-                sentence(parity_result)
-            )
+    for result in results:
+        text = _xml(sentence(result))
+        case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(result.way))
+        ElementTree.SubElement(case, "system-out").text = text
+        if not result.passed:
+            ElementTree.SubElement(case, "failure", message=_xml(result.culprit)).text = text
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
 
 
 def sentence(result: Parity) -> str:
     """Return the results of a way as a sentence."""
     far = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
-    parts = [
+    first = (
         f"{result.way}: largest difference {far}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"
-    ]
-    return "; ".join(part for part in (*parts, result.token, result.culprit) if part)
+    )
+    return "; ".join(part for part in (first, result.token, result.culprit) if part)
 
 
 def _xml(text: str) -> str:

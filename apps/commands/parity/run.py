@@ -20,7 +20,7 @@ from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
-from .settings import Against, ParityConfig
+from .settings import NATIVE_WAYS, Against, ParityConfig
 from .sglang import PROBABILITIES, sglang
 from .steps import process_parities, step_parities
 from .vllm import served, vllm
@@ -140,10 +140,9 @@ def _against(
             f"--against {asked.kind} feeds no hidden state back, which a latent reward model needs; compare it with "
             "http URL of rewardlab serve, or with another folder"
         )
-    if asked.kind == "checkpoint":
-        return [Group(plain, checkpoint(config.model, model, **options), True)]
-    if asked.kind == "adapter":
-        return [Group(plain, adapter(config.model, model, **options), True)]
+    if asked.kind in NATIVE_WAYS:
+        read = checkpoint if asked.kind == "checkpoint" else adapter
+        return [Group(plain, read(config.model, model, **options), True)]
     if asked.kind == "vllm":
         by_ids, by_messages = vllm(asked.target, model)
         return [Group(examples, by_ids, True), Group(plain, by_messages, True)]

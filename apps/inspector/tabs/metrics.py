@@ -1,6 +1,6 @@
 """Definitions of the metrics that the tabs show, and links from a number to the cases behind it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from urllib.parse import urlencode
 
@@ -63,6 +63,12 @@ def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
     marks = (' class="words"' if index in words else "" for index in range(len(names)))
     cells = (f'<th scope="col"{mark}>{name}</th>' for mark, name in zip(marks, names, strict=True))
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def table_html(heads: Sequence[str], rows: Iterable[str], words: Collection[int] = (), name: str = "") -> str:
+    """Return a table from heads and rows as HTML; `words` are the columns without numbers, `name` is its id."""
+    named = f' id="{name}"' if name else ""
+    return f"<table{named}><thead>{header_row(heads, words)}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def cases_query(run: str, scorer: str, **filters: str) -> str:

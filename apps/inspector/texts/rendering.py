@@ -20,6 +20,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from ....rm.types import Message, completion_turns, message_text
+from ..assets import asset
 from ..html import HIDDEN, LONGEST, shown
 
 HIGHLIGHTED, LONGEST_FORMULA, MOST_FORMULAS, MOST_BRACKETS = 20_000, 2_000, 200, 5_000
@@ -58,24 +59,7 @@ def style() -> str:
         "\n".join(HtmlFormatter(style=name).get_token_style_defs(prefix))
         for name, prefix in ((LIGHT, ".rl .code"), (DARK, ".dark .rl .code"))
     )
-    return f"""<style>
-.rl .rendered > :first-child {{margin-top: 0}} .rl .rendered > :last-child {{margin-bottom: 0}}
-.rl .rendered {{overflow-wrap: anywhere}}
-.rl .rendered :is(p, ul, ol, blockquote, pre, table) {{margin: 0 0 .7em}}
-.rl .rendered :is(ul, ol) {{padding-inline-start: 1.6em; list-style: revert}}
-.rl .rendered blockquote {{border-inline-start: 3px solid var(--line); padding-inline-start: 12px; opacity: .85}}
-.rl .rendered .raw {{white-space: pre-wrap}}
-.rl .rendered .heading {{font-weight: 700; font-size: 1.08em; margin-top: .9em}}
-.rl .rendered :is(code, pre) {{font-family: ui-monospace, monospace; font-size: .92em; background: var(--soft);
-    border-radius: 4px}}
-.rl .rendered code {{padding: 1px 4px}} .rl .rendered pre code {{padding: 0; background: none}}
-.rl .rendered pre {{padding: 8px 12px; overflow-x: auto; white-space: pre-wrap}}
-.rl .rendered table {{width: auto; display: block; overflow-x: auto}}
-.rl .rendered :is(td, th) {{text-align: start; padding: 3px 10px; min-width: 0}}
-.rl .rendered math[display=block] {{margin: .6em 0; overflow-x: auto}}
-{light}
-{dark}
-</style>"""
+    return f"<style>\n{asset('rendered.css')}\n{light}\n{dark}\n</style>"
 
 
 def rendered_html(text: str, longest: int = LONGEST) -> str:

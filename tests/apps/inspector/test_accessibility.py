@@ -1,7 +1,7 @@
 import gradio as gr
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from rewardlab.apps.inspector.components import ALL, chooser
+from rewardlab.apps.inspector.components import ALL
 from rewardlab.apps.inspector.run_list import STUDY
 from rewardlab.apps.inspector.site import TABS
 
@@ -70,4 +70,4 @@ def test_the_focus_can_be_seen_and_a_list_closes_when_it_moves_on(visit, address
 
 def test_a_list_has_all_runs(site):
     with gr.Blocks():
-        assert chooser(site, STUDY).num_choices_shown == ALL > 100_000
+        assert site.chooser(STUDY).num_choices_shown == ALL > 100_000

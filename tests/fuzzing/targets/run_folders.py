@@ -9,7 +9,7 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments.annotation import annotations
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
-from rewardlab.apps.inspector.tabs.judgments.client.rows_html import row_html
+from rewardlab.apps.inspector.tabs.judgments.client.case_server import row_html
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
 from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds_html, load_grounds
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, margin_scale, open_run, outcomes, subsets

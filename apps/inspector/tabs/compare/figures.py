@@ -11,7 +11,7 @@ from .....benchmarks.compare import Change, Comparison, cases_text, change_texts
 from .....benchmarks.evaluate import OVERALL
 from ...figures import PALETTE, layout, opens, plain, titled
 from ...html import STYLE, decimals_of, number, pill, shown, with_csv
-from ..metrics import METRICS, about, cases_query, header_row, linked, section_filter
+from ..metrics import METRICS, about, cases_query, header_row, linked, section_filter, table_html
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
@@ -59,9 +59,8 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
         return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
     columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
     decimals = decimals_of(margin for line in lines for margin in (line.first, line.second))
-    rows = "".join(_flip_html(line, first, second, decimals) for line in lines)
-    head = header_row(columns, words={0, 1, 2, 4})
-    return f'{STYLE}<div class="rl">{with_csv(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")}</div>'
+    rows = (_flip_html(line, first, second, decimals) for line in lines)
+    return f'{STYLE}<div class="rl">{with_csv(table_html(columns, rows, words={0, 1, 2, 4}))}</div>'
 
 
 def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:

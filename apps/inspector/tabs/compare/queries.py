@@ -7,17 +7,22 @@ from typing import NamedTuple
 
 from .....benchmarks.compare import Comparison
 from .....rm.errors import UsageError
-from ....runs.finished import changed_case, compare_finished, nothing_shared, open_finished, other_suite, shared_cases
+from ....runs.finished import check_shared, check_suites, compare_finished, open_finished, shared_cases
 from ....runs.summaries import SUMMARY, read_heading
 from ....runs.tables import ITEMS, SCORES
 from ...database import outcome, query, table
 from ...run_list import stamp
 
 OUTCOMES = ("right", "wrong", "tie", "abstained")
-FLIPS = {"all": "was <> now", "gained": "now = 'right' AND was <> 'right'", "lost": "was = 'right' AND now <> 'right'"}
 CELLS = {f"{was}-{now}": (was, now) for was in OUTCOMES for now in OUTCOMES}
 """Name of a cell of the table of agreement -> its outcomes."""
-KINDS = (*FLIPS, *CELLS)
+FLIPS = {
+    "all": [cell for cell, (was, now) in CELLS.items() if was != now],
+    "gained": [cell for cell, (was, now) in CELLS.items() if now == "right" != was],
+    "lost": [cell for cell, (was, now) in CELLS.items() if was == "right" != now],
+}
+KINDS = FLIPS | {cell: [cell] for cell in CELLS}
+"""Kind of cases that can be listed -> its cells."""
 POINTS, SEED = 5_000, 0
 MOST = 100_000  # cases that the page itself draws bootstrap samples of
 
@@ -98,13 +103,9 @@ def check(first: Side, second: Side) -> int:
         if side.scorer not in heading.scorers:
             raise UsageError(f"run '{side.id}' has no scorer '{side.scorer}'; choose one of the list")
     names = Path(first.id), Path(second.id)
-    if headings[0].suite != headings[1].suite:
-        raise other_suite(names[0], headings[0].suite, names[1], headings[1].suite)
+    check_suites(names[0], headings[0].suite, names[1], headings[1].suite)
     cases, changed = _shared(first.folder, second.folder, *_stamps(first, second))
-    if not cases:
-        raise nothing_shared(*names)
-    if changed is not None:
-        raise changed_case(changed, *names)
+    check_shared(*names, cases, changed)
     return cases
 
 
@@ -133,31 +134,15 @@ def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int
     """Return cases whose outcome changed, the largest change of margin first; `kind` is one of `KINDS`."""
     if kind not in KINDS:
         raise UsageError(f"no flips '{kind}'; there is {', '.join(FLIPS)}")
-    was, now = CELLS.get(kind, ("", ""))
-    passes = FLIPS.get(kind, "was = $was AND now = $now")
-    rows = _rows(
-        first,
-        second,
-        f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH}) WHERE {passes}
-            ORDER BY abs(second - first) DESC NULLS LAST, place LIMIT $size OFFSET $skip""",
-        size=size,
-        skip=page * size,
-        was=was,
-        now=now,
-    )
-    return [Flip(*row) for row in rows]
+    text = f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH})
+               WHERE list_contains($cells::VARCHAR[], was || '-' || now)
+               ORDER BY abs(second - first) DESC NULLS LAST, place LIMIT $size OFFSET $skip"""
+    return [Flip(*row) for row in _rows(first, second, text, size=size, skip=page * size, cells=KINDS[kind])]
 
 
 def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
     """Return the number of `flips`, from the counts of `agreement`."""
-    if kind in CELLS:
-        return counts[CELLS[kind]]
-    takes = {
-        "all": lambda was, now: was != now,
-        "gained": lambda was, now: now == "right" != was,
-        "lost": lambda was, now: was == "right" != now,
-    }[kind]
-    return sum(number for pair, number in counts.items() if takes(*pair))
+    return sum(counts[CELLS[cell]] for cell in KINDS[kind])
 
 
 def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> tuple[list[Point], int]:

@@ -8,22 +8,7 @@ import gradio as gr
 
 from .....rm.errors import UsageError
 from ....runs.summaries import read_heading
-from ...components import (
-    DIMMED,
-    EACH,
-    QUIET,
-    Site,
-    address,
-    button,
-    chooser,
-    filled_list,
-    noted,
-    nothing_yet,
-    opening,
-    pick,
-    run_list,
-    scorers,
-)
+from ...components import DIMMED, EACH, QUIET, Site, address, button, filled_list, noted
 from ...html import note_html, skeleton_html
 from ...run_list import JUDGED
 from . import figures
@@ -38,9 +23,9 @@ Values = list[Any]
 def tab(site: Site) -> None:
     """Build the tab: both runs and scorers, their agreement, margins, flips and statistics."""
     with gr.Row():
-        first = chooser(site, JUDGED, label="First run", scale=3, min_width=200)
+        first = site.chooser(JUDGED, label="First run", scale=3, min_width=200)
         scorer = filled_list("First scorer", scale=2, min_width=160)
-        second = chooser(site, JUDGED, label="Second run", index=1, scale=3, min_width=200)
+        second = site.chooser(JUDGED, label="Second run", index=1, scale=3, min_width=200)
         other = filled_list("Second scorer", scale=2, min_width=160)
     note = gr.HTML(elem_id="compare-note", apply_default_css=False, visible=False)
     with gr.Row():
@@ -72,7 +57,7 @@ def tab(site: Site) -> None:
         return show([query.get(name) for name in NAMES], kind if kind in views.KINDS else "all")
 
     everything = [*sides, *outputs, *listed]
-    events = [opening(site, "compare", arrive, sides, everything)]
+    events = [site.opening("compare", arrive, sides, everything)]
     events += [side.input(chosen, sides, everything, **DIMMED) for side in sides]
     for event in events:  # then the statistics, which take longest
         event.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
@@ -84,14 +69,14 @@ def tab(site: Site) -> None:
 
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
     """Return updates of the four lists, and their values: the requested ones if they exist."""
-    run = pick(site, asked[0], JUDGED)
-    names, scorer = scorers(site, run, asked[1])
-    with_ = pick(site, asked[2] or _partner(site, run), JUDGED)
-    others, other = scorers(site, with_, asked[3])
+    run = site.pick(asked[0], JUDGED)
+    names, scorer = site.scorers(run, asked[1])
+    with_ = site.pick(asked[2] or _partner(site, run), JUDGED)
+    others, other = site.scorers(with_, asked[3])
     if (run, scorer) == (with_, other):
         other = next((name for _, name in others if name != scorer), other)
-    lists = [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
-    lists += [run_list(site, with_, JUDGED), gr.Dropdown(others, value=other)]
+    lists = [site.run_list(run, JUDGED), gr.Dropdown(names, value=scorer)]
+    lists += [site.run_list(with_, JUDGED), gr.Dropdown(others, value=other)]
     return lists, [run, scorer, with_, other]
 
 
@@ -113,7 +98,7 @@ def _suite(folder: Path) -> str:
 
 def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
     if not (asked[0] and asked[2]):
-        raise nothing_yet(site, JUDGED)
+        raise site.nothing_yet(JUDGED)
     first, second = (
         views.Side(run, site.root.find(run, JUDGED), scorer or read_heading(site.root.find(run, JUDGED)).first())
         for run, scorer in (asked[:2], asked[2:])

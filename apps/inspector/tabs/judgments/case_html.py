@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from .....rm.types import message_text, tools_of, tools_text
 from ...html import STYLE, decimals_of, number, pill, shown
 from ...texts.rendering import completion_html, message_html, style
+from ..metrics import table_html
 from .annotation.annotation_html import order_of
 from .cases import Item, Verdict
 from .diff import WORDS, pieces_html, word_diff
@@ -112,9 +113,8 @@ def _rank(scores: Sequence[float], index: int) -> str:
 
 def _scores_html(item: Item) -> str:
     heads = [f"Response {index + 1}{' ✓' if index in item.best else ''}" for index in range(len(item.answers))]
-    head = "".join(f'<th scope="col">{name}</th>' for name in ["Scorer", *heads, "Margin", "Outcome"])
-    rows = "".join(_verdict_html(verdict, len(item.answers), item.scorer) for verdict in item.verdicts)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    rows = (_verdict_html(verdict, len(item.answers), item.scorer) for verdict in item.verdicts)
+    return table_html(["Scorer", *heads, "Margin", "Outcome"], rows)
 
 
 def _verdict_html(verdict: Verdict, answers: int, chosen: str) -> str:

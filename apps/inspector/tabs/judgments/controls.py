@@ -1,76 +1,29 @@
 """The components of the judgments tab: a toolbar, the list of cases, and the case beside it."""
 
+from collections import namedtuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
-from ...components import ALL, Site, button, chooser
+from ...components import ALL, Site, button
 from ...html import STYLE
 from ...run_list import JUDGED
 from . import queries as views
 from .client.case_server import server_functions
-from .filters import ONLY, ORDERS, START
+from .filters import ONLY, ORDERS, START, Asked
 
 WATCH = 5  # seconds between two looks at a run that is being written
 CLIENT = Path(__file__).with_name("client")
-CSS, SCRIPT = ((CLIENT / name).read_text(encoding="utf-8") for name in ("cases.css", "cases.js"))
+CSS, SCRIPT, CASE, ANNOTATION = (
+    (CLIENT / name).read_text(encoding="utf-8") for name in ("cases.css", "cases.js", "case.html", "annotation.html")
+)
 LIST = (
     f"{STYLE}<style>{CSS}</style>"
     '<div id="cases" class="rl" role="listbox" tabindex="0" aria-label="Cases that pass the filter"><div></div></div>'
 )
-KEYS = {
-    "j →": "next case",
-    "k ←": "previous case",
-    "↑ ↓": "in the list",
-    "m": "bookmark",
-    "d": "word diff",
-    "r": "raw text",
-    "y n t s": "annotate: yes, no, tie, skip",
-    "?": "these keys",
-}
-CASE = f"""
-<div id="case-bar" hidden>
-<button type="button" id="case-back">‹ List</button>
-<button type="button" id="case-before" aria-label="previous case">‹</button>
-<span id="case-place" role="status"></span>
-<button type="button" id="case-after" aria-label="next case">›</button>
-<span class="gap"></span>
-<button type="button" id="case-raw" aria-pressed="false">Raw</button>
-<button type="button" id="case-diff" aria-pressed="false">Word diff</button>
-<button type="button" id="case-mark" aria-pressed="false">☆ Bookmark</button>
-<button type="button" id="case-link">Copy link</button>
-<button type="button" id="case-help" aria-label="keys">?</button>
-</div>
-<div id="keys-help" hidden>{"".join(f"<span><kbd>{key}</kbd> {meaning}</span>" for key, meaning in KEYS.items())}</div>
-<div id="case"><p class="note">Loading …</p></div>
-"""
-ANNOTATION = """
-<div id="annotation-unstored" class="rl" role="alert"></div>
-<div id="annotation" class="rl" hidden>
-<div class="line"><b id="annotation-question"></b><span id="annotation-choices"></span>
-<span id="annotation-progress" class="faint"></span>
-<button type="button" id="annotation-blind" aria-pressed="false">Blind</button></div>
-<div class="line"><input id="annotation-reader" aria-label="your name" placeholder="your name" maxlength="100">
-<textarea id="annotation-note" aria-label="a note" placeholder="a note" maxlength="10000"></textarea></div>
-<div id="annotation-error" role="alert"></div><div id="annotation-said"></div>
-</div>
-"""
-
-
-class Controls(NamedTuple):
-    """The components that hold `filters.Asked`, in the same order."""
-
-    run: gr.Dropdown
-    scorer: gr.Dropdown
-    outcome: gr.Radio
-    subset: gr.Dropdown
-    search: gr.Textbox
-    margin: gr.Textbox
-    gap: gr.Textbox
-    length: gr.Textbox
-    only: gr.CheckboxGroup
-    order: gr.Dropdown
+Controls = namedtuple("Controls", Asked._fields)
+"""The components that hold the values of `filters.Asked`."""
 
 
 def toolbar(site: Site) -> Controls:
@@ -79,7 +32,7 @@ def toolbar(site: Site) -> Controls:
     optional = {"min_width": 120}  # a gr.Number cannot be empty
     with gr.Column(elem_id="judgments-toolbar"):
         with gr.Row():
-            run = chooser(site, JUDGED, scale=3, min_width=140, **slim)
+            run = site.chooser(JUDGED, scale=3, min_width=140, **slim)
             scorer = gr.Dropdown([], label="Scorer", num_choices_shown=ALL, scale=3, min_width=140, **slim)
             search = gr.Textbox(
                 label="Search", placeholder="Search prompts, responses, case names", scale=4, min_width=240, **slim

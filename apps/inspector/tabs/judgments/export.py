@@ -22,23 +22,13 @@ from .queries import Filter, Run, indices
 FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
 LABELS = ("data", "readers")
 """Whose preference the pairs have: the data's, or the newest reader's of each case."""
-COLUMNS = {
-    "case": pa.string(),
-    "subset": pa.string(),
-    "scorer": pa.string(),
-    "outcome": pa.string(),
-    "margin": pa.float64(),
-    "prompt": pa.string(),
-    "chosen": pa.string(),
-    "rejected": pa.string(),
-    "chosen_score": pa.float64(),
-    "rejected_score": pa.float64(),
-    "abstained": pa.string(),
-    "verdict": pa.string(),
-    "note": pa.string(),
-    "who": pa.string(),
-    "when": pa.string(),
-}
+COLUMNS = (
+    dict.fromkeys(("case", "subset", "scorer", "outcome"), pa.string())
+    | {"margin": pa.float64()}
+    | dict.fromkeys(("prompt", "chosen", "rejected"), pa.string())
+    | dict.fromkeys(("chosen_score", "rejected_score"), pa.float64())
+    | dict.fromkeys(("abstained", "verdict", "note", "who", "when"), pa.string())
+)
 """`chosen` is the right answer of the lowest score, `rejected` the wrong one of the highest: the pair of the margin."""
 
 

@@ -1,19 +1,22 @@
 """Every judgment of a run: a filtered list of cases, one case in full, and annotations."""
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import EACH, QUIET, Site, nothing_yet, opening, pick, run_list, scorers, sentences
+from ...components import EACH, QUIET, Site, button, sentences
 from ...html import note_html
 from ...html import shown as shown_text
 from ...run_list import JUDGED
 from ..metrics import SECTION
-from . import export_view as exporting
+from . import export
 from . import queries as views
+from .annotation import annotations
 from .controls import ANNOTATION, CASE, WATCH, Controls, case_list, toolbar
 from .explanation import view as why
 from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
@@ -21,6 +24,9 @@ from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
 BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 FILTER = "(...values) => window.rewardlabCases?.filter(values, TYPED)"
 """JavaScript of a control: no event of Gradio's, whose answers redraw the controls and may come late."""
+WHICH = [("what passes the filter", "filter"), ("★ what is marked", "marked")]
+PREFERENCES = [("the data's", export.LABELS[0]), ("the readers', of annotated cases", export.LABELS[1])]
+FILES: dict[str, Any] = QUIET | {"concurrency_id": "files", "show_progress": "minimal"}
 Marks = dict[str, list[str]]
 """Run -> cases with a bookmark."""
 
@@ -37,7 +43,7 @@ def tab(site: Site) -> None:
             with gr.Column(elem_id="why-section"):
                 explained = why.section(site)
     marks, case = gr.BrowserState({}, storage_key="rewardlab-marks"), gr.State("")
-    exporting.section([*controls, marks], lambda *asked: _exported(site, asked))
+    _export_section(site, [*controls, marks])
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="report")
     _connect(site, controls, marks, case, [report, cases, gr.Timer(WATCH, active=False)])
@@ -58,15 +64,15 @@ def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.St
     read, everything = gr.State(), [*controls[1:], *shown]
 
     def arrive(query: dict[str, str], marks: Marks) -> list[Any]:
-        run = pick(site, query.get("run"), JUDGED)
-        return [run_list(site, run, JUDGED), run, *_open(site, query, marks)]
+        run = site.pick(query.get("run"), JUDGED)
+        return [site.run_list(run, JUDGED), run, *_open(site, query, marks)]
 
     def choose(run: str | None, read: str | None, marks: Marks) -> list[Any]:
         if run == read:  # Gradio also calls this when the list is left: the filters stay
             return [gr.skip() for _ in [read, *everything]]
         return [run, *_open(site, {"run": run or ""}, marks)]
 
-    opening(site, "judgments", arrive, [marks], [controls.run, read, *everything])
+    site.opening("judgments", arrive, [marks], [controls.run, read, *everything])
     controls.run.input(
         choose, [controls.run, read, marks], [read, *everything], **QUIET | {"trigger_mode": "always_last"}
     )
@@ -83,12 +89,12 @@ def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.St
 def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
     """Return the controls but the run, the report, the list and the clock for an address; a missing run is reported."""
     asked = _asked(site, query)
-    names, chosen = scorers(site, asked.run, asked.scorer)
+    names, chosen = site.scorers(asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
     choices, report = [], ""
     try:
         if asked.run is None:
-            raise nothing_yet(site, JUDGED)
+            raise site.nothing_yet(JUDGED)
         entry = site.root.entry(asked.run, JUDGED)
         opened, growing = views.open_run(entry.path), entry.growing
         choices = subset_choices(opened)
@@ -114,7 +120,7 @@ def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
 def _asked(site: Site, query: dict[str, str]) -> Asked:
     """Return the controls that an address sets; with a case and no outcome, all outcomes are shown."""
     name = query.get("run") or None
-    run = pick(site, name, JUDGED)
+    run = site.pick(name, JUDGED)
     if name and run != name:
         gr.Warning(shown_text(f"There is no run '{name}' here; this is another."))
     return asked_from({"outcome": "all" if query.get("item") else "", **query, "run": run})
@@ -134,14 +140,14 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
     def grown(*values: Any) -> list[Any]:
         asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
         followed = site.root.followed(asked.run, JUDGED)
-        run = pick(site, followed, JUDGED)
+        run = site.pick(followed, JUDGED)
         query = {**asked._asdict(), "run": run, "only": ",".join(asked.only), "item": case}
         opened = _open(site, {name: value for name, value in query.items() if value}, marks)
         if site.root.followed(asked.run, JUDGED) != followed:  # it was finished meanwhile
             return grown(*values)
         if run == asked.run:
             return [gr.skip(), gr.skip(), *_unchosen(opened)]
-        return [run_list(site, run, JUDGED), run, *opened]
+        return [site.run_list(run, JUDGED), run, *opened]
 
     return sentences(grown)
 
@@ -158,11 +164,41 @@ def _marked(marks: Marks, event: gr.EventData) -> Marks:
     return marks | {str(event.run): [str(case) for case in event.cases]}
 
 
-def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
+# ---- export ----
+
+
+def _export_section(site: Site, inputs: list[Any]) -> None:
+    """Build the section; the file is written on request to Gradio's cache, from which the browser loads it."""
+    with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
+        which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
+        format = gr.Dropdown(list(export.FORMATS.items()), value="jsonl", label="Format", min_width=160)
+        labels = gr.Dropdown(PREFERENCES, value=export.LABELS[0], label="Preferences", min_width=160)
+        write = button("Write file")
+        file = gr.DownloadButton(visible=False, size="sm", scale=0, min_width=200, elem_id="download")
+
+    def written(which: str, format: str, labels: str, *values: Any) -> Any:
+        run, passing, marked = _selected(site, values)
+        return _written(run, marked if which == "marked" else passing, format, labels, file)
+
+    write.click(sentences(written), [which, format, labels, *inputs], file, **FILES)
+
+
+def _written(
+    run: views.Run, filter: views.Filter, format: str, labels: str, file: gr.DownloadButton
+) -> gr.DownloadButton:
+    """Write the file, and return the button that downloads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{run.suite if run.suite.isidentifier() else 'judgments'}.{format}"
+        rows = export.export(run, filter, format, path, annotations.read(run.folder), labels)
+        cached = file.move_resource_to_block_cache(path)
+    return gr.DownloadButton(f"Download {rows:,} rows (.{format})", value=cached, visible=True)
+
+
+def _selected(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
     """Return the run, its filter, and the filter for bookmarked cases."""
     controls, marks = Asked(*asked[:-1]), asked[-1]
     if not controls.run:
-        raise nothing_yet(site, JUDGED)
+        raise site.nothing_yet(JUDGED)
     run = views.open_run(site.root.find(controls.run, JUDGED))
     marked = marks.get(controls.run, [])
     return run, filter_of(run, controls, marked), views.Filter(str(controls.scorer), among=marked)

@@ -5,115 +5,19 @@ from html import escape
 
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Interval
+from ...assets import asset, stylesheet
 from ...html import CSV, STYLE, shown
 from ..metrics import about, cases_query, linked, results_query, section_filter
 from ..results.areas import AXIS, ends, interval_mark, share_html, tick_mark
 from .queries import Board, Standing
 
-CSS = """<style>
-.rl .board {margin-block: 12px}
-.rl .board h2 {font-size: 16px; font-weight: 600; margin: 0}
-.rl .board thead button {all: unset; cursor: pointer; font-weight: 600; white-space: nowrap}
-.rl .board thead button:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}
-.rl .board [aria-sort=ascending] button::after {content: " ↑" / ""}
-.rl .board [aria-sort=descending] button::after {content: " ↓" / ""}
-.rl .board :is(th, td) {padding-inline: 10px}
-.rl .board td:first-child, .rl .board th:first-child {min-width: 0 !important; width: 34px; text-align: center}
-.rl .board :is(th, td):is(.name, .run) {text-align: left; min-width: 9rem; overflow-wrap: anywhere}
-.rl .board tbody tr {height: 34px}
-.rl .board .axis {width: 22%; min-width: 160px; position: relative}
-.rl .board tbody th.name {width: 18%; white-space: normal}
-.rl .board td.axis {height: 1px; padding-block: 0}
-.rl .board tr[hidden] {display: none}
-.rl .board input[type=checkbox] {appearance: auto; all: revert; accent-color: var(--color-accent)}
-.rl progress {accent-color: var(--color-accent)}
-@media (max-width: 700px) {
-    .rl .board .axis {display: none}
-    .rl .board :is(th, td):is(.name, .run) {min-width: 5rem}
-    .rl .board :is(th, td) {padding-inline: 6px}
-}
-.rl .tools {display: flex; flex-wrap: wrap; gap: 8px 16px; align-items: center; margin: 8px 0}
-.rl .tools input {font: inherit; color: inherit; background: transparent; border: 1px solid var(--line);
-    border-radius: 6px; padding: 5px 10px; min-width: min(100%, 18rem)}
-.rl .tools a {border: 1px solid var(--line); border-radius: 6px; padding: 5px 14px; color: inherit; font-weight: 600;
-    text-decoration: none}
-.rl .tools a[aria-disabled=true] {opacity: .5; pointer-events: none}
-.rl .cards {display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr));
-    margin: 8px 0}
-.rl .card-body {padding: 10px 14px} .rl .card-body p {margin: 0 0 6px} .rl .card-body p:last-child {margin: 0}
-.rl .curves {display: flex; flex-wrap: wrap; gap: 4px 18px} .rl .curves figure {margin: 0; flex: 1 1 8rem; min-width: 0}
-.rl .curves svg {display: block; width: 100%; height: 34px; overflow: visible}
-.rl .curves figcaption {display: flex; justify-content: space-between; gap: 8px; font-size: 13px; white-space: nowrap}
-.rl .curves figcaption span:first-child {overflow: hidden; text-overflow: ellipsis}
-.rl progress {width: 100%}
-</style>"""
+CSS = stylesheet("board.css")
 TOOLS = (
     '<div class="tools"><input type="search" id="board-filter" placeholder="Filter models, runs and benchmarks" '
     'aria-label="Filter models, runs and benchmarks" autocomplete="off"><a id="board-compare" role="button" '
     'aria-disabled="true">Compare</a><span class="faint" id="board-chosen">Choose two models to compare.</span></div>'
 )
-SCRIPT = """() => {
-    if (window.rewardlabBoard) return;
-    const state = window.rewardlabBoard = {text: "", sorts: {}, chosen: []};
-    const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-    const drawn = new MutationObserver(changes => {
-        const inside = ({target}) => target.closest?.("#leaderboard") || target.querySelector?.("#leaderboard");
-        if (changes.some(inside)) apply();
-    });
-    const sorted = (table, column, down) => {
-        const value = row => row.children[column].dataset.value ?? row.children[column].textContent;
-        const rows = all("tbody tr", table).map(row => [value(row), row]);
-        const numbers = rows.every(([text]) => text === "" || !isNaN(text));
-        const order = ([a], [b]) => (a === "") - (b === "") || (down ? -1 : 1) * (numbers ? a - b : a.localeCompare(b));
-        rows.sort(order).forEach(([, row]) => row.parentElement.append(row));
-        all("thead th", table).forEach((head, index) => {
-            if (index === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
-            else head.removeAttribute("aria-sort");
-        });
-    };
-    const apply = () => {
-        const filter = document.getElementById("board-filter"), link = document.getElementById("board-compare");
-        if (!filter) return;
-        if (document.activeElement !== filter) filter.value = state.text;
-        const words = state.text.toLowerCase().split(/\\s+/).filter(Boolean);
-        for (const board of all(".board")) {
-            const rows = all("tbody tr", board);
-            for (const row of rows) row.hidden = !words.every(word => row.dataset.text.includes(word));
-            board.hidden = rows.every(row => row.hidden);
-            if (state.sorts[board.id]) sorted(board.querySelector("table"), ...state.sorts[board.id]);
-        }
-        const boxes = all(".board input[type=checkbox]");
-        state.chosen = state.chosen.filter(value => boxes.some(box => box.value === value));
-        for (const box of boxes) box.checked = state.chosen.includes(box.value);
-        const ready = state.chosen.length === 2;
-        link.setAttribute("aria-disabled", !ready);
-        const [first, second] = state.chosen.map(value => JSON.parse(value));
-        const asked = ready ? {run: first[0], scorer: first[1], with: second[0], other: second[1]} : {};
-        if (ready) link.href = "?" + new URLSearchParams({tab: "compare", ...asked});
-        else link.removeAttribute("href");
-        document.getElementById("board-chosen").textContent = ready ? `${first[1]} and ${second[1]}`
-            : state.chosen.length ? "Choose one more model." : "Choose two models to compare.";
-        drawn.takeRecords();  // what this changed itself
-    };
-    document.addEventListener("input", event => {
-        if (event.target.id === "board-filter") {state.text = event.target.value; apply()}
-        if (event.target.closest?.(".board") && event.target.type === "checkbox") {
-            const {value, checked} = event.target, others = state.chosen.filter(other => other !== value);
-            state.chosen = checked ? [...others.slice(-1), value] : others;
-            apply();
-        }
-    });
-    document.addEventListener("click", event => {
-        const head = event.target.closest?.(".board thead button")?.closest("th");
-        if (!head) return;
-        const down = head.getAttribute("aria-sort") !== "descending";
-        const first = !head.dataset.up;  // numbers from the highest, names from A
-        state.sorts[head.closest(".board").id] = [head.cellIndex, head.hasAttribute("aria-sort") ? down : first];
-        apply();
-    });
-    drawn.observe(document.body, {childList: true, subtree: true});
-    apply();
-}"""
+SCRIPT = asset("board.js")
 """JavaScript: the leaderboard is sorted by a click on a head, filtered as one types, and two models can be compared."""
 
 

@@ -240,7 +240,5 @@ def _trained(folder: Path) -> tuple[str, float | None]:
 
 
 def _changed(folder: Path, name: str) -> float:
-    try:
-        return (folder / name).stat().st_mtime
-    except OSError:
-        return 0.0
+    ((nanoseconds, _),) = stamp(folder, [name])
+    return nanoseconds / 1e9

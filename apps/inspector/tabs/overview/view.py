@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...components import QUIET, Site, nothing_yet
+from ...components import QUIET, Site
 from ...html import skeleton_html
 from ...run_list import JUDGED
 from .leaderboard import SCRIPT, boards_html
@@ -22,7 +22,7 @@ def tab(site: Site) -> None:
 
     def draw(drawn: tuple[str, str]) -> list[Any]:
         listed = overview(site.root)
-        new = boards_html(listed.boards), runs_html(listed, str(nothing_yet(site, JUDGED)))
+        new = boards_html(listed.boards), runs_html(listed, str(site.nothing_yet(JUDGED)))
         if new == drawn:
             return [gr.skip(), gr.skip(), gr.skip()]
         changed = [html if html != before else gr.skip() for html, before in zip(new, drawn, strict=True)]

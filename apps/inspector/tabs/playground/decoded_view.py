@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import DIMMED, Site, address, chooser, nothing_yet, opening, pick, run_list, sentences
+from ...components import DIMMED, Site, address, sentences
 from ...html import STYLE, note_html, shown
 from ...run_list import ANSWERS
 from . import guided
@@ -19,7 +19,7 @@ MOST_SHOWN = 21
 def part(site: Site) -> None:
     """Build the part: a file, one of its prompts, and the completions."""
     with gr.Row():
-        run = chooser(site, ANSWERS, label="File")
+        run = site.chooser(ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")
     note = gr.HTML(elem_id="file-note", apply_default_css=False)
     question = gr.HTML(apply_default_css=False)
@@ -33,10 +33,10 @@ def part(site: Site) -> None:
         return _show(site, run, *chosen)
 
     def arrive(query: Mapping[str, str]) -> list[Any]:
-        run = pick(site, query.get("run"), ANSWERS)
-        return [run_list(site, run, ANSWERS), *show(run, query.get("prompt"))]
+        run = site.pick(query.get("run"), ANSWERS)
+        return [site.run_list(run, ANSWERS), *show(run, query.get("prompt"))]
 
-    opening(site, "playground", arrive, [], [run, *drawn])
+    site.opening("playground", arrive, [], [run, *drawn])
     for event in (run.input, prompt.input, colour.input, across.input, up.input):
         event(sentences(show), [run, prompt, colour, across, up], drawn, **DIMMED)
     run.input(None, run, None, js=address("playground", "run"))
@@ -47,18 +47,12 @@ def _show(
     site: Site, run: str | None, id: str | None = None, colour: str | None = None, *axes: str | None
 ) -> list[Any]:
     """Return the completions of a prompt, or of the first one; colour and axes are kept if the file has them."""
-    hidden = [
-        gr.Dropdown(visible=False),
-        gr.Plot(visible=False),
-        gr.Dropdown(visible=False),
-        gr.Dropdown(visible=False),
-    ]
     try:
         if not run:
-            raise nothing_yet(site, ANSWERS)
+            raise site.nothing_yet(ANSWERS)
         decoded = read_answers(site.root.find(run, ANSWERS))
     except (DataError, UsageError) as error:
-        return [gr.Dropdown([], value=None), note_html(str(error)), "", "", *hidden]
+        return [gr.Dropdown([], value=None), note_html(str(error)), "", "", gr.Dropdown(visible=False), *no_figure()]
     id = id if id in decoded.rows else next(iter(decoded.rows))
     rows = decoded.rows[id]
     answers = [decoded_completion(row) for row in rows[:MOST_SHOWN]]
@@ -68,10 +62,15 @@ def _show(
     question += f"{shown(decoded.prompt(id))}</div></div></div></div>"
     colours = guided.colours_of(answers)
     colour = colour if colour in colours else colours[0]
-    figure = figure_and_axes(answers, views.measures(answers, {}), 0, *axes) if len(answers) > 1 else hidden[1:]
+    figure = figure_and_axes(answers, views.measures(answers, {}), 0, *axes) if len(answers) > 1 else no_figure()
     coloured = guided.answers_html(answers, colour)
     texts = [note_html(note) if note else "", question, coloured]
     return [gr.Dropdown([*decoded.rows], value=id), *texts, gr.Dropdown(colours, value=colour, visible=True), *figure]
+
+
+def no_figure() -> list[Any]:
+    """Return the updates that hide a figure and the lists of its axes."""
+    return [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
 
 
 def figure_and_axes(

@@ -11,7 +11,8 @@ import gradio as gr
 
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
-from ...components import EACH, QUIET, Site, button, number, opening, sentences, streamed
+from ...assets import asset
+from ...components import EACH, QUIET, Site, button, number, sentences, streamed
 from ...html import note_html, shown
 from . import decoded_view as files
 from . import guided
@@ -27,12 +28,7 @@ WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
 DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
 """A newer request of a visitor ends the earlier one, so it must not wait for it in Gradio's queue."""
-MIXTURE = """(...raw) => {
-    const names = NAMES, sum = raw.reduce((all, value) => all + (value ?? 0), 0);
-    const share = index => (sum ? (raw[index] ?? 0) / sum : 1 / names.length).toFixed(2);
-    const shares = names.map((name, index) => `${name} ${share(index)}`);
-    document.getElementById("mixture").textContent = "Preference: " + shares.join(" · ");
-}"""
+MIXTURE = asset("mixture.js")
 """JavaScript: the values of the sliders as shares that sum to 1."""
 
 
@@ -53,7 +49,7 @@ def tab(site: Site) -> None:
                 gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
         with gr.Tab("Decoded files", id="files") as files_tab:
             files.part(site._replace(tab=files_tab))
-    opening(site, "playground", _asked, [], [tabs])
+    site.opening("playground", _asked, [], [tabs])
 
 
 def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
@@ -206,7 +202,7 @@ def _stream(
     requests = [setting.request(prompt) for setting in settings]
     titles, written, done = [setting.label for setting in settings], [""] * len(settings), [None] * len(settings)
     ended, status = asks.begin(request), f"Decoding {_answers(settings)} …"
-    with site.models.decoder() as (engine, _):
+    with site.models.decoder() as engine:
         if ended():
             return
         yield _writing(status, titles, written)
@@ -243,15 +239,14 @@ def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
 
 
 def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
-    hidden = [gr.Radio(visible=False), gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
+    return [None, note_html(status), guided.streaming_html(titles, texts), gr.Radio(visible=False), *files.no_figure()]
 
 
 def _finished(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
     """Return the coloured completions; of several also what was measured of them, as a figure with its axes."""
     colours = guided.colours_of(answers)
     coloured = guided.answers_html(answers, colours[0])
-    measured, refused, figure = {}, [], [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+    measured, refused, figure = {}, [], files.no_figure()
     if len(answers) > 1:
         rewards, refused = _rewards(site, prompt, answers)
         measured = views.measures(answers, rewards)

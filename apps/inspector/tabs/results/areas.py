@@ -8,46 +8,14 @@ from .....benchmarks.evaluate import ALL, OVERALL
 from .....benchmarks.types import Interval, Report, Row
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
+from ...assets import stylesheet
 from ...figures import PALETTE
 from ...html import HIDDEN, STYLE, shown, with_csv
 from ..metrics import about, cases_query, header_row, linked, section_filter
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
-AXIS = """<style>
-.rl .areas {min-width: 34rem}
-.rl .areas :is(th, td) {padding-block: 0}
-.rl .areas tbody tr {height: calc(16px + 13px * var(--lanes))}
-.rl .areas tbody tr:is(.overall, .section) > * {font-weight: 600; background: var(--soft)}
-.rl .areas tr.subset th {padding-left: 28px}
-.rl .areas .axis {width: 55%; min-width: 200px; position: relative; padding-inline: 10px}
-.rl .areas td.axis {height: 1px}
-.rl .track {display: block; position: relative; height: 100%; min-height: 26px; background-image:
-    repeating-linear-gradient(to right, var(--line) 0 1px, transparent 1px 25%); border-right: 1px solid var(--line)}
-.rl thead .track {background: none; border: 0}
-.rl thead .track span {position: absolute; top: 50%; transform: translate(-50%, -50%); font-weight: 400}
-.rl .range {position: absolute; height: 10px; transform: translateY(-50%); min-width: 1px}
-.rl .range::before {content: ""; position: absolute; inset: 4px 0; background: var(--colour)}
-.rl .range b, .rl .key i {width: 10px; height: 10px; border-radius: 50%; background: var(--colour)}
-.rl .range b {position: absolute; left: calc(var(--at) - 5px)}
-.rl .tick {position: absolute; top: 3px; bottom: 3px; border-inline: 3px solid transparent; width: 8px;
-    margin-left: -4px; background: currentColor; background-clip: padding-box; opacity: .55}
-.rl .track a:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}
-.rl .key {display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 8px 0}
-.rl .key span {display: inline-flex; align-items: center; gap: 6px; overflow-wrap: anywhere}
-.rl .key i.baseline {width: 2px; height: 14px; border-radius: 0; background: currentColor; opacity: .55}
-.rl .areas small {font-size: inherit}
-.rl .heat small {display: block}
-.rl .heat :is(td, th) {white-space: nowrap}
-@media (max-width: 700px) {
-    .rl .areas {min-width: 0}
-    .rl .areas :is(th, td) {padding-inline: 6px}
-    .rl .areas :is(th, td):nth-child(2), .rl .areas small {display: none}
-    .rl .areas tr > th:first-child {width: 6.5rem; min-width: 6.5rem}
-    .rl .areas tr.subset th {padding-left: 14px}
-    .rl .areas .axis {min-width: 110px}
-}
-</style>"""
+AXIS = stylesheet("areas.css")
 
 
 class Area(NamedTuple):

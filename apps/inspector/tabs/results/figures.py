@@ -10,7 +10,7 @@ from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Row
 from ...figures import PALETTE, layout, opens, titled
 from ...html import STYLE, with_csv
-from ..metrics import METRICS, about, cases_query, header_row
+from ..metrics import METRICS, about, cases_query, table_html
 from .areas import share_html
 from .queries import Lengths
 
@@ -19,8 +19,8 @@ BINS = 10
 
 def matrix_html(matrix: np.ndarray) -> str:
     """Return the style matrix: rows are styles of the right response, columns those of the wrong one."""
-    head = header_row(["", *(f"wrong: {name}" for name in rm_bench.STYLES)])
-    rows = "".join(
+    heads = ["", *(f"wrong: {name}" for name in rm_bench.STYLES)]
+    rows = (
         f'<tr><th scope="row">right: {name}</th>{"".join(map(share_html, line))}</tr>'
         for name, line in zip(rm_bench.STYLES, matrix, strict=True)
     )
@@ -29,8 +29,7 @@ def matrix_html(matrix: np.ndarray) -> str:
     return (
         f'{STYLE}<div class="rl"><p>How often, in %, the right response in one style beats the wrong one in another: '
         f"{text} (hard: the plainer right response against the fancier wrong one).</p>"
-        + with_csv(f'<table id="styles"><thead>{head}</thead><tbody>{rows}</tbody></table>')
-        + "</div>"
+        f"{with_csv(table_html(heads, rows, name='styles'))}</div>"
     )
 
 

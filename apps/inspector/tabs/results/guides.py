@@ -8,7 +8,7 @@ from .....rm.errors import UNREADABLE
 from .....rm.io.checked_files import from_json
 from ....runs.run_folder import MANIFEST
 from ...html import STYLE, number, pill, shown, with_csv
-from ..metrics import about, header_row
+from ..metrics import about, table_html
 
 MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
 
@@ -51,7 +51,7 @@ def guides_html(guides: Mapping[str, Guide]) -> str:
 
 def _guide_html(name: str, guide: Guide) -> str:
     names = [measure.replace("_", " ") for measure in MEASURES]
-    rows = "".join(
+    rows = (
         f'<tr><th scope="row">{shown(objective)} {pill("collapsed") if objective in guide.collapsed else ""}</th>'
         + "".join(f"<td>{_text(measure, value)}</td>" for measure, value in values.items())
         + "</tr>"
@@ -60,11 +60,7 @@ def _guide_html(name: str, guide: Guide) -> str:
     return (
         f'{STYLE}<div class="rl"><p>Guide <b>{shown(name)}</b> at the end of its training, with all weight on one '
         f"objective. Context sensitivity of its base model: {_text('', guide.base)}.</p>"
-        + with_csv(
-            f'<table class="guide"><thead>{header_row(["objective", *map(about, names)])}</thead>'
-            f"<tbody>{rows}</tbody></table>"
-        )
-        + "</div>"
+        f"{with_csv(table_html(['objective', *map(about, names)], rows))}</div>"
     )
 
 

@@ -6,20 +6,7 @@ from typing import Any
 import gradio as gr
 
 from ....runs.summaries import read_report
-from ...components import (
-    DIMMED,
-    QUIET,
-    Site,
-    address,
-    chooser,
-    filled_list,
-    noted,
-    nothing_yet,
-    opening,
-    pick,
-    run_list,
-    scorers,
-)
+from ...components import DIMMED, QUIET, Site, address, filled_list, noted
 from ...html import skeleton_html
 from ...run_list import JUDGED
 from ..studies.queries import read_figures, read_text, safe_markdown
@@ -33,7 +20,7 @@ Values = list[Any]
 def tab(site: Site) -> None:
     """Build the tab: a run, and one of its scorers."""
     with gr.Row():
-        run = chooser(site, JUDGED, scale=3)
+        run = site.chooser(JUDGED, scale=3)
         scorer = filled_list("Scorer", scale=2)
     note = gr.HTML(elem_id="benchmarks-note", apply_default_css=False, visible=False)
     scores = gr.HTML(skeleton_html(), elem_id="facts", apply_default_css=False)
@@ -64,7 +51,7 @@ def tab(site: Site) -> None:
         return noted(_of_scorer, lambda: _empty()[3:])(site, *asked)
 
     outputs = [scorer, *of_run, *of_scorer]
-    opened = opening(site, "benchmarks", arrive, chosen, [run, *outputs])
+    opened = site.opening("benchmarks", arrive, chosen, [run, *outputs])
     events = [opened, run.input(changed, chosen, outputs, **DIMMED)]
     events += [scorer.input(another, chosen, [note, *of_scorer], **DIMMED)]
     for event in events:
@@ -73,9 +60,9 @@ def tab(site: Site) -> None:
 
 def _open(site: Site, run: str | None, scorer: str | None) -> Values:
     """Return the lists, and the outputs for the run and the scorer."""
-    run = pick(site, run, JUDGED)
-    names, chosen = scorers(site, run, scorer)
-    return [run_list(site, run, JUDGED), gr.Dropdown(names, value=chosen), *noted(_present, _empty)(site, run, chosen)]
+    run = site.pick(run, JUDGED)
+    names, chosen = site.scorers(run, scorer)
+    return [site.run_list(run, JUDGED), gr.Dropdown(names, value=chosen), *noted(_present, _empty)(site, run, chosen)]
 
 
 def _empty() -> Values:
@@ -85,7 +72,7 @@ def _empty() -> Values:
 
 def _present(site: Site, run: str | None, scorer: str | None) -> Values:
     if not run:
-        raise nothing_yet(site, JUDGED)
+        raise site.nothing_yet(JUDGED)
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
     return [

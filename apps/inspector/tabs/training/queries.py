@@ -19,7 +19,7 @@ from ....runs.tables import STEPS
 from ...figures import PALETTE, layout, plain, titled
 from ...html import STYLE, number, shown, with_csv
 from ...run_list import stamp
-from ..metrics import METRICS, header_row
+from ..metrics import METRICS, table_html
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
@@ -155,15 +155,12 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
         "length": Panel("Length of completions", "tokens", (Line("watch/length", "length"),)),
         "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
     }
-    return {
-        name: panel._replace(definition=METRICS[name])
-        for name, panel in all_panels.items()
-        if any(_known(steps, line.column) for line in panel.lines)
-    }
+    return {name: panel._replace(definition=METRICS[name]) for name, panel in _with_columns(all_panels, steps).items()}
 
 
-def _known(steps: Steps, column: str) -> bool:
-    return any(column in row for row in steps)
+def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]:
+    known = {column for row in steps for column in row}
+    return {name: panel for name, panel in panels.items() if any(line.column in known for line in panel.lines)}
 
 
 def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
@@ -259,7 +256,7 @@ def reward_panels(name: str, steps: Steps) -> dict[str, Panel]:
         "cost": Panel("Cost", "unit of the prices", _lines_of(name, cost="cost")),
         "abstentions": Panel("Abstentions", "judgments", _lines_of(name, abstentions="abstentions")),
     }
-    return {key: panel for key, panel in all_panels.items() if any(_known(steps, line.column) for line in panel.lines)}
+    return _with_columns(all_panels, steps)
 
 
 def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
@@ -268,14 +265,9 @@ def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
 
 def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
     """The first and the last value of every column that a reward logs."""
-    rows = "".join(_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
-    return (
-        f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>'
-        + with_csv(
-            f"<table><thead>{header_row(['metric', 'first', 'last', 'steps'])}</thead><tbody>{rows}</tbody></table>"
-        )
-        + "</div>"
-    )
+    rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
+    table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
+    return f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>{table}</div>'
 
 
 def _metric_html(name: str, values: Sequence[float]) -> str:

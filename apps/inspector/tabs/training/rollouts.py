@@ -17,7 +17,7 @@ from ....runs.token_texts import pieces
 from ...html import STYLE, decimals_of, number, shown
 from ...texts.tokens import STYLE as HEAT
 from ...texts.tokens import heat_html, legend_html, scale_of, shades
-from ..metrics import header_row
+from ..metrics import table_html
 from .queries import Sources
 
 ROLLOUTS = "rollouts"
@@ -231,12 +231,12 @@ def _rewards_html(rollout: Rollout, sources: Sources) -> str:
         for stage, rewards in rollout.rewards.items()
     }
     decimals = [decimals_of(column) for column in zip(*stages.values(), strict=True)]
-    rows = "".join(
+    rows = (
         f'<tr><th scope="row">{shown(stage)}</th>'
         f"{''.join(f'<td>{_missing(*cell)}</td>' for cell in zip(values, decimals, strict=True))}</tr>"
         for stage, values in stages.items()
     )
-    return f'<div class="box scores"><table><thead>{header_row(heads)}</thead><tbody>{rows}</tbody></table></div>'
+    return f'<div class="box scores">{table_html(heads, rows)}</div>'
 
 
 def _weight(sources: Sources, name: str) -> str:

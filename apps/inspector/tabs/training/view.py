@@ -6,19 +6,7 @@ from typing import Any
 import gradio as gr
 
 from ....runs.tables import STEPS
-from ...components import (
-    DIMMED,
-    QUIET,
-    Site,
-    address,
-    chooser,
-    filled_list,
-    noted,
-    nothing_yet,
-    opening,
-    pick,
-    run_list,
-)
+from ...components import DIMMED, QUIET, Site, address, filled_list, noted
 from ...html import skeleton_html
 from ...run_list import TRAINED, stamp
 from . import queries as views
@@ -36,7 +24,7 @@ Values = list[Any]
 def tab(site: Site) -> None:
     """Build the tab; an unfinished run is read again every few seconds, and step and completion stay."""
     with gr.Row():
-        run = chooser(site, TRAINED, scale=3)
+        run = site.chooser(TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
     (metrics, column, reward), seen = _components(), gr.State()
     below = rollouts.section(site, run)
@@ -48,8 +36,8 @@ def tab(site: Site) -> None:
         return [_log_of(site, run), *_refresh(site, run, int(window), column, reward), *answers]
 
     def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
-        run = pick(site, query.get("run") or run, TRAINED)
-        return [run_list(site, run, TRAINED), *show(run, *rest, *_slider_values(query))]
+        run = site.pick(query.get("run") or run, TRAINED)
+        return [site.run_list(run, TRAINED), *show(run, *rest, *_slider_values(query))]
 
     def chosen(*values: Any) -> Values:
         return show(*values, 0, 0)
@@ -60,9 +48,9 @@ def tab(site: Site) -> None:
         if log == seen:
             return [gr.skip() for _ in range(3 + len(metrics))]
         updates = _refresh(site, now, *rest)
-        return [run_list(site, now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
+        return [site.run_list(now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
 
-    opened = opening(site, "training", arrive, asked, [run, *outputs])
+    opened = site.opening("training", arrive, asked, [run, *outputs])
     changed = run.input(chosen, asked, outputs, **DIMMED)
     for event in (window.input, column.input, reward.input):
         options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
@@ -138,7 +126,7 @@ def _no_reward_metrics() -> Values:
 
 def _present(site: Site, run: str | None, window: int, column: str | None, reward: str | None) -> Values:
     if not run:
-        raise nothing_yet(site, TRAINED)
+        raise site.nothing_yet(TRAINED)
     entry = site.root.entry(run, TRAINED)
     steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
     panels = views.panels(steps, sources)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
 from ....components import Site
+from ....html import shown as shown_text
 from ....run_list import JUDGED
 from .. import queries as views
 from ..annotation import annotations
@@ -13,11 +14,11 @@ from ..annotation.annotation_html import annotations_html, choices, progress
 from ..case_html import case_html
 from ..cases import Item, item
 from ..filters import Asked, asked_from, filter_of
-from .rows_html import row_html
 
 MOST_ROWS = 200
 LAST = 2**31 - 1
 """A position after every case, which the database can read."""
+OUTCOME_MARKS = {"right": "✓", "wrong": "✕", "tie": "=", "abstained": "–"}
 Request = Mapping[str, Any]
 Response = dict[str, Any]
 
@@ -83,6 +84,34 @@ def _rows(view: View, start: int, size: int) -> Response:
         "rows": [row_html(line, scale, blind=view.blind) for line in lines],
         "cases": [line.case for line in lines],
     }
+
+
+def row_html(line: views.Line, scale: float, *, blind: bool = False) -> str:
+    """Return the inside of a row; `scale` is the |margin| of a full bar, `blind` leaves out what scores say.
+
+    >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, 0.0, 1.0, "Name a tree"), 2.0)
+    True
+    """
+    prompt = f'<span class="row-prompt" dir="auto">{shown_text(line.prompt) or "(empty prompt)"}</span>'
+    subset = f'<span class="row-subset">{shown_text(line.subset, 60)}</span>'
+    if blind:
+        return f'<span class="row-mark">·</span>{prompt}<span></span>{subset}'
+    mark = (
+        f'<span class="row-mark {line.outcome}" role="img" aria-label="{line.outcome}">'
+        f"{OUTCOME_MARKS[line.outcome]}</span>"
+    )
+    return f'{mark}{prompt}<span class="row-margin">{_bar(line.margin, scale)}</span>{subset}'
+
+
+def _bar(margin: float | None, scale: float) -> str:
+    """Return a bar that starts in the middle and ends at the margin, and the margin."""
+    if margin is None:
+        return ""
+    share = min(abs(margin) / scale, 1.0) * 50 if scale > 0 else 0.0
+    left = 50 - share if margin < 0 else 50
+    kind = "wrong" if margin < 0 else "right"
+    bar = f'<i class="{kind}" style="left:{left:.1f}%;width:{share:.1f}%"></i>'
+    return f'<span class="row-bar">{bar}</span><span class="row-number">{margin:.3f}</span>'
 
 
 def _case(view: View, request: Request) -> Response:

@@ -16,20 +16,15 @@ from ......judges.types import Criterion
 from ......rm.errors import UNREADABLE, DataError
 from .....runs.tables import JUDGMENTS
 from .... import html
+from ....assets import stylesheet
 from ....database import query, table
 from ....html import LONGEST, number, shown
+from ...metrics import table_html
 
 ROW = f"""SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
           FROM {table("judgments")} WHERE scorer = $scorer AND "case" = $case"""
 WORDS = {1.0: ("met", "right"), 0.5: ("partly", "tie"), 0.0: ("not met", "wrong")}
-STYLE = """<style>
-.rl mark[class] {color: inherit; border-radius: 2px; padding: 0 1px; box-shadow: inset 0 -2px var(--c);
-                 background: color-mix(in srgb, var(--c) 30%, transparent)}
-.rl mark.right {--c: var(--right)} .rl mark.wrong {--c: var(--wrong)} .rl mark.tie {--c: var(--other)}
-.rl td.verdict {text-align: left; min-width: 12rem} .rl td.verdict q {display: block; font-size: 12px}
-.rl .reply .text {font-family: monospace; font-size: 12px}
-.rl .criteria {margin-top: 12px} .rl .criteria th {text-align: left} .rl .criteria td:first-child {min-width: 7rem}
-</style>"""
+STYLE = stylesheet("criteria.css")
 
 
 class Grounds(NamedTuple):
@@ -149,15 +144,14 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
     names = dict.fromkeys(criterion.name for criterion in grounds.criteria)
     by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds.criteria}
     marks = any(criterion.evidence for criterion in grounds.criteria if criterion.name != ROUTED)
-    head = "".join(f'<th scope="col">Response {index + 1}</th>' for index in range(answers))
-    rows = "".join(
+    heads = ["Criterion", *(f"Response {index + 1}" for index in range(answers))]
+    rows = (
         f'<tr><th scope="row">{shown(name)}</th>'
         + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
         + "</tr>"
         for name in names
     )
-    table = f"<table><thead><tr><th scope=col>Criterion</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="box scores criteria">{table}</div>'
+    return f'<div class="box scores criteria">{table_html(heads, rows)}</div>'
 
 
 def _verdict(criterion: Criterion | None, marks: bool) -> str:

@@ -14,7 +14,7 @@ from .....commands.rubrics.roles import RUBRICS
 from .....runs.run_folder import read_settings
 from .... import html
 from ....html import number, shown
-from ...metrics import header_row
+from ...metrics import table_html
 
 
 class Source(NamedTuple):
@@ -149,11 +149,11 @@ def _meaning(item: Rule | Principle) -> tuple[str, ...]:
 def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequence[str]) -> str:
     """Return scores and best responses before and after the edit, and notes, as HTML."""
     heads = ("", "in the run", "same rubric", "edited rubric")
-    body = "".join(
+    body = (
         f'<tr><th scope="row">Response&nbsp;{index + 1}</th>{"".join(f"<td>{_cell(value)}</td>" for value in row)}</tr>'
         for index, row in enumerate(rows)
     )
-    table = f"<table><thead>{header_row(heads)}</thead><tbody>{body}</tbody></table>"
+    table = table_html(heads, body)
     lists = _list("Only a judge could say", changes) + _list("Doubtful in this rubric", doubts)
     best = f"<p>{_change(rows)}</p>"
     return f'{html.STYLE}<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'

@@ -11,7 +11,7 @@ from .....commands.judge.retrieval import open_index
 from .....runs.tables import ITEMS
 from ....html import STYLE, number, pill, shown
 from ....run_list import stamp
-from ...metrics import cases_query, header_row, linked
+from ...metrics import cases_query, linked, table_html
 from ..index import ITEM_TABLE
 from ..index import index as tables_of
 from ..queries import Filter, Line, Run, lines
@@ -48,12 +48,12 @@ def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
     """Return similar cases as a table whose names lead to the cases."""
     if not similar:
         return f'{STYLE}<p class="rl faint">This run has no other case that this scorer judged.</p>'
-    head = header_row(["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"], words={1, 2, 3, 5})
-    rows = "".join(
+    heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]
+    rows = (
         f"<tr><td>{similarity:.2f}</td>"
         f'<td class="words">{linked(cases_query(run, scorer, item=line.case), shown(line.case, 100))}</td>'
         f'<td class="words">{shown(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
         f'<td>{number(line.margin)}</td><td class="words">{shown(line.prompt)}</td></tr>'
         for line, similarity in similar
     )
-    return f'{STYLE}<div class="rl"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return f'{STYLE}<div class="rl">{table_html(heads, rows, words={1, 2, 3, 5})}</div>'

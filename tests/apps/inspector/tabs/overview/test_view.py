@@ -1,4 +1,3 @@
-from rewardlab.apps.inspector.components import pick
 from rewardlab.apps.inspector.run_list import JUDGED, STUDY
 from rewardlab.apps.inspector.tabs.compare import view as compare
 from rewardlab.apps.inspector.tabs.results import view as results
@@ -39,7 +38,7 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
 
 def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(site):
     entries = site.root.entries(JUDGED)
-    assert entries[0].id == "aaa" and pick(site, None, JUDGED) == pick(site, "gone", JUDGED) == "after"
+    assert entries[0].id == "aaa" and site.pick(None, JUDGED) == site.pick("gone", JUDGED) == "after"
     assert "running.partial (running or cut off)" in [entry.label for entry in entries]
     assert [entry.id for entry in site.root.entries(STUDY)] == ["study"]
     assert results._open(site, None, None)[0].value == "after" == compare._choices(site, [None] * 4)[1][0]

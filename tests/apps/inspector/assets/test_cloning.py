@@ -1,4 +1,4 @@
-from rewardlab.apps.inspector.scripts import cloning
+from rewardlab.apps.inspector.assets import CLONING
 
 ASKED = """() => {
     const refused = value => {try {structuredClone(value)} catch (error) {return error.name}};
@@ -16,7 +16,7 @@ ASKED = """() => {
 def test_a_copy_is_what_the_browser_would_make(browser):
     page = browser.new_page()
     before = page.evaluate(ASKED)
-    page.set_content(f"<html><head>{cloning.HEAD}</head></html>")
+    page.set_content(f"<html><head>{CLONING}</head></html>")
     after = page.evaluate(ASKED)
     page.close()
     assert before.pop("native") and not after.pop("native")

@@ -1,6 +1,4 @@
-"""The address bar: every tab, run and case has an address, and the browser's Back and Forward return to it."""
-
-SCRIPT = """() => {
+() => {
     if (window.rewardlabHistory) return;
     const first = "overview", kept = {};  // tab -> its last address
     const read = () => new URLSearchParams(location.search);
@@ -40,5 +38,4 @@ SCRIPT = """() => {
         window.rewardlabCases?.goTo(query.get("item"));
     });
     window.rewardlabHistory = {go};
-}"""
-"""JavaScript: `rewardlabHistory.go(query)` writes an address; another tab, run or case is a step of the history."""
+}

@@ -1,6 +1,4 @@
-"""What can be copied: a command, a link, and a table as CSV."""
-
-SCRIPT = """() => {
+() => {
     if (window.rewardlabCopy) return;
     const write = async text => {
         if (navigator.clipboard) return navigator.clipboard.writeText(text);
@@ -20,11 +18,11 @@ SCRIPT = """() => {
     const value = cell => {
         const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), parts = [];
         while (texts.nextNode()) if (texts.currentNode.data.trim()) parts.push(texts.currentNode.data.trim());
-        const text = parts.join(" ").replace(/\\s+/g, " ");
-        const inert = /^[=@]|^[+-](?![\\d.])/.test(text) ? `'${text}` : text;  // no formula of a spreadsheet
+        const text = parts.join(" ").replace(/\s+/g, " ");
+        const inert = /^[=@]|^[+-](?![\d.])/.test(text) ? `'${text}` : text;  // no formula of a spreadsheet
         return /[",]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
     };
-    const line = row => [...row.cells].filter(cell => !cell.matches(".axis, .choice")).map(value).join(",") + "\\n";
+    const line = row => [...row.cells].filter(cell => !cell.matches(".axis, .choice")).map(value).join(",") + "\n";
     const csv = table => [...table.rows].filter(row => !row.hidden && row.cells.length > 1).map(line).join("");
     document.addEventListener("click", event => {
         const button = event.target.closest?.("button.csv, button.copy");
@@ -33,5 +31,4 @@ SCRIPT = """() => {
         else copy(button, button.previousElementSibling.textContent);
     });
     window.rewardlabCopy = copy;
-}"""
-"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it; `rewardlabCopy` any text."""
+}

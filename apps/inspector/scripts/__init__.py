@@ -1,1 +1,0 @@
-"""JavaScript of the whole page: addresses and history, and what can be copied."""
