@@ -43,7 +43,7 @@ def r2m(
 ) -> OnlineR2M:
     """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineR2M`
 
-    width is the attention's, by default the policy's. `control` is one of `feedback_controls.CONTROLS`, or stale: the
+    width is the attention's, by default the policy's. `control` is one of `r2m_controls.CONTROLS`, or stale: the
     states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
     `judge(endpoint=URL, model=NAME)`, or package.module:factory of a reward model or labeller, the best and the worst
     answer of `groups` groups a cycle are compared by a labeller; the other groups are then left out, or keep the

@@ -3,9 +3,9 @@
 import asyncio
 import hmac
 import time
-from collections.abc import Collection
+import traceback
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -139,22 +139,15 @@ class AccessMiddleware:
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """Return an ASGI `receive` that gives the body in one message, followed by messages of the connection."""
-    given = False
+    first: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def received() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return next(first, None) or await receive()
 
     return received
 
 
 def _where(error: BaseException) -> str:
     """Return the type of an error and the line that raised it, without its message, which may quote a request."""
-    trace: Any = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code.co_filename if trace is not None else "?"
-    return f"{type(error).__name__} at {code}:{trace.tb_lineno if trace is not None else 0}"
+    raised_at = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    return f"{type(error).__name__} at {raised_at[-1] if raised_at else '?:0'}"

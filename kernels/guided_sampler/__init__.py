@@ -9,17 +9,7 @@ from .drawing import CELL, CELLS, TOKENS, Sampled, Truncation, threshold
 from .eager import eager, mixed
 from .reference import reference
 
-__all__ = [
-    "CELL",
-    "CELLS",
-    "TOKENS",
-    "Sampled",
-    "Truncation",
-    "guided_sampler",
-    "mixed",
-    "reference",
-    "threshold",
-]
+__all__ = ["CELL", "CELLS", "TOKENS", "Sampled", "Truncation", "guided_sampler", "mixed", "reference", "threshold"]
 
 
 @torch.no_grad()

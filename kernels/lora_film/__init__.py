@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..dispatch import way
-from .eager import add_in_place, low_rank
+from .eager import add_in_place
 from .reference import modulate, reference
 
-__all__ = ["WIDEST", "WIDEST_CORE", "lora_film", "low_rank", "modulate", "reference"]
+__all__ = ["WIDEST", "WIDEST_CORE", "lora_film", "modulate", "reference"]
 WIDEST, WIDEST_CORE = 64, 32
 """Largest ranks that the kernels take without and with a core (up to 64 positions): more would spill registers."""
 

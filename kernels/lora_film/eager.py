@@ -10,33 +10,16 @@ from ..dispatch import wide
 from .reference import modulate
 
 
-def low_rank(
-    x: Float[Tensor, "N L m"],
-    A: Float[Tensor, "r m"],
-    B: Float[Tensor, "n r"],
-    *,
-    scale: Float[Tensor, "#N r"] | None = None,
-    core: Float[Tensor, "#N r r"] | None = None,
-    shift: Float[Tensor, "#N r"] | None = None,
-) -> Float[Tensor, "N L n"]:
-    """B (M A x + δ) in A's precision: what `lora_film` adds to y, for who adds it elsewhere."""
-    return torch.mm(features(x, A, scale, core, shift), B.t()).view(*x.shape[:2], -1)
-
-
 def add_in_place(y: Tensor, x: Tensor, A: Tensor, B: Tensor, scale: Any, core: Any, shift: Any, factor: float) -> None:
     """As few small operations as there can be: this runs for every adapted layer of every decoded token."""
     dtype = wide(x.dtype) if x.is_cpu else x.dtype  # a CPU's small bfloat16 products cost ten times float32's
-    u, B = features(x, _as(A, dtype), scale, core, shift), _as(B, dtype)
+    A, B = _as(A, dtype), _as(B, dtype)
+    u = _modulated(torch.mm(_as(x.reshape(-1, x.shape[2]), dtype), A.t()), x.shape[1], scale, core, shift)
     flat = y.view(-1, y.shape[2])
     if y.dtype == dtype:
         flat.addmm_(u, B.t(), alpha=factor)
     else:
         flat.add_(torch.mm(u, B.t()), alpha=factor)
-
-
-def features(x: Float[Tensor, "N L m"], A: Tensor, scale: Any, core: Any, shift: Any) -> Float[Tensor, "NL r"]:
-    """M A x + δ on flat rows, in A's precision."""
-    return _modulated(torch.mm(_as(x.reshape(-1, x.shape[2]), A.dtype), A.t()), x.shape[1], scale, core, shift)
 
 
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -121,7 +121,7 @@ class SeparateModels:
         capacity = _shortest(*map(room_of, decoders, prompts))
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
-            stack.enter_context(_unadapted(self.base, len(requests)))
+            stack.enter_context(_adapted(self.base, None, start=len(requests)))
             for guide_index in used:
                 stack.enter_context(_adapted(self.guide_models[guide_index], alphas[guide_index]))
             parts = [
@@ -148,19 +148,14 @@ class SeparateModels:
 # ---- parts ----
 
 
-def _adapted(decoder: DecodingModel, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
-    """Apply the model's adapter, if it has one, to every row."""
+def _adapted(
+    decoder: DecodingModel, alpha: Float[Tensor, "_ K"] | None, *, start: int = 0
+) -> AbstractContextManager[None]:
+    """Apply the model's adapter, if it has one, to the rows from `start` on; None are equal preferences."""
     if decoder.adapter is None:
         return nullcontext()
-    return decoder.adapter.serving(decoder.adapter.modulations(alpha))
-
-
-def _unadapted(decoder: DecodingModel, rows: int) -> AbstractContextManager[None]:
-    """Disable the model's adapter for every row."""
-    if decoder.adapter is None:
-        return nullcontext()
-    equal = torch.ones(1, len(decoder.adapter.objectives))
-    return decoder.adapter.serving(decoder.adapter.modulations(equal), start=rows)
+    alpha = torch.ones(1, len(decoder.adapter.objectives)) if alpha is None else alpha
+    return decoder.adapter.serving(decoder.adapter.modulations(alpha), start=start)
 
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:

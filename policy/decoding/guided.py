@@ -8,9 +8,9 @@ import torch
 from tqdm import tqdm
 
 from .engines import Engine
-from .requests import DecodedCompletion, Request
+from .requests import FACTS, DecodedCompletion, Request
 from .static.session import Session
-from .static.steps import FACTS, Steps
+from .static.steps import Steps
 from .stop_strings import Reader
 
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
@@ -94,17 +94,9 @@ def _pieces(
 
 
 def _completion(reader: Reader, row: int, log: Steps, engine: Engine, session: Session) -> DecodedCompletion:
-    assert reader.finished is not None
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
     for guide_index, used in enumerate(session.used):
         if session.weighted[row][guide_index] and log.guide_logprobs:
             guides[engine.guides[used]] = facts[:, len(FACTS) + guide_index]
-    return DecodedCompletion(
-        text=reader.text(),
-        tokens=tuple(reader.tokens),
-        finished=reader.finished,
-        prompt_tokens=session.prompt_tokens[row],
-        guides=guides,
-        **{name: facts[:, index] for index, name in enumerate(FACTS)},
-    )
+    return reader.completion(session.prompt_tokens[row], guides, facts.T[: len(FACTS)])

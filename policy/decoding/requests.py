@@ -12,6 +12,8 @@ from ...rm.errors import UsageError
 from ...rm.types import Messages
 
 Finish = Literal["eos", "stop", "length", "context"]
+FACTS = ("base", "mixed", "sampled", "entropy", "kl")
+"""Statistics of each token in a `DecodedCompletion`, in the order in which engines log them."""
 
 
 @dataclass(frozen=True)

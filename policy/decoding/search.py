@@ -23,8 +23,7 @@ from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
 from .engines import Engine
 from .guided import decode
-from .requests import DecodedCompletion, Request
-from .static.steps import FACTS
+from .requests import FACTS, DecodedCompletion, Request
 from .stop_strings import Reader
 
 
@@ -222,12 +221,7 @@ class _Steps:
         def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             return np.concatenate([first, second])[: len(reader.tokens)]
 
-        completion = DecodedCompletion(
-            text=reader.text(),
-            tokens=tuple(reader.tokens),
-            finished=reader.finished or "length",
-            prompt_tokens=chain.prompt_tokens or piece.prompt_tokens,
-            guides={name: joined(values, piece.guides[name]) for name, values in chain.guides.items()},
-            **{name: joined(getattr(chain, name), getattr(piece, name)) for name in FACTS},
-        )
+        guides = {name: joined(values, piece.guides[name]) for name, values in chain.guides.items()}
+        facts = [joined(getattr(chain, name), getattr(piece, name)) for name in FACTS]
+        completion = reader.completion(chain.prompt_tokens or piece.prompt_tokens, guides, facts)
         return _Chain(completion, reader.finished is not None)

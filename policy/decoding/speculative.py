@@ -41,7 +41,7 @@ from .language_models import (
     room_of,
     shared_vocabulary,
 )
-from .requests import DecodedCompletion, Request
+from .requests import FACTS, DecodedCompletion, Request
 from .static.session import Logits, exclusively
 from .stop_strings import Reader
 
@@ -176,20 +176,9 @@ class Writing:
         """Generate to the end."""
         while self.reader.finished is None:
             self._round()
-        assert self.reader.finished is not None
-        base, mixture, sampled, entropy, kl, *guide = np.concatenate(self._facts).T
-        completion = DecodedCompletion(
-            text=self.reader.text(),
-            tokens=tuple(self.reader.tokens),
-            finished=self.reader.finished,
-            prompt_tokens=prompt_tokens,
-            base=base,
-            guides={GUIDE: guide[0] if guide else np.full(len(base), np.nan)},
-            mixed=mixture,
-            sampled=sampled,
-            entropy=entropy,
-            kl=kl,
-        )
+        columns = np.concatenate(self._facts).T
+        guide = columns[-1] if len(columns) > len(FACTS) else np.full(columns.shape[1], np.nan)
+        completion = self.reader.completion(prompt_tokens, {GUIDE: guide}, columns[: len(FACTS)])
         return Speculated(completion, Counts(self.big.forwards, self.small.forwards, self.drafted, self.accepted))
 
     def _round(self) -> None:

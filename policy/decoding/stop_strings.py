@@ -1,10 +1,12 @@
 """The end of a completion: stop strings, end-of-sequence tokens, and the limit of tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .detokenization import TextStream
-from .requests import Finish, Request
+from .requests import FACTS, DecodedCompletion, Finish, Request
 
 
 class Reader:
@@ -44,6 +46,14 @@ class Reader:
         """Return the full text, without the stop string and what follows."""
         full_text = self._stream.decode(self.tokens)
         return full_text[: self._stop_place(full_text)]
+
+    def completion(
+        self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
+    ) -> DecodedCompletion:
+        """Return what was read with the statistics `FACTS` of its tokens; `finished` is "length" if no end was read."""
+        by_name = dict(zip(FACTS, facts, strict=True))
+        end = self.finished or "length"
+        return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)
 
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
         """Return the tokens before the end, if it is determined by a token id or by the number of tokens."""

@@ -99,7 +99,9 @@ class OnlineR2M:
                 f"an anchor labels pairs of one objective, and alpha is {arguments.alpha} with {len(self.columns)} "
                 "objectives; name one, and give alpha less than 1"
             )
-        self.learning = _learning(model, arguments.learns)
+        head = [*model.head.parameters()]
+        body = [parameter for parameter in model.body.model.parameters() if parameter.requires_grad]
+        self.learning = {"nothing": [], "head": head, "everything": head + body}[arguments.learns]
         self.optimizer = None
         if self.learning:
             self.optimizer = torch.optim.AdamW(self.learning, lr=arguments.learning_rate, weight_decay=0.0)
@@ -317,13 +319,6 @@ def ask(labeller: Labeller, first: Example, second: Example, random: Generator) 
             f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {completions[0][:60]!r}"
         )
     return 1 - chance if swapped else chance
-
-
-def _learning(model: R2MRewardModel, learns: str) -> list[nn.Parameter]:
-    """Return the parameters to train."""
-    head = [*model.head.parameters()]
-    body = [parameter for parameter in model.body.model.parameters() if parameter.requires_grad]
-    return {"nothing": [], "head": head, "everything": head + body}[learns]
 
 
 def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:

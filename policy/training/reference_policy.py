@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def frozen_copy(model: Any) -> Any:
     """Return a frozen deep copy of the model; it doubles the memory for weights."""
-    reference = copy.deepcopy(model)
-    reference.requires_grad_(False)
-    return reference.eval()
+    return copy.deepcopy(model).requires_grad_(False).eval()
 
 
 def read_reference(trainer: "PolicyTrainer", rows: CompletionBatch) -> Reading:

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 import torch
-from rewardlab.kernels.lora_film import lora_film, low_rank, modulate, reference
+from rewardlab.kernels.lora_film import lora_film, modulate, reference
 
 from tests.stand_ins.kernel_cases.lora_film import example
 
@@ -44,14 +44,6 @@ def test_a_row_alone_is_the_row_in_a_batch(case):
         film = {key: arguments[key][row - 2 : row - 1] for key in (name, "shift") if key in arguments}
         alone = {"y": arguments["y"][row : row + 1].clone(), "x": arguments["x"][row : row + 1], "start": 0}
         torch.testing.assert_close(lora_film(**arguments | film | alone)[0], whole[row])
-
-
-def test_what_is_added_can_be_had_alone():
-    for case in (FILM, CORE, FILM | {"kind": "plain"}):
-        arguments = example(case | {"start": 0}, torch.float64)
-        y, factor = arguments.pop("y"), arguments.pop("factor")
-        added = low_rank(**{name: value for name, value in arguments.items() if name != "start"})
-        torch.testing.assert_close(y + factor * added, lora_film(y, **arguments, factor=factor))
 
 
 def test_one_row_of_modulation_serves_all_and_may_have_another_precision():

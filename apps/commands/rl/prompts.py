@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset
 
+from ....judges.rubrics.rubric import Rubric
 from ....policy.decoding.language_models import DecodingModel, positions
+from ....policy.scaffolds._scaffold import Hints
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.prompt_sampling import VARIANTS
 from ....rm.backbones.chat_templates import prefilled
@@ -13,9 +15,10 @@ from ....rm.data.messages_and_tools import as_columns, parsed_messages
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text
-from ...rewards._run import SHOWN, PromptRow, Row
+from ...rewards._run import SHOWN, PromptRow, Row, RunFacts
 from ...runs.run_folder import log, log_rows
 from ..decode.run import read_prompts
+from ..rubrics.files import rubric_of_row
 from .settings import RlConfig
 
 PROMPT_VARIANTS = "prompt_variants"
@@ -160,3 +163,24 @@ def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
             f"--num_generations is {size} and a prompt has {uneven[0]} variants, which get equally many answers; make "
             "it a multiple"
         )
+
+
+# ---- rubrics as hints ----
+
+
+def hints_of(rubric: Rubric) -> Hints:
+    """Return what a rubric rewards as hints to include, and what it forbids or penalizes as hints to avoid.
+
+    >>> from ....judges.rubrics.rubric import Principle
+    >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
+    Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
+    """
+    rules = [(rule.criterion, rule.type == "must") for rule in rubric.rules]
+    criteria = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
+    include, avoid = (tuple(text for text, good in criteria if good is is_positive) for is_positive in (True, False))
+    return Hints(include, avoid)
+
+
+def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
+    """Return the hints of the rubric in each prompt's row, by the prompt's text."""
+    return {text: hints_of(rubric) for text, rubric in run.one_by_prompt(rubric_of_row).items()}

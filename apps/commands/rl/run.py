@@ -44,8 +44,7 @@ from .composition import (
     named_sources,
     open_rewards,
 )
-from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, log_prefilled, rows_of
-from .rubric_hints import hints_by_prompt
+from .prompts import Prompts, by_kind, check_number, fitting, hints_by_prompt, load_prompts, log_prefilled, rows_of
 from .settings import RlConfig
 from .step_metrics import WriteSteps, summary
 
@@ -261,15 +260,8 @@ def _first_fault(folder: Path) -> str:
 
 
 def _critic(config: RlConfig) -> CriticArguments | None:
-    if not config.critic:
-        return None
-    return CriticArguments(
-        learning_rate=config.critic_learning_rate,
-        lam=config.critic_lam,
-        clip=config.critic_clip,
-        hidden=config.critic_hidden,
-        passes=config.critic_passes,
-    )
+    names = ("learning_rate", "lam", "clip", "hidden", "passes")
+    return CriticArguments(**{name: getattr(config, f"critic_{name}") for name in names}) if config.critic else None
 
 
 # ---- language models ----

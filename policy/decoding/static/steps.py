@@ -9,11 +9,10 @@ from torch import Tensor
 
 from ....kernels.dispatch import way, wide
 from ....kernels.guided_sampler import guided_sampler
-from ..requests import Request
+from ..requests import FACTS, Request
 from .graph import GraphedStep
 from .session import Logits, Session
 
-FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 GRAPH_FROM = 32  # tokens: for fewer a graph is not worth its capture
 
 

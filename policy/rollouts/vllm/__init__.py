@@ -48,12 +48,12 @@ def vllm(
     return _Rollouts(every, interpreter, words, seconds=seconds, folder=folder, seed=seed)
 
 
-class _Rollouts:
-    """A rollout function that manages a server."""
+class _Rollouts(TrainerCallback):
+    """A rollout function with a server, which it stops at the end of training and after an evaluation that follows."""
 
     def __init__(self, every: int, python: str, options: Sequence[str], *, seconds: float, folder: str, seed: int):
         self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed
-        self.folder = folder
+        self.folder, self.training = folder, True
         self.saved = Path()
         """Folder of the served policy, once there is one."""
         self.server: KeptServer | None = None
@@ -74,7 +74,7 @@ class _Rollouts:
             self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED
             quiet = {name: value for name, value in QUIET.items() if name not in os.environ}
             self.server = KeptServer(run / LOG, seconds=self.seconds, environment=quiet)
-            trainer.add_callback(EndsWithTheRun(self))
+            trainer.add_callback(self)
         return self.server
 
     def _restart(self, server: KeptServer, trainer: Any) -> None:
@@ -96,22 +96,15 @@ class _Rollouts:
             self.server.stop()
             shutil.rmtree(self.saved, ignore_errors=True)
 
-
-class EndsWithTheRun(TrainerCallback):
-    """Stops the server at the end of training, and after an evaluation that follows it."""
-
-    def __init__(self, rollouts: _Rollouts):
-        self.rollouts, self.training = rollouts, True
-
     def on_train_end(self, args, state, control, **kwargs):
         """Stop the server, since training needs no more completions."""
         self.training = False
-        self.rollouts.stop()
+        self.stop()
 
     def on_evaluate(self, args, state, control, **kwargs):
         """Stop the server after an evaluation that follows training, since it may be the last."""
         if not self.training:
-            self.rollouts.stop()
+            self.stop()
 
 
 def save_policy(trainer: Any, folder: Path) -> None:

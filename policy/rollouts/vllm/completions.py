@@ -123,8 +123,8 @@ def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any
     """Send a request and return the JSON response; raise `DataError` if there is none."""
     headers = authorization(environment_key(KEY))
     try:
-        call = httpx.get if body is None else httpx.post
-        completion = call(address, headers=headers, timeout=timeout, **({} if body is None else {"json": body}))
+        method = "GET" if body is None else "POST"
+        completion = httpx.request(method, address, headers=headers, timeout=timeout, json=body)
         completion.raise_for_status()
         return completion.json()
     except httpx.HTTPStatusError as error:
