@@ -60,6 +60,7 @@ DECLARED = ("group", "listed", "registry", "advanced", "range", "requires", "suf
 
 
 def setting(
+    default: Any,
     help: str,
     *,
     group: str = "",
@@ -69,9 +70,8 @@ def setting(
     requires: str = "",
     suffixes: tuple[str, ...] = (),
     advanced: bool = False,
-    **default: Any,
 ) -> Any:
-    """Return a dataclass field with a help text, its accepted values, and how the help page shows it.
+    """Return a dataclass field with a default, a help text, its accepted values, and how the help page shows it.
 
     `group` is the heading of this setting and of those that follow; `choices` are its values, or `registry` is the
     folder whose entries they are; a number lies in `range`; a setting that `requires` another one is refused without
@@ -79,7 +79,8 @@ def setting(
     """
     values = (group, tuple(choices), registry, advanced, range, requires, suffixes)
     declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
-    return field(metadata={"help": help} | declared, **default)
+    made: dict[str, Any] = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
+    return field(metadata={"help": help} | declared, **made)
 
 
 class Rule(NamedTuple):

@@ -18,29 +18,28 @@ if TYPE_CHECKING:
 class Training:
     """Hyperparameters of training; the defaults are those of the released code."""
 
-    epochs: float = setting("Passes over the conversations.", range=ABOVE_0, default=2.0)
-    steps: int = setting("If above 0, overrides epochs.", range=STEPS, default=-1)
-    learning_rate: float = setting("Peak learning rate.", range=AT_LEAST_0, default=5e-5)
-    batch: int = setting("Conversations in a batch.", range=AT_LEAST_1, default=8)
-    accumulate: int = setting("Batches in an optimizer step.", range=AT_LEAST_1, default=8)
-    warmup: float = setting("Warm-up, as a share of the steps.", range=SHARE, default=0.05)
+    epochs: float = setting(2.0, "Passes over the conversations.", range=ABOVE_0)
+    steps: int = setting(-1, "If above 0, overrides epochs.", range=STEPS)
+    learning_rate: float = setting(5e-5, "Peak learning rate.", range=AT_LEAST_0)
+    batch: int = setting(8, "Conversations in a batch.", range=AT_LEAST_1)
+    accumulate: int = setting(8, "Batches in an optimizer step.", range=AT_LEAST_1)
+    warmup: float = setting(0.05, "Warm-up, as a share of the steps.", range=SHARE)
     max_length: int | None = setting(
-        "Maximum length in tokens; longer conversations are truncated.", range=AT_LEAST_1, default=25_000
+        25_000, "Maximum length in tokens; longer conversations are truncated.", range=AT_LEAST_1
     )
-    lora_rank: int = setting("Rank of LoRA; 0 trains all weights.", range=AT_LEAST_0, default=0)
-    bf16: bool = setting("Train in bfloat16.", default=False)
-    activation_checkpointing: bool = setting("Recompute activations in the backward pass.", default=False)
+    lora_rank: int = setting(0, "Rank of LoRA; 0 trains all weights.", range=AT_LEAST_0)
+    bf16: bool = setting(False, "Train in bfloat16.")
+    activation_checkpointing: bool = setting(False, "Recompute activations in the backward pass.")
     attn_implementation: str | None = setting(
-        "Attention in training, such as sdpa or flash_attention_2; by default the model's.", default=None
+        None, "Attention in training, such as sdpa or flash_attention_2; by default the model's."
     )
     weak: str = setting(
-        "An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS).",
-        default="",
+        "", "An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."
     )
     strong_share: float = setting(
-        "λ of the trained model's logits in the mixture; 1 is plain training.", range=SHARE_ABOVE_0, default=0.5
+        0.5, "λ of the trained model's logits in the mixture; 1 is plain training.", range=SHARE_ABOVE_0
     )
-    seed: int = setting("Random seed.", range=SEED, default=42)
+    seed: int = setting(42, "Random seed.", range=SEED)
 
     def __post_init__(self) -> None:
         """Raise a `UsageError` for a number outside its range, such as a share that leaves nothing to train."""

@@ -9,16 +9,16 @@ from .scoring_contract import FILE
 
 def label_setting() -> Any:
     """Return the setting of the output that is the reward."""
-    return setting("Which output of a classifier without a scoring contract is the reward.", default=None)
+    return setting(None, "Which output of a classifier without a scoring contract is the reward.")
 
 
 def bos_setting(**declared: str) -> Any:
     """Return the setting of the contract's BOS, with a group or a setting that it requires."""
     return setting(
+        None,
         "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
         "writes none (reward-bench); by default as in the software that trained it, else as its tokenizer does.",
         advanced=True,
-        default=None,
         **declared,
     )
 
@@ -26,11 +26,11 @@ def bos_setting(**declared: str) -> Any:
 def eos_setting(**declared: str) -> Any:
     """Return the setting of the contract's EOS, with a group or a setting that it requires."""
     return setting(
+        None,
         "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
         "writes none (OpenRLHF); by default as in the software that trained it, else once if the template closes no "
         "turn.",
         advanced=True,
-        default=None,
         **declared,
     )
 

@@ -14,7 +14,7 @@ class RowSettings(Settings):
     """What is done with a row of the data that cannot be used."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
-        "What to do with a row that cannot be used.", group="Data and output", default="refuse"
+        "refuse", "What to do with a row that cannot be used.", group="Data and output"
     )
 
 
@@ -34,10 +34,10 @@ class LabelSettings(RowSettings):
             "this kind of reward model learns one objective, got {objectives}; name one",
         ),
     )
-    objective: str = setting("Objective (label of the pairs) to learn.", group="Model", default=OVERALL)
+    objective: str = setting(OVERALL, "Objective (label of the pairs) to learn.", group="Model")
     objectives: list[str] = setting(
+        [OVERALL],
         "Objectives (labels of the pairs), in order. --data NAME=FILE assigns the labels of a file to one of them.",
-        default_factory=lambda: [OVERALL],
     )
 
     def __post_init__(self) -> None:
@@ -54,12 +54,12 @@ class ModelSettings(Settings):
     """The model that a training starts from."""
 
     model: str | None = setting(
+        None,
         "Backbone to start from: path or Hub id. By default, kind scalar trains a small model from scratch.",
         group="Model",
-        default=None,
     )
-    max_length: int | None = setting("Maximum length of a sequence in tokens.", range=AT_LEAST_1, default=None)
-    dtype: str = setting("Precision of the weights.", choices=DTYPES, requires="model", default="float32")
+    max_length: int | None = setting(None, "Maximum length of a sequence in tokens.", range=AT_LEAST_1)
+    dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES, requires="model")
 
 
 @dataclass
@@ -67,27 +67,19 @@ class BackboneSettings(ModelSettings):
     """How a backbone reads conversations, and the adapters that are trained on it."""
 
     chat_template: str | None = setting(
-        "Jinja file, or plain: turns joined by blank lines.", group="Model", requires="model", default=None
+        None, "Jinja file, or plain: turns joined by blank lines.", group="Model", requires="model"
     )
     bos: Edge | None = bos_setting(requires="model")
-    on_long: Literal["truncate", "skip", "refuse"] = setting(
-        "What to do with a pair beyond max_length.", default="truncate"
-    )
+    on_long: Literal["truncate", "skip", "refuse"] = setting("truncate", "What to do with a pair beyond max_length.")
     lora_r: int | None = setting(
-        "Rank of the adapters; by default 16, and 8 for guides.",
-        group="LoRA",
-        range=RANK,
-        requires="lora",
-        default=None,
+        None, "Rank of the adapters; by default 16, and 8 for guides.", group="LoRA", range=RANK, requires="lora"
     )
     lora_alpha: float | None = setting(
-        "The adapters' output is multiplied by alpha / r; by default 2 r.", range=ABOVE_0, requires="lora", default=None
+        None, "The adapters' output is multiplied by alpha / r; by default 2 r.", range=ABOVE_0, requires="lora"
     )
-    lora_dropout: float = setting("Dropout before the adapters.", range=SHARE_BELOW_1, requires="lora", default=0.0)
+    lora_dropout: float = setting(0.0, "Dropout before the adapters.", range=SHARE_BELOW_1, requires="lora")
     lora_target_modules: list[str] = setting(
-        "Layers with adapters; by default all-linear, and q_proj k_proj v_proj for guides.",
-        requires="lora",
-        default_factory=list,
+        [], "Layers with adapters; by default all-linear, and q_proj k_proj v_proj for guides.", requires="lora"
     )
 
 
@@ -103,24 +95,20 @@ class ClassifierSettings(BackboneSettings):
     """A pretrained backbone with a new head, or a small causal language model from scratch."""
 
     lora: bool = setting(
+        False,
         "Train low-rank adapters instead of all weights; guides always have them.",
         group="LoRA",
         requires="model",
-        default=False,
     )
     small_hidden: int = setting(
-        "Width of the small model from scratch.",
-        group="Small model from scratch",
-        range=AT_LEAST_1,
-        advanced=True,
-        default=128,
+        128, "Width of the small model from scratch.", group="Small model from scratch", range=AT_LEAST_1, advanced=True
     )
-    small_layers: int = setting("Layers of the small model from scratch.", range=AT_LEAST_1, advanced=True, default=2)
+    small_layers: int = setting(2, "Layers of the small model from scratch.", range=AT_LEAST_1, advanced=True)
     small_vocabulary: int = setting(
+        4096,
         "Vocabulary size of the small model's tokenizer, which is trained on the training data.",
         range=AT_LEAST_1,
         advanced=True,
-        default=4096,
     )
 
 
@@ -129,17 +117,17 @@ class StreamSettings(Settings):
     """Pairs that are read during the training."""
 
     stream: bool = setting(
+        False,
         "Stream --data during training, for files that do not fit into memory: shuffled block by block, with exact "
         "resume. Requires --max_steps.",
         group="Run",
-        default=False,
     )
     stream_block: int = setting(
+        4096,
         "Number of pairs in a block, which is loaded and shuffled at once.",
         range=AT_LEAST_1,
         requires="stream",
         advanced=True,
-        default=4096,
     )
 
 
@@ -148,9 +136,9 @@ class FittedSettings(LabelSettings):
     """A convex fit on features that are not trained."""
 
     inverse_regularization: float | None = setting(
+        None,
         "C of the linear and embedding heads; larger values regularize less.",
         group="Run",
         range=ABOVE_0,
         advanced=True,
-        default=None,
     )

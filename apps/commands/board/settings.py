@@ -10,8 +10,8 @@ class BoardConfig(Settings):
     """Settings of a leaderboard of runs of `eval`."""
 
     required = ("runs", "output")
-    runs: str = setting("Folder with runs of `eval`; can be given as a positional argument.", default="")
-    output: str = setting("Folder for the leaderboard.", default="")
-    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
-    seed: int = setting("Seed of the bootstrap.", range=SEED, default=0)
-    overwrite: bool = setting("Replace the folder.", default=False)
+    runs: str = setting("", "Folder with runs of `eval`; can be given as a positional argument.")
+    output: str = setting("", "Folder for the leaderboard.")
+    bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
+    seed: int = setting(0, "Seed of the bootstrap.", range=SEED)
+    overwrite: bool = setting(False, "Replace the folder.")

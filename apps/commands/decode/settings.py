@@ -28,51 +28,44 @@ class DecodeConfig(Settings):
         ),
     )
     base: str | None = setting(
+        None,
         "Base model to guide: path or Hub id; by default the base model of the adapter.",
         group="Models and guidance",
-        default=None,
     )
     arm: list[str] = setting(
-        "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided.",
-        default_factory=list,
+        [], "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided."
     )
     preference: str | None = setting(
-        "Weight of each objective, such as helpful=0.7,harmless=0.3.", requires="arm", default=None
+        None, "Weight of each objective, such as helpful=0.7,harmless=0.3.", requires="arm"
     )
     sweep: int | None = setting(
+        None,
         "Number of evenly spaced preference vectors between the two objectives, decoded in one batch.",
         range=AT_LEAST_2,
-        default=None,
     )
-    weight: float = setting("Guidance weight, 1 / beta.", range=AT_LEAST_0, default=1.0)
+    weight: float = setting(1.0, "Guidance weight, 1 / beta.", range=AT_LEAST_0)
     data: str = setting(
+        "-",
         "Rows with a prompt (.jsonl, .parquet ...), a .txt with one prompt per line, or - for stdin.",
         group="Prompts and output",
-        default="-",
     )
     output: str | None = setting(
+        None,
         "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.",
         suffixes=(".jsonl",),
-        default=None,
     )
-    temperature: float = setting(
-        "Sampling temperature; 0 decodes greedily.", group="Sampling", range=AT_LEAST_0, default=1.0
-    )
-    top_k: int = setting("Sample from the k most probable tokens; 0 disables it.", range=AT_LEAST_0, default=0)
-    top_p: float = setting("Probability mass of nucleus sampling; 1 disables it.", range=SHARE_ABOVE_0, default=1.0)
-    min_p: float = setting(
-        "Smallest probability relative to the most probable token; 0 disables it.", range=SHARE, default=0.0
-    )
+    temperature: float = setting(1.0, "Sampling temperature; 0 decodes greedily.", group="Sampling", range=AT_LEAST_0)
+    top_k: int = setting(0, "Sample from the k most probable tokens; 0 disables it.", range=AT_LEAST_0)
+    top_p: float = setting(1.0, "Probability mass of nucleus sampling; 1 disables it.", range=SHARE_ABOVE_0)
+    min_p: float = setting(0.0, "Smallest probability relative to the most probable token; 0 disables it.", range=SHARE)
     seed: int = setting(
-        "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", range=SEED, default=0
+        0, "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", range=SEED
     )
-    max_new_tokens: int = setting("Maximum length of a completion in tokens.", range=AT_LEAST_1, default=256)
-    stop: list[str] = setting("Strings that end a completion.", default_factory=list)
-    batch_size: int = setting("Number of completions decoded together.", group="Run", range=AT_LEAST_1, default=64)
-    chat_template: str | None = setting("Base model's chat template: Jinja file, or plain.", default=None)
-    dtype: str | None = setting(
-        "Precision of the base model; by default the reward model's.", choices=DTYPES, default=None
-    )
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    resume: bool = setting("Continue an output file that was cut off.", default=False)
-    overwrite: bool = setting("Replace the output file, and what is left of one that was cut off.", default=False)
+    max_new_tokens: int = setting(256, "Maximum length of a completion in tokens.", range=AT_LEAST_1)
+    stop: list[str] = setting([], "Strings that end a completion.")
+    batch_size: int = setting(64, "Number of completions decoded together.", group="Run", range=AT_LEAST_1)
+    chat_template: str | None = setting(None, "Base model's chat template: Jinja file, or plain.")
+    dtype: str | None = setting(None, "Precision of the base model; by default the reward model's.", choices=DTYPES)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
+    resume: bool = setting(False, "Continue an output file that was cut off.")
+    overwrite: bool = setting(False, "Replace the output file, and what is left of one that was cut off.")

@@ -9,4 +9,4 @@ from ....rm.settings import Settings, setting
 class DoctorConfig(Settings):
     """Settings of the environment report."""
 
-    json: bool = setting("Print only a JSON object to stdout.", default=False)
+    json: bool = setting(False, "Print only a JSON object to stdout.")

@@ -25,53 +25,49 @@ class EvalConfig(Settings):
             "--baselines all and none stand alone; name single ones, or one of the two",
         ),
     )
-    benchmark: str = setting("Benchmark suite.", group="Benchmark", registry="benchmarks.suites", default="pairs")
+    benchmark: str = setting("pairs", "Benchmark suite.", group="Benchmark", registry="benchmarks.suites")
     model: list[str] = setting(
+        [],
         "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
         group="Models",
-        default_factory=list,
     )
-    read_as: str | None = setting("Load the models as this kind, such as autoregressive or implicit.", default=None)
+    read_as: str | None = setting(None, "Load the models as this kind, such as autoregressive or implicit.")
     preference: str | None = setting(
-        "Preference vector of autoregressive models, such as helpful=0.7,harmless=0.3.", default=None
+        None, "Preference vector of autoregressive models, such as helpful=0.7,harmless=0.3."
     )
-    reference_policy: str | None = setting("Reference policy of an implicit reward: path or Hub id.", default=None)
-    scores: list[str] = setting("Files of stored scores by case id, each evaluated as a model.", default_factory=list)
-    reference: list[str] = setting("Scorers to show beside the models, such as a gold reward.", default_factory=list)
-    data: list[str] = setting(
-        "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
-    )
+    reference_policy: str | None = setting(None, "Reference policy of an implicit reward: path or Hub id.")
+    scores: list[str] = setting([], "Files of stored scores by case id, each evaluated as a model.")
+    reference: list[str] = setting([], "Scorers to show beside the models, such as a gold reward.")
+    data: list[str] = setting([], "The suite's data: files, or hub-id[@revision][:split].", group="Data and output")
     limit: int | None = setting(
+        None,
         "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.",
         range=AT_LEAST_1,
-        default=None,
     )
-    output: str = setting("Run folder.", default="")
+    output: str = setting("", "Run folder.")
     baselines: list[str] = setting(
-        "Baselines to evaluate beside the models; tfidf takes most of the time.",
-        choices=BASELINES,
-        default_factory=lambda: ["all"],
+        ["all"], "Baselines to evaluate beside the models; tfidf takes most of the time.", choices=BASELINES
     )
     objective: str | None = setting(
+        None,
         "Label of the pairs, and the objective of models that have several; by default the mean of all. Of a "
         "classifier without a scoring contract, the output that is the reward.",
-        default=None,
     )
     on_long: Literal["truncate", "refuse"] = setting(
-        "What to do with a case beyond a model's max_length; cut ones are counted in the report.", default="truncate"
+        "truncate", "What to do with a case beyond a model's max_length; cut ones are counted in the report."
     )
     on_bad_row: Literal["refuse", "skip"] = setting(
+        "refuse",
         "What to do with a row that cannot be used; of a case whose right and wrong responses differ in a text alone "
         "that a model's chat template leaves out, skip makes an abstention.",
-        default="refuse",
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
-    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", range=SEED, default=0)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
+    seed: int = setting(0, "Seed of the bootstrap, the random baseline and the folds.", range=SEED)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     processes: int = setting(
-        "Number of processes started by torchrun; the cases are sharded over them.", range=AT_LEAST_1, default=1
+        1, "Number of processes started by torchrun; the cases are sharded over them.", range=AT_LEAST_1
     )
-    resume: bool = setting("Continue a run that was cut off.", default=False)
-    overwrite: bool = setting("Replace the run folder.", default=False)
+    resume: bool = setting(False, "Continue a run that was cut off.")
+    overwrite: bool = setting(False, "Replace the run folder.")

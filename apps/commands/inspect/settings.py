@@ -11,22 +11,20 @@ class InspectConfig(Settings):
 
     required = ("run",)
     run: str = setting(
+        "",
         "A run folder, a folder of runs, or a file of results (RewardBench's scores, an inspect_ai log, JSON lines of "
         "judgments); can be given as a positional argument.",
-        default="",
     )
-    model: list[str] = setting(
-        "Reward models that explain the scores of runs: folders or Hub ids.", default_factory=list
-    )
-    base: str | None = setting("Base model of the playground; by default the base model of its adapter.", default=None)
-    arm: list[str] = setting("Autoregressive reward model of the playground, as for `decode`.", default_factory=list)
+    model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
+    base: str | None = setting(None, "Base model of the playground; by default the base model of its adapter.")
+    arm: list[str] = setting([], "Autoregressive reward model of the playground, as for `decode`.")
     retriever: str = setting(
-        "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever.", default="tfidf"
+        "tfidf", "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever."
     )
-    host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
-    port: int = setting("Port; 0 selects a free one.", range=PORT, default=7860)
-    token: str | None = setting("Password for HTTP access (user name: rewardlab).", default=None)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    host: str = setting("127.0.0.1", "Address to listen on; any other than 127.0.0.1 requires a token.")
+    port: int = setting(7860, "Port; 0 selects a free one.", range=PORT)
+    token: str | None = setting(None, "Password for HTTP access (user name: rewardlab).")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

@@ -27,26 +27,22 @@ class RetrievalConfig(Settings):
 
     rules = (Rule(lambda given: given.examples and not given.examples_from, "--examples_from is missing"),)
     examples: str = setting(
+        "",
         "Labelled cases to show with each case; oracle shows its own.",
         group="Retrieved examples and rubrics",
         choices=SELECTIONS,
-        default="",
     )
     examples_from: list[str] = setting(
-        "Files as for --data, or run folders; only oracle shows near-duplicates of the case.",
-        requires="examples",
-        default_factory=list,
+        [], "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", requires="examples"
     )
-    shots: int = setting("Number of examples for each case.", range=AT_LEAST_1, default=3)
-    rubrics_from: str = setting(
-        "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.", default=""
-    )
-    retriever: str = setting("tfidf, bm25, or the folder of an encoder of rewardlab retriever.", default="tfidf")
+    shots: int = setting(3, "Number of examples for each case.", range=AT_LEAST_1)
+    rubrics_from: str = setting("", "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.")
+    retriever: str = setting("tfidf", "tfidf, bm25, or the folder of an encoder of rewardlab retriever.")
     retriever_index: str = setting(
+        "",
         "Folder in which the vectors of the collection are stored, for an encoder and one collection; by default they "
         "are computed in each run.",
         advanced=True,
-        default="",
     )
 
     def validate(self, rubric: str | None = None) -> None:

@@ -40,45 +40,45 @@ class ChatConfig(Settings):
         ),
     )
     endpoint: list[str] = setting(
+        [],
         "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several that serve the same "
         "models: requests rotate over them, and a server that fails is skipped with exponential back-off.",
         group="Language models that judge",
-        default_factory=list,
     )
-    model: list[str] = setting("Model names at the endpoint.", default_factory=list)
-    local: list[str] = setting("Language models to run in this process: folders or Hub ids.", default_factory=list)
+    model: list[str] = setting([], "Model names at the endpoint.")
+    local: list[str] = setting([], "Language models to run in this process: folders or Hub ids.")
     key_variable: str | None = setting(
+        None,
         "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, "
         "such as a local one.",
-        default=None,
     )
     concurrency: int = setting(
-        "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1, default=16
+        16, "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1
     )
-    timeout: float = setting("Time limit of one attempt in seconds.", range=SECONDS, default=120.0)
-    retries: int = setting("Number of retries after a transient error.", range=AT_LEAST_0, default=6)
-    requests_per_minute: float = setting("Limit for each model at each server.", range=ABOVE_0_OR_INF, default=math.inf)
+    timeout: float = setting(120.0, "Time limit of one attempt in seconds.", range=SECONDS)
+    retries: int = setting(6, "Number of retries after a transient error.", range=AT_LEAST_0)
+    requests_per_minute: float = setting(math.inf, "Limit for each model at each server.", range=ABOVE_0_OR_INF)
     tokens_per_minute: float = setting(
-        "Limit for each model at each server, prompt and reply tokens together.", range=ABOVE_0_OR_INF, default=math.inf
+        math.inf, "Limit for each model at each server, prompt and reply tokens together.", range=ABOVE_0_OR_INF
     )
     prices: str | None = setting(
-        "TOML file with a table per model: prices of prompt and completion per million tokens.", default=None
+        None, "TOML file with a table per model: prices of prompt and completion per million tokens."
     )
     prompt_price: float | None = setting(
-        "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
+        None, "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0
     )
     completion_price: float | None = setting(
-        "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0, default=None
+        None, "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0
     )
     max_cost: float | None = setting(
+        None,
         "Limit of the total cost, kept whatever a request costs; stored replies count with theirs.",
         range=AT_LEAST_0,
-        default=None,
     )
-    batch_size: int = setting("Batch size of local models.", group="Local models", range=AT_LEAST_1, default=16)
-    dtype: str = setting("Precision of local models.", choices=DTYPES, default="float32")
-    chat_template: str | None = setting("Chat template of local models: Jinja file, or plain.", default=None)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    batch_size: int = setting(16, "Batch size of local models.", group="Local models", range=AT_LEAST_1)
+    dtype: str = setting("float32", "Precision of local models.", choices=DTYPES)
+    chat_template: str | None = setting(None, "Chat template of local models: Jinja file, or plain.")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     def __post_init__(self):
         self.endpoint = [*addresses(self.endpoint, "--endpoint")] if self.endpoint else []
@@ -114,107 +114,100 @@ class JudgeConfig(Settings):
         ),
     )
     benchmark: str = setting(
-        "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.",
-        group="Cases",
-        default="pairs",
+        "pairs", "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.", group="Cases"
     )
     data: list[str] = setting(
+        [],
         "Preference files, or rows with prompt, answers and best (indices of the correct responses); "
         "by default the data of the suite.",
-        default_factory=list,
     )
     kind: list[str] = setting(
+        ["pairwise"],
         "KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is run with "
         "each model. 'reward_model(model=runs/rm)' calls no language model.",
         group="Judges",
         registry="judges.kinds",
-        default_factory=lambda: ["pairwise"],
     )
     together: str | None = setting(
+        None,
         "Combine all judges into one: 'panel(how=majority)', consistent, or of a cheap and a strong judge "
         "'cascade(gap=0.5)', or 'route(rule=guideline, threshold=0.5)', which chooses one before asking. A rule is "
         "guideline or the folder of a fitted one; budget=0.3 in place of a threshold sends that share of the cases to "
         "the strong judge, and reward_model=FOLDER lets the rule read its margin.",
-        default=None,
     )
     rubric: str | None = setting(
+        None,
         "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, a .jsonl with one per "
         "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
-        default=None,
     )
-    score: str = setting("Score function of a rubric's marks.", choices=SCORES, default="gated")
+    score: str = setting("gated", "Score function of a rubric's marks.", choices=SCORES)
     levels: str | None = setting(
+        None,
         "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "
         ".toml or .json file, or a .jsonl with one for each case.",
-        default=None,
     )
-    checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
-    output: str = setting("Run folder.", group="Run", default="")
-    objective: str = setting("Label of the pairs.", default=OVERALL)
+    checklist: str | None = setting(None, "For the kind checklist: a TOML file of [[questions]].")
+    output: str = setting("", "Run folder.", group="Run")
+    objective: str = setting(OVERALL, "Label of the pairs.")
     limit: int | None = setting(
-        "Judge a random sample of this many cases, drawn with the seed.", range=AT_LEAST_1, default=None
+        None, "Judge a random sample of this many cases, drawn with the seed.", range=AT_LEAST_1
     )
-    max_tokens: int = setting("Maximum length of a reply in tokens.", range=AT_LEAST_1, default=1024)
-    temperature: float = setting("Sampling temperature; 0 decodes greedily.", range=AT_LEAST_0, default=0.0)
+    max_tokens: int = setting(1024, "Maximum length of a reply in tokens.", range=AT_LEAST_1)
+    temperature: float = setting(0.0, "Sampling temperature; 0 decodes greedily.", range=AT_LEAST_0)
     tokenizer: str = setting(
-        "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", default=""
+        "", "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4."
     )
-    dry_run: bool = setting("Report the number of calls, tokens and cost, and send no request.", default=False)
+    dry_run: bool = setting(False, "Report the number of calls, tokens and cost, and send no request.")
     audit: bool = setting(
-        "Measure the position, length, style and other biases of the judge instead.", group="Audit", default=False
+        False, "Measure the position, length, style and other biases of the judge instead.", group="Audit"
     )
     names: list[str] = setting(
+        [],
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
         "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "
         "rejected_model) says who wrote them.",
         requires="audit",
-        default_factory=list,
     )
     other_author: str = setting(
+        "",
         "For the audit: the name that stands against it; by default the most frequent other one of the cases.",
         requires="names",
         advanced=True,
-        default="",
     )
     chance: str | None = setting(
+        None,
         "For the audit: how scores are converted to probabilities, to measure calibration.",
         choices=("bradley_terry", "shares"),
         requires="audit",
         advanced=True,
-        default=None,
     )
     fit_route: list[str] = setting(
+        [],
         "Instead of judging, fit a routing probe to two finished runs on the same cases, the cheap judge's first; each "
         "is RUN, or RUN:JUDGE where a run has several judges. The output is a rule: --together 'route(rule=OUTPUT)'.",
         group="Routing",
-        default_factory=list,
     )
     encoder: str = setting(
+        "",
         "For the probe: a frozen encoder, folder or Hub id, whose hidden states of the prompt it reads beside the "
         "metadata.",
         requires="fit_route",
         advanced=True,
-        default="",
     )
     fit_reward_model: str = setting(
+        "",
         "For the probe: a reward model whose margin it reads, and whose spread if it has members.",
         requires="fit_route",
         advanced=True,
-        default="",
     )
-    on_bad_row: Literal["refuse", "skip"] = setting(
-        "What to do with a row that cannot be used.", group="Run", default="refuse"
-    )
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
-        "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
-        default="stop",
+        "stop", "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention."
     )
-    bootstrap_samples: int = setting("Number of bootstrap samples.", range=AT_LEAST_1, default=1000)
-    seed: int = setting(
-        "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED, default=0
-    )
-    resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
-    overwrite: bool = setting("Replace the run folder.", default=False)
+    bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
+    seed: int = setting(0, "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED)
+    resume: bool = setting(False, "Continue a run that was cut off; stored replies are not requested again.")
+    overwrite: bool = setting(False, "Replace the run folder.")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the replies; a resumed run must have the same."""

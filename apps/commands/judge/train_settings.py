@@ -27,68 +27,64 @@ class JudgeTrainConfig(Settings):
         ),
     )
     data: list[str] = setting(
+        [],
         "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
         group="Data and output",
-        default_factory=list,
     )
-    objective: str = setting("Label of the pairs.", default=OVERALL)
-    base: str = setting("Language model to start from: path or Hub id.", default="")
-    output: str = setting("Run folder; the trained judge is in judge/.", default="")
+    objective: str = setting(OVERALL, "Label of the pairs.")
+    base: str = setting("", "Language model to start from: path or Hub id.")
+    output: str = setting("", "Run folder; the trained judge is in judge/.")
     stage: str = setting(
+        "both",
         "Supervised training on traces, policy training on the verdict reward, or one after the other.",
         choices=("sft", "rl", "both"),
-        default="both",
     )
     teacher: str = setting(
+        "",
         "Model that writes the traces: a folder, or settings of the verb judge, as in "
         "'endpoint=http://127.0.0.1:8000/v1, model=M'. By default the base model itself.",
         group="Supervised stage",
-        default="",
     )
     samples: int = setting(
+        1,
         "Replies in each order of a pair, of which the first right one is learned from; one is greedy, several are "
         "sampled at --temperature.",
         range=AT_LEAST_1,
-        default=1,
     )
-    sft_epochs: float = setting("Passes over the traces.", range=ABOVE_0, default=2.0)
-    sft_learning_rate: float = setting("Peak learning rate; it falls linearly to 0.", range=AT_LEAST_0, default=1e-5)
-    sft_batch: int = setting("Conversations in a batch.", range=AT_LEAST_1, default=8)
-    sft_accumulate: int = setting("Batches in a step.", range=AT_LEAST_1, default=8)
+    sft_epochs: float = setting(2.0, "Passes over the traces.", range=ABOVE_0)
+    sft_learning_rate: float = setting(1e-5, "Peak learning rate; it falls linearly to 0.", range=AT_LEAST_0)
+    sft_batch: int = setting(8, "Conversations in a batch.", range=AT_LEAST_1)
+    sft_accumulate: int = setting(8, "Batches in a step.", range=AT_LEAST_1)
     sft_max_length: int = setting(
-        "Longer conversations are cut off at the end.", range=AT_LEAST_1, advanced=True, default=25_000
+        25_000, "Longer conversations are cut off at the end.", range=AT_LEAST_1, advanced=True
     )
     no_verdict: float | None = setting(
+        None,
         "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
-        default=None,
     )
-    kl: float = setting(
-        "Coefficient of the KL divergence to the judge before this stage.", range=AT_LEAST_0, default=0.0
-    )
-    advantage: str = setting("Advantage estimator.", registry="policy.advantages", advanced=True, default="grpo")
-    loss: str = setting("Policy loss.", registry="policy.losses", advanced=True, default="ppo")
+    kl: float = setting(0.0, "Coefficient of the KL divergence to the judge before this stage.", range=AT_LEAST_0)
+    advantage: str = setting("grpo", "Advantage estimator.", registry="policy.advantages", advanced=True)
+    loss: str = setting("ppo", "Policy loss.", registry="policy.losses", advanced=True)
     rubric: str | None = setting(
+        None,
         "Rubric that is shown with each pair: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one "
         "per case; cases without one are left out.",
-        default=None,
     )
     prompt: str = setting(
-        "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True, default="pairwise"
+        "pairwise", "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True
     )
-    lora: bool = setting("Train low-rank adapters; they are merged at the end.", group="Model", default=False)
-    lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
-    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
-    chat_template: str | None = setting("Chat template of the base model: Jinja file, or plain.", default=None)
-    on_bad_row: Literal["refuse", "skip"] = setting(
-        "What to do with a row that cannot be used.", group="Run", default="refuse"
-    )
+    lora: bool = setting(False, "Train low-rank adapters; they are merged at the end.", group="Model")
+    lora_r: int = setting(16, "Rank of the adapters.", range=RANK)
+    dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
+    chat_template: str | None = setting(None, "Chat template of the base model: Jinja file, or plain.")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
+        "stop",
         "Whether a request to the teacher without a reply stops the run (which can be resumed) or has no verdict.",
-        default="stop",
     )
-    resume: bool = setting("Continue a run that was cut off, in the stage where it was.", default=False)
-    overwrite: bool = setting("Replace the run folder.", default=False)
+    resume: bool = setting(False, "Continue a run that was cut off, in the stage where it was.")
+    overwrite: bool = setting(False, "Replace the run folder.")
 
     @property
     def sources(self) -> list[str]:

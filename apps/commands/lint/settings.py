@@ -11,48 +11,35 @@ class LintConfig(Settings):
     """Settings of the checks of preference data."""
 
     required = ("data",)
-    data: list[str] = setting(
-        "Preference files or Hub ids; can be given as a positional argument.", default_factory=list
-    )
+    data: list[str] = setting([], "Preference files or Hub ids; can be given as a positional argument.")
     against: list[str] = setting(
-        "Benchmarks to check for contamination: NAME for the suite's data on the Hub, NAME=FILE for files here.",
-        default_factory=list,
+        [], "Benchmarks to check for contamination: NAME for the suite's data on the Hub, NAME=FILE for files here."
     )
     model: str | None = setting(
-        "Reward model whose tokenizer, template and max_length decide which responses truncation makes equal.",
-        default=None,
+        None, "Reward model whose tokenizer, template and max_length decide which responses truncation makes equal."
     )
     max_length: int | None = setting(
-        "Maximum length of a conversation in tokens; by default the model's.",
-        range=AT_LEAST_1,
-        requires="model",
-        default=None,
+        None, "Maximum length of a conversation in tokens; by default the model's.", range=AT_LEAST_1, requires="model"
     )
     near: float = setting(
+        0.7,
         "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's; shingles that most of its "
         "prompts share are not counted.",
         range=SHARE_ABOVE_0,
-        default=0.7,
     )
     encoder: str | None = setting(
+        None,
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
         requires="against",
-        default=None,
     )
-    similar: float = setting(
-        "Similarity by --encoder from which a prompt is reported.", range=SHARE_ABOVE_0, default=0.9
-    )
+    similar: float = setting(0.9, "Similarity by --encoder from which a prompt is reported.", range=SHARE_ABOVE_0)
     alike: float = setting(
-        "Share of 3-word shingles from which two responses are near-duplicates.", range=SHARE_ABOVE_0, default=0.9
+        0.9, "Share of 3-word shingles from which two responses are near-duplicates.", range=SHARE_ABOVE_0
     )
     fix: str | None = setting(
-        "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.",
-        suffixes=(".jsonl",),
-        default=None,
+        None, "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", suffixes=(".jsonl",)
     )
-    keep: list[str] = setting(
-        "Reasons for which --fix does not remove a row.", choices=REASONS, default_factory=lambda: ["tie"]
-    )
-    output: str | None = setting("Folder for the report and every finding.", default=None)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    overwrite: bool = setting("Replace the files of --fix and --output.", default=False)
+    keep: list[str] = setting(["tie"], "Reasons for which --fix does not remove a row.", choices=REASONS)
+    output: str | None = setting(None, "Folder for the report and every finding.")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
+    overwrite: bool = setting(False, "Replace the files of --fix and --output.")

@@ -13,15 +13,14 @@ class MergeConfig(Settings):
 
     required = ("model", "output")
     model: str = setting(
-        "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument.", default=""
+        "", "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument."
     )
-    output: str = setting("Output folder, which Transformers can load.", default="")
+    output: str = setting("", "Output folder, which Transformers can load.")
     preference: str | None = setting(
-        "Preference vector of a preference-conditioned autoregressive adapter, such as helpful=0.7,harmless=0.3.",
-        default=None,
+        None, "Preference vector of a preference-conditioned autoregressive adapter, such as helpful=0.7,harmless=0.3."
     )
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    overwrite: bool = setting("Replace the output folder.", default=False)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
+    overwrite: bool = setting(False, "Replace the output folder.")

@@ -39,42 +39,40 @@ class ParityConfig(Settings):
             "--step_token takes conversations with step tokens from --data; give them",
         ),
     )
-    model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
+    model: str = setting("", "Model folder or Hub id; can be given as a positional argument.")
     against: list[str] = setting(
+        [],
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
         "sglang URL, http URL (rewardlab serve), or another model's folder; separate several with spaces.",
-        default_factory=list,
     )
-    data: list[str] = setting(
-        "Conversations in addition to the golden ones, as `score` reads them.", default_factory=list
-    )
+    data: list[str] = setting([], "Conversations in addition to the golden ones, as `score` reads them.")
     output: str | None = setting(
-        "Write the report to this .md, and its numbers to a .json beside it.", suffixes=(".md",), default=None
+        None, "Write the report to this .md, and its numbers to a .json beside it.", suffixes=(".md",)
     )
-    junit: str | None = setting("Write one JUnit test case per target to this .xml.", suffixes=(".xml",), default=None)
+    junit: str | None = setting(None, "Write one JUnit test case per target to this .xml.", suffixes=(".xml",))
     step_token: str | None = setting(
+        None,
         "Token after each step: the model is a process reward model, and --against vllm URL compares the scores of the "
         "steps of --data.",
-        default=None,
     )
     step_labels: list[str] = setting(
+        [],
         "Tokens that a causal language model predicts at a step, such as + and -; without them the model is a token "
         "classifier.",
         requires="step_token",
-        default_factory=list,
     )
     half: bool = setting(
+        False,
         "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The "
         "scores of the model itself in half precision must then be within it too.",
-        default=False,
     )
-    fresh: bool = setting("Also load the model in a fresh process.", default=True)
-    token: str | None = setting("Password of the server in --against http.", default=None)
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    fresh: bool = setting(True, "Also load the model in a fresh process.")
+    token: str | None = setting(None, "Password of the server in --against http.")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     @property
     def asked(self) -> list[Against]:

@@ -52,112 +52,97 @@ class PlanConfig(Settings):
         ),
     )
     model: str = setting(
+        "",
         "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
         group="Job",
-        default="",
     )
-    job: str = setting("Kind of job.", choices=tuple(JOBS), default="train")
-    gpus: int = setting("Number of GPUs.", range=AT_LEAST_1, default=1)
-    gpu: str = setting(f"Type of GPU: {', '.join(GPUS)}.", default="h100")
+    job: str = setting("train", "Kind of job.", choices=tuple(JOBS))
+    gpus: int = setting(1, "Number of GPUs.", range=AT_LEAST_1)
+    gpu: str = setting("h100", f"Type of GPU: {', '.join(GPUS)}.")
     strategy: str = setting(
+        "ddp",
         "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
         choices=STRATEGIES,
-        default="ddp",
     )
     dtype: str | None = setting(
+        None,
         "float32; bfloat16 (also weights and optimizer states); mixed (float32 weights, bfloat16 computation). By "
         "default mixed, and bfloat16 for jobs without training.",
         choices=tuple(PRECISIONS),
-        default=None,
     )
-    optimizer: str = setting("Optimizer.", choices=tuple(STATES), default="adamw")
+    optimizer: str = setting("adamw", "Optimizer.", choices=tuple(STATES))
     kind: str = setting(
-        "train: kind of reward model.",
-        group="Model and adapter",
-        choices=("scalar", "autoregressive"),
-        default="scalar",
+        "scalar", "train: kind of reward model.", group="Model and adapter", choices=("scalar", "autoregressive")
     )
     adapter: str | None = setting(
+        None,
         "Adapter; none trains all weights. With --lora_r, by default lora.",
         choices=("none", "lora", "pblora", "moslora"),
-        default=None,
     )
     lora_r: int | None = setting(
-        "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK, default=None
+        None, "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK
     )
     lora_target_modules: list[str] = setting(
+        [],
         "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
-        default_factory=list,
     )
     from_layer: int | None = setting(
+        None,
         "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.",
         range=AT_LEAST_0,
-        default=None,
     )
-    objectives: int = setting("Number of objectives of pblora and moslora.", range=AT_LEAST_1, default=2)
-    gradient_checkpointing: bool = setting(
-        "Store only each layer's input and recompute its activations.", default=False
-    )
+    objectives: int = setting(2, "Number of objectives of pblora and moslora.", range=AT_LEAST_1)
+    gradient_checkpointing: bool = setting(False, "Store only each layer's input and recompute its activations.")
     batch: int | None = setting(
+        None,
         "Batch size per GPU: pairs (train, by default 16), completions (rl 8, decode 64) or conversations (score 16).",
         group="Sizes",
         range=AT_LEAST_1,
-        default=None,
     )
     accumulation: int = setting(
-        "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1, default=1
+        1, "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1
     )
     length: int | None = setting(
-        "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1, default=None
+        None, "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1
     )
-    prompt: int = setting("Prompt length in tokens.", range=AT_LEAST_1, default=512)
-    completion: int = setting("Completion length in tokens.", range=AT_LEAST_1, default=512)
-    group: int = setting(
-        "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1, default=8
-    )
-    reward_model: list[str] = setting(
-        "rl: reward models, in the forms of --model; by default the policy's size.", default_factory=list
-    )
-    reward_dtype: str = setting("rl: precision of reward models.", choices=("float32", "bfloat16"), default="float32")
-    reference: bool = setting("rl: hold a reference policy, as --measure_kl and --kl do.", default=True)
-    critic: bool = setting("rl: train a critic (PPO).", default=False)
-    r2m: bool = setting(
-        "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.", default=False
-    )
+    prompt: int = setting(512, "Prompt length in tokens.", range=AT_LEAST_1)
+    completion: int = setting(512, "Completion length in tokens.", range=AT_LEAST_1)
+    group: int = setting(8, "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1)
+    reward_model: list[str] = setting([], "rl: reward models, in the forms of --model; by default the policy's size.")
+    reward_dtype: str = setting("float32", "rl: precision of reward models.", choices=("float32", "bfloat16"))
+    reference: bool = setting(True, "rl: hold a reference policy, as --measure_kl and --kl do.")
+    critic: bool = setting(False, "rl: train a critic (PPO).")
+    r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
+        "shared",
         "decode: where the guide is; late shares the layers before --from_layer.",
         choices=("none", "shared", "late", "separate"),
-        default="shared",
     )
     guide_model: str | None = setting(
-        "decode: a separate guide, in the forms of --model; by default the size of the base model.", default=None
+        None, "decode: a separate guide, in the forms of --model; by default the size of the base model."
     )
     mfu: float = setting(
+        0.4,
         "Assumed model FLOPs utilisation, as a share of the GPU's peak.",
         group="Assumptions and output",
         range=SHARE_ABOVE_0,
-        default=0.4,
     )
     mbu: float = setting(
+        0.4,
         "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.",
         range=SHARE_ABOVE_0,
-        default=0.4,
     )
     reserve: float = setting(
-        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.",
-        range=SHARE_BELOW_1,
-        default=0.1,
+        0.1, "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", range=SHARE_BELOW_1
     )
     examples: int = setting(
-        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.",
-        range=AT_LEAST_1,
-        default=10_000,
+        10_000, "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.", range=AT_LEAST_1
     )
-    epochs: float = setting("Number of passes over the examples.", range=ABOVE_0, default=1.0)
-    output: str | None = setting("Run folder for the page, its figure and its numbers.", default=None)
-    overwrite: bool = setting("Replace the run folder.", default=False)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    epochs: float = setting(1.0, "Number of passes over the examples.", range=ABOVE_0)
+    output: str | None = setting(None, "Run folder for the page, its figure and its numbers.")
+    overwrite: bool = setting(False, "Replace the run folder.")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     def __post_init__(self):
         super().__post_init__()

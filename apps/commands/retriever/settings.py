@@ -13,42 +13,42 @@ class RetrieverConfig(Settings):
 
     required = ("data", "output")
     data: list[str] = setting(
+        [],
         "Rows with prompt, and rubric (or HealthBench's rubrics), or labelled answers as for judge.",
         group="Data and output",
-        default_factory=list,
     )
-    output: str = setting("Folder for the encoder.", default="")
+    output: str = setting("", "Folder for the encoder.")
     group_by: str = setting(
-        "Column whose equal values make two prompts a case -> case pair; rows without it are in none.", default="subset"
+        "subset", "Column whose equal values make two prompts a case -> case pair; rows without it are in none."
     )
-    partners: int = setting("Case -> case pairs of each prompt.", range=AT_LEAST_1, default=1)
+    partners: int = setting(1, "Case -> case pairs of each prompt.", range=AT_LEAST_1)
     model: str | None = setting(
+        None,
         "Backbone to start from, an encoder or a decoder: path or Hub id. By default a small one from scratch.",
         group="Encoder",
-        default=None,
     )
-    pooling: str = setting("facets, or mean: mean pooling, one vector a text.", default="facets")
-    facets: int = setting("Number of facet anchors.", range=AT_LEAST_1, default=4)
-    width: int = setting("Width of each facet's vector.", range=AT_LEAST_1, default=64)
+    pooling: str = setting("facets", "facets, or mean: mean pooling, one vector a text.")
+    facets: int = setting(4, "Number of facet anchors.", range=AT_LEAST_1)
+    width: int = setting(64, "Width of each facet's vector.", range=AT_LEAST_1)
     granularities: list[str] = setting(
-        f"What facets read: {', '.join(GRANULARITIES)}, or some of them.", default_factory=lambda: [*GRANULARITIES]
+        [*GRANULARITIES], f"What facets read: {', '.join(GRANULARITIES)}, or some of them."
     )
-    segment_sentences: int = setting("Sentences of a segment.", range=AT_LEAST_1, default=4)
-    similarity: str = setting("Over facets of two texts: mean or max of their cosines.", default="mean")
+    segment_sentences: int = setting(4, "Sentences of a segment.", range=AT_LEAST_1)
+    similarity: str = setting("mean", "Over facets of two texts: mean or max of their cosines.")
     max_length: int = setting(
-        "Maximum length of a text in tokens; the rest is cut off at the end.", range=AT_LEAST_1, default=512
+        512, "Maximum length of a text in tokens; the rest is cut off at the end.", range=AT_LEAST_1
     )
     small_hidden: int = setting(
-        "Width of the small backbone.", group="Small backbone from scratch", range=AT_LEAST_1, default=128
+        128, "Width of the small backbone.", group="Small backbone from scratch", range=AT_LEAST_1
     )
-    small_layers: int = setting("Layers of the small backbone.", range=AT_LEAST_1, default=2)
+    small_layers: int = setting(2, "Layers of the small backbone.", range=AT_LEAST_1)
     small_vocabulary: int = setting(
-        "Vocabulary size of its tokenizer, which is trained on the data.", range=AT_LEAST_1, default=4096
+        4096, "Vocabulary size of its tokenizer, which is trained on the data.", range=AT_LEAST_1
     )
-    trust_remote_code: bool = setting("Run code that comes with a model.", group="Run", default=False)
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
-    resume: bool = setting("Continue a run that was cut off.", default=False)
-    overwrite: bool = setting("Replace the output folder.", default=False)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.", group="Run")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
+    resume: bool = setting(False, "Continue a run that was cut off.")
+    overwrite: bool = setting(False, "Replace the output folder.")
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

@@ -24,116 +24,96 @@ class RlConfig(Settings):
     """Settings of policy training: policy, prompts, rewards and algorithm."""
 
     required = ("model", "data", "reward")
-    model: str = setting(
-        "Policy to start from: path or Hub id of a language model.", group="Data and output", default=""
-    )
+    model: str = setting("", "Policy to start from: path or Hub id of a language model.", group="Data and output")
     data: list[str] = setting(
-        "Prompt files, preference files, .txt with a prompt per line, or hub-id[@revision][:split].",
-        default_factory=list,
+        [], "Prompt files, preference files, .txt with a prompt per line, or hub-id[@revision][:split]."
     )
-    eval_data: list[str] = setting("Prompts for evaluation, every eval_steps and at the end.", default_factory=list)
-    output: str = setting("Run folder; the trained policy is in policy/.", default="")
+    eval_data: list[str] = setting([], "Prompts for evaluation, every eval_steps and at the end.")
+    output: str = setting("", "Run folder; the trained policy is in policy/.")
     reward: list[str] = setting(
+        [],
         "Rewards as NAME=SOURCE: a model, file.py:function, package.module:function or r2m(model=runs/rm).",
         group="Rewards",
-        default_factory=list,
     )
-    watch: list[str] = setting("Rewards in the same form that are only logged.", default_factory=list)
-    weight: list[str] = setting("Weights of rewards as NAME=number; 1 for the others.", default_factory=list)
-    advantage: str = setting("Advantage estimator.", group="Algorithm", registry="policy.advantages", default="grpo")
-    loss: str = setting("Policy loss, such as ppo(epsilon=0.1).", registry="policy.losses", default="ppo")
-    aggregation: str = setting("Mean of token losses.", registry="policy.aggregations", default="token_mean")
+    watch: list[str] = setting([], "Rewards in the same form that are only logged.")
+    weight: list[str] = setting([], "Weights of rewards as NAME=number; 1 for the others.")
+    advantage: str = setting("grpo", "Advantage estimator.", group="Algorithm", registry="policy.advantages")
+    loss: str = setting("ppo", "Policy loss, such as ppo(epsilon=0.1).", registry="policy.losses")
+    aggregation: str = setting("token_mean", "Mean of token losses.", registry="policy.aggregations")
     reward_transform: list[str] = setting(
-        "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5).", default_factory=list
+        [], "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5)."
     )
-    advantage_transform: list[str] = setting(
-        "Transforms of advantages in order, such as entropy_mask.", default_factory=list
-    )
-    scheduler: str | None = setting("Weights of completions in training.", registry="policy.schedulers", default=None)
+    advantage_transform: list[str] = setting([], "Transforms of advantages in order, such as entropy_mask.")
+    scheduler: str | None = setting(None, "Weights of completions in training.", registry="policy.schedulers")
     replay: str | None = setting(
-        "Replay of earlier completions; requires --num_iterations 2 or more.", registry="policy.replays", default=None
+        None, "Replay of earlier completions; requires --num_iterations 2 or more.", registry="policy.replays"
     )
     curriculum: str | None = setting(
-        "Choice of prompts by the learning signal of their category.", registry="policy.curricula", default=None
+        None, "Choice of prompts by the learning signal of their category.", registry="policy.curricula"
     )
-    category: str | None = setting("Column with the category of each prompt.", default=None)
+    category: str | None = setting(None, "Column with the category of each prompt.")
     kl: float = setting(
+        0.0,
         "Coefficient of the KL divergence to the reference policy.",
         group="Reference policy and KL",
         range=AT_LEAST_0,
-        default=0.0,
     )
-    kl_place: str = setting("Where the KL penalty is applied.", choices=("loss", "token", "completion"), default="loss")
+    kl_place: str = setting("loss", "Where the KL penalty is applied.", choices=("loss", "token", "completion"))
     kl_kind: str | None = setting(
-        "Estimator of the KL; k3 in the loss and k1 elsewhere by default.",
-        choices=("k1", "k2", "k3", "forward"),
-        default=None,
+        None, "Estimator of the KL; k3 in the loss and k1 elsewhere by default.", choices=("k1", "k2", "k3", "forward")
     )
-    kl_corrected: bool = setting("Multiply the KL in the loss by the token ratio, as TRL does.", default=True)
-    entropy: float = setting("Coefficient of the policy's entropy.", range=FINITE, default=0.0)
-    critic: bool = setting("Train a critic; required by gae.", group="Critic", default=False)
-    critic_learning_rate: float = setting("Learning rate of the critic.", range=ABOVE_0, default=1e-3)
-    critic_hidden: int = setting(
-        "Width of the critic's hidden layer; 0 for a linear critic.", range=AT_LEAST_0, default=0
-    )
+    kl_corrected: bool = setting(True, "Multiply the KL in the loss by the token ratio, as TRL does.")
+    entropy: float = setting(0.0, "Coefficient of the policy's entropy.", range=FINITE)
+    critic: bool = setting(False, "Train a critic; required by gae.", group="Critic")
+    critic_learning_rate: float = setting(1e-3, "Learning rate of the critic.", range=ABOVE_0)
+    critic_hidden: int = setting(0, "Width of the critic's hidden layer; 0 for a linear critic.", range=AT_LEAST_0)
     critic_passes: int = setting(
-        "Optimizer steps of the critic on the completions of each policy step.",
-        range=AT_LEAST_1,
-        advanced=True,
-        default=1,
+        1, "Optimizer steps of the critic on the completions of each policy step.", range=AT_LEAST_1, advanced=True
     )
-    critic_lam: float = setting("λ of the critic's λ-return targets.", range=SHARE, default=0.95)
-    critic_clip: float = setting(
-        "Clip range of value predictions.", range=ABOVE_0_OR_INF, advanced=True, default=math.inf
-    )
+    critic_lam: float = setting(0.95, "λ of the critic's λ-return targets.", range=SHARE)
+    critic_clip: float = setting(math.inf, "Clip range of value predictions.", range=ABOVE_0_OR_INF, advanced=True)
     reference: str | None = setting(
-        "Reference policy: path or Hub id; by default the start policy.", group="Reference policy and KL", default=None
+        None, "Reference policy: path or Hub id; by default the start policy.", group="Reference policy and KL"
     )
-    soup: str | None = setting("Average the reference policy with this model.", default=None)
-    soup_share: float = setting("Weight of the soup model in the average, in [0, 1].", range=SHARE, default=0.5)
+    soup: str | None = setting(None, "Average the reference policy with this model.")
+    soup_share: float = setting(0.5, "Weight of the soup model in the average, in [0, 1].", range=SHARE)
     max_prompt_length: int | None = setting(
+        None,
         "Longest prompt in tokens; longer ones are dropped and counted.",
         group="Prompts and completions",
         range=AT_LEAST_1,
-        default=None,
     )
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that has no prompt.")
     on_fault: Literal["stop", "skip"] = setting(
-        "Effect of a reward that raises or is infinite; skip makes it missing.", default="stop"
+        "stop", "Effect of a reward that raises or is infinite; skip makes it missing."
     )
     on_missing: Literal["group", "strict", "sum"] = setting(
+        "group",
         "Total where one of several rewards is missing: the sum of those that its group has (group), none (strict), or "
         "the sum of the others (sum).",
-        default="group",
     )
     rollout_server: str | None = setting(
-        "Address of a server that generates completions, such as vLLM; or a list.", default=None
+        None, "Address of a server that generates completions, such as vLLM; or a list."
     )
-    scaffold: str | None = setting(
-        "Rubric hints in the prompt of some completions.", registry="policy.scaffolds", default=None
-    )
+    scaffold: str | None = setting(None, "Rubric hints in the prompt of some completions.", registry="policy.scaffolds")
     rollouts: str | None = setting(
-        "Completions by search, as sage(r=2), or by vLLM in a process of its own, as vllm(every=8).", default=None
+        None, "Completions by search, as sage(r=2), or by vLLM in a process of its own, as vllm(every=8)."
     )
-    exchange: str | None = setting(
-        "Folder through which agents exchange completions.", group="Several agents", default=None
-    )
-    agent: int = setting("Index of this run's agent, from 0.", range=AT_LEAST_0, default=0)
-    agents: int = setting("Number of agents.", range=AT_LEAST_1, default=1)
+    exchange: str | None = setting(None, "Folder through which agents exchange completions.", group="Several agents")
+    agent: int = setting(0, "Index of this run's agent, from 0.", range=AT_LEAST_0)
+    agents: int = setting(1, "Number of agents.", range=AT_LEAST_1)
     exchange_timeout: float = setting(
-        "Seconds to wait for another agent's completions of a step.", range=AT_LEAST_0, advanced=True, default=1800.0
+        1800.0, "Seconds to wait for another agent's completions of a step.", range=AT_LEAST_0, advanced=True
     )
-    chat_template: str | None = setting(
-        "Chat template of the policy: Jinja file, or plain.", group="Model", default=None
-    )
-    dtype: str = setting("Precision of the weights.", choices=DTYPES, default="float32")
-    lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
-    lora_r: int = setting("Rank of the adapters.", range=RANK, default=16)
-    lora_alpha: int = setting("Scale of the adapters is alpha / r.", range=ABOVE_0, default=32)
+    chat_template: str | None = setting(None, "Chat template of the policy: Jinja file, or plain.", group="Model")
+    dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
+    lora: bool = setting(False, "Train low-rank adapters instead of all weights.")
+    lora_r: int = setting(16, "Rank of the adapters.", range=RANK)
+    lora_alpha: int = setting(32, "Scale of the adapters is alpha / r.", range=ABOVE_0)
     lora_dropout: float = setting(
-        "Dropout before the adapters; needs --disable_dropout False.", range=SHARE_BELOW_1, default=0.0
+        0.0, "Dropout before the adapters; needs --disable_dropout False.", range=SHARE_BELOW_1
     )
-    lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
-    processes: int = setting("Number of processes started by torchrun.", group="Run", range=AT_LEAST_1, default=1)
-    resume: bool = setting("Continue a run that was cut off.", default=False)
-    overwrite: bool = setting("Replace the run folder.", default=False)
+    lora_target_modules: list[str] = setting(["all-linear"], "Layers that get adapters.")
+    processes: int = setting(1, "Number of processes started by torchrun.", group="Run", range=AT_LEAST_1)
+    resume: bool = setting(False, "Continue a run that was cut off.")
+    overwrite: bool = setting(False, "Replace the run folder.")

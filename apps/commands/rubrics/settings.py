@@ -25,54 +25,43 @@ class RubricsConfig(Settings):
         Rule(lambda given: given.does == "train" and not given.base, "--base is missing"),
     )
     action: list[str] = setting(
+        [],
         "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
         "can be given as a positional argument.",
         group="Rubrics",
-        default_factory=list,
     )
-    data: list[str] = setting(
-        "build: preference files. train: folders of build. apply: cases, as for judge.", default_factory=list
-    )
-    output: str = setting("Run folder.", default="")
+    data: list[str] = setting([], "build: preference files. train: folders of build. apply: cases, as for judge.")
+    output: str = setting("", "Run folder.")
     judge: str = setting(
+        "",
         "Model that checks rubrics in build, or judges with them in apply: a name at --endpoint, or a folder. By "
         "default build uses the writer in separate calls, and apply writes rubrics without judging.",
-        default="",
     )
-    objective: str = setting("Label of the pairs.", default=OVERALL)
-    most_rules: int = setting(
-        "build: maximum number of rules; a rubric with more is dropped.", range=AT_LEAST_1, default=6
-    )
+    objective: str = setting(OVERALL, "Label of the pairs.")
+    most_rules: int = setting(6, "build: maximum number of rules; a rubric with more is dropped.", range=AT_LEAST_1)
     overlap: float = setting(
+        0.5,
         "build: a rubric is dropped if a rule has more than this share of its words in one response only.",
         range=SHARE,
-        default=0.5,
     )
     alike: float = setting(
-        "build: of rules that share more than this share of words, only the first is kept.",
-        range=SHARE_ABOVE_0,
-        default=0.8,
+        0.8, "build: of rules that share more than this share of words, only the first is kept.", range=SHARE_ABOVE_0
     )
-    contrast_first: bool = setting(
-        "build: train the generator to write both diagnoses before the rubric.", default=False
-    )
-    base: str = setting("train: language model to start from: path or Hub id.", default="")
+    contrast_first: bool = setting(False, "build: train the generator to write both diagnoses before the rubric.")
+    base: str = setting("", "train: language model to start from: path or Hub id.")
     learn: Literal["generator", "judge"] = setting(
-        "train: what to train, the generator of rubrics or a judge that uses them.", default="generator"
+        "generator", "train: what to train, the generator of rubrics or a judge that uses them."
     )
     flip: Literal["tie", "abstain"] = setting(
-        "apply: how to count two verdicts that follow the order of the responses.", default="tie"
+        "tie", "apply: how to count two verdicts that follow the order of the responses."
     )
-    dry_run: bool = setting(
-        "build, apply: report the number of calls, tokens and cost, and send no request.", default=False
-    )
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    dry_run: bool = setting(False, "build, apply: report the number of calls, tokens and cost, and send no request.")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     on_fault: Literal["stop", "abstain"] = setting(
-        "Whether a request without a reply stops the run (which can be resumed), or its pair is dropped.",
-        default="stop",
+        "stop", "Whether a request without a reply stops the run (which can be resumed), or its pair is dropped."
     )
-    resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
-    overwrite: bool = setting("Replace the run folder.", default=False)
+    resume: bool = setting(False, "Continue a run that was cut off; stored replies are not requested again.")
+    overwrite: bool = setting(False, "Replace the run folder.")
 
     @property
     def does(self) -> str:

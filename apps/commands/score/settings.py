@@ -17,31 +17,28 @@ class ScoreConfig(Settings):
         Rule(lambda given: given.model and given.servers, "--servers have the model; leave --model {model} out"),
         Rule(lambda given: not (given.model or given.servers), "--model is missing"),
     )
-    model: str = setting("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
+    model: str = setting("", "Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).")
     servers: list[str] = setting(
-        "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN.",
-        default_factory=list,
+        [], "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN."
     )
-    in_flight: int = setting("Concurrent requests to each server.", range=AT_LEAST_1, default=2)
-    data: list[str] = setting(
-        "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
-    )
+    in_flight: int = setting(2, "Concurrent requests to each server.", range=AT_LEAST_1)
+    data: list[str] = setting([], "Files of rows with prompt + completion, messages, or preference pairs.")
     output: str = setting(
+        "",
         "A .parquet or .jsonl file: id, file and row of each conversation, whether it was truncated, and one column "
         "per objective.",
         suffixes=(".parquet", ".jsonl"),
-        default="",
     )
     on_long: Literal["refuse", "truncate"] = setting(
-        "What to do with a conversation beyond the model's max_length.", default="refuse"
+        "refuse", "What to do with a conversation beyond the model's max_length."
     )
-    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    check: bool = setting("First check that the model reproduces its golden scores.", default=True)
+    check: bool = setting(True, "First check that the model reproduces its golden scores.")
     processes: int = setting(
-        "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1, default=1
+        1, "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1
     )
-    overwrite: bool = setting("Replace the output file.", default=False)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    overwrite: bool = setting(False, "Replace the output file.")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")

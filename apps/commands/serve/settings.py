@@ -19,35 +19,33 @@ class ServeConfig(Settings):
     """
 
     required = ("model",)
-    model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
-    host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
-    port: int = setting("Port; 0 selects a free one.", range=PORT, default=8000)
+    model: str = setting("", "Model folder or Hub id; can be given as a positional argument.")
+    host: str = setting("127.0.0.1", "Address to listen on; any other than 127.0.0.1 requires a token.")
+    port: int = setting(8000, "Port; 0 selects a free one.", range=PORT)
     token: str | None = setting(
-        f"Bearer token required of every request; by default the environment variable {TOKEN}.", default=None
+        None, f"Bearer token required of every request; by default the environment variable {TOKEN}."
     )
     objective: str | None = setting(
+        None,
         "Objective of /get_reward, which returns one number per response; by default the mean of all. Of a "
         "classifier without a scoring contract, the output that is the reward.",
-        default=None,
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    batch_tokens: int = setting("Maximum size of a padded batch in tokens.", range=AT_LEAST_1, default=16_384)
+    batch_tokens: int = setting(16_384, "Maximum size of a padded batch in tokens.", range=AT_LEAST_1)
     queue_tokens: int = setting(
-        "Maximum number of queued tokens; beyond it, requests are answered with 429.", range=AT_LEAST_1, default=262_144
+        262_144, "Maximum number of queued tokens; beyond it, requests are answered with 429.", range=AT_LEAST_1
     )
-    request_items: int = setting("Maximum number of conversations in a request.", range=AT_LEAST_1, default=512)
-    request_tokens: int = setting("Maximum number of tokens in a request.", range=AT_LEAST_1, default=131_072)
+    request_items: int = setting(512, "Maximum number of conversations in a request.", range=AT_LEAST_1)
+    request_tokens: int = setting(131_072, "Maximum number of tokens in a request.", range=AT_LEAST_1)
     item_tokens: int = setting(
-        "Maximum number of tokens in a conversation, before truncation.", range=AT_LEAST_1, default=32_768
+        32_768, "Maximum number of tokens in a conversation, before truncation.", range=AT_LEAST_1
     )
-    body_bytes: int = setting("Maximum size of a request in bytes.", range=AT_LEAST_1, default=4_194_304)
-    timeout: float = setting(
-        "Seconds until a queued request is removed and answered with 504.", range=SECONDS, default=60.0
-    )
-    drain: float = setting("Seconds to finish queued requests after SIGTERM.", range=SECONDS, default=30.0)
-    check: bool = setting("First check that the model reproduces its golden scores.", default=True)
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    body_bytes: int = setting(4_194_304, "Maximum size of a request in bytes.", range=AT_LEAST_1)
+    timeout: float = setting(60.0, "Seconds until a queued request is removed and answered with 504.", range=SECONDS)
+    drain: float = setting(30.0, "Seconds to finish queued requests after SIGTERM.", range=SECONDS)
+    check: bool = setting(True, "First check that the model reproduces its golden scores.")
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     def __post_init__(self):
         self.token = clean_token(self.token or os.environ.get(TOKEN))

@@ -17,28 +17,26 @@ class TrainConfig(Settings):
     """Settings of a training that every kind of reward model reads."""
 
     data: list[str] = setting(
+        [],
         "Preference files (.jsonl, .json, .parquet, .csv, also compressed) or hub-id[@revision][:split].",
         group="Data and output",
-        default_factory=list,
     )
-    output: str = setting("Folder for the trained model.", default="")
-    eval_data: list[str] = setting(
-        "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
-    )
-    kind: str = setting("Kind of reward model.", group="Model", choices=tuple(trained_kinds()), default="scalar")
+    output: str = setting("", "Folder for the trained model.")
+    eval_data: list[str] = setting([], "Preference data for evaluation and for choosing the best checkpoint.")
+    kind: str = setting("scalar", "Kind of reward model.", group="Model", choices=tuple(trained_kinds()))
     golden: int = setting(
+        16,
         "Number of golden conversations saved with their scores beside the weights.",
         group="Run",
         range=AT_LEAST_2,
         advanced=True,
-        default=16,
     )
-    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
+    trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     processes: int = setting(
-        "Number of processes started by torchrun; each batch is sharded over them.", range=AT_LEAST_1, default=1
+        1, "Number of processes started by torchrun; each batch is sharded over them.", range=AT_LEAST_1
     )
-    resume: bool = setting("Continue a run that was cut off.", default=False)
-    overwrite: bool = setting("Replace the output folder.", default=False)
+    resume: bool = setting(False, "Continue a run that was cut off.")
+    overwrite: bool = setting(False, "Replace the output folder.")
 
 
 def _declared_by_kinds() -> type:

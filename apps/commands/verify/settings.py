@@ -10,4 +10,4 @@ class VerifyConfig(Settings):
     """Settings of `verify`, which recomputes the results of a run of `eval`."""
 
     required = ("run",)
-    run: str = setting("The run folder; can be given as a positional argument.", default="")
+    run: str = setting("", "The run folder; can be given as a positional argument.")

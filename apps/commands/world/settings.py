@@ -11,9 +11,9 @@ class WorldConfig(Settings):
     """Settings of the toy world's files."""
 
     required = ("output",)
-    output: str = setting("Folder for the data and the start policy.", default="")
-    pairs: int = setting("Training pairs.", range=AT_LEAST_1, default=6000)
-    test: int = setting("Unseen pairs for evaluation.", range=AT_LEAST_1, default=1000)
-    architecture: Literal["qwen3", "llama"] = setting("Architecture of the start policy.", default="qwen3")
-    seed: int = setting("Seed of all random number generators.", range=SEED, default=0)
-    overwrite: bool = setting("Replace the folder.", default=False)
+    output: str = setting("", "Folder for the data and the start policy.")
+    pairs: int = setting(6000, "Training pairs.", range=AT_LEAST_1)
+    test: int = setting(1000, "Unseen pairs for evaluation.", range=AT_LEAST_1)
+    architecture: Literal["qwen3", "llama"] = setting("qwen3", "Architecture of the start policy.")
+    seed: int = setting(0, "Seed of all random number generators.", range=SEED)
+    overwrite: bool = setting(False, "Replace the folder.")

@@ -25,92 +25,81 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         ),
     )
     adapter: str = setting(
+        "uniarm",
         "Method whose adapter is trained, or the adapter; none trains all weights.",
         group="Guides (--kind autoregressive)",
         choices=("none", *ADAPTER_OF_METHOD, *ADAPTER_OF_METHOD.values()),
-        default="uniarm",
     )
     texts: list[str] = setting(
-        "A description of each objective, for --embedding text; by default its name.",
-        advanced=True,
-        default_factory=list,
+        [], "A description of each objective, for --embedding text; by default its name.", advanced=True
     )
     shared_rank: int = setting(
-        "Rank of PARM's preference-independent branch, beside --lora_r.", range=AT_LEAST_0, advanced=True, default=0
+        0, "Rank of PARM's preference-independent branch, beside --lora_r.", range=AT_LEAST_0, advanced=True
     )
     from_layer: int = setting(
-        "First decoder layer with an adapter; late-branching guides share the layers below it.",
-        range=AT_LEAST_0,
-        default=0,
+        0, "First decoder layer with an adapter; late-branching guides share the layers below it.", range=AT_LEAST_0
     )
     generator: str = setting(
-        "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha"), default="linear"
+        "linear", "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha")
     )
     embedding: str = setting(
-        "Embedding of an objective in the generator.",
-        choices=("text", "one_hot", "random"),
-        advanced=True,
-        default="text",
+        "text", "Embedding of an objective in the generator.", choices=("text", "one_hot", "random"), advanced=True
     )
-    scale: bool = setting("UniARM: scale the features.", advanced=True, default=True)
-    shift: bool = setting("UniARM: shift the features.", advanced=True, default=True)
-    train_beta: float = setting("β of the loss, and factor of the reward.", range=ABOVE_0, default=0.01)
+    scale: bool = setting(True, "UniARM: scale the features.", advanced=True)
+    shift: bool = setting(True, "UniARM: shift the features.", advanced=True)
+    train_beta: float = setting(0.01, "β of the loss, and factor of the reward.", range=ABOVE_0)
     objective_betas: list[str] = setting(
+        [],
         "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
         advanced=True,
-        default_factory=list,
     )
     ignore_ties: bool = setting(
-        "Take a tie for an objective as unlabelled, instead of as a demand for equal log-probabilities.", default=False
+        False, "Take a tie for an objective as unlabelled, instead of as a demand for equal log-probabilities."
     )
-    rate_of_a: float = setting(
-        "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0, default=1.0
-    )
+    rate_of_a: float = setting(1.0, "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0)
     rate_of_modulation: float = setting(
+        1.0,
         "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.",
         range=ABOVE_0,
         advanced=True,
-        default=1.0,
     )
     monitor_steps: int = setting(
+        25,
         "Steps between measurements of whether the guide reads its context, in runs of at least as many; 0: none.",
         range=AT_LEAST_0,
         advanced=True,
-        default=25,
     )
     restarts: int = setting(
+        0,
         "Restarts after a collapse in the first half of the training, each with half of A's learning rate.",
         range=AT_LEAST_0,
-        default=0,
     )
-    global_weight: float = setting("Weight of the global term of the loss.", range=AT_LEAST_0, default=0.5)
+    global_weight: float = setting(0.5, "Weight of the global term of the loss.", range=AT_LEAST_0)
     global_form: str = setting(
+        "scalarised",
         "Form of the global term.",
         choices=("scalarised", "mixed_label", "vertices", "scores"),
         advanced=True,
-        default="scalarised",
     )
-    label_smoothing: float = setting("Assumed share of wrong labels, in [0, 0.5).", range=HALF, default=0.0)
+    label_smoothing: float = setting(0.0, "Assumed share of wrong labels, in [0, 0.5).", range=HALF)
     preferences: str = setting(
-        "Distribution of training preferences.", choices=("dirichlet", "vertices", "grid"), default="dirichlet"
+        "dirichlet", "Distribution of training preferences.", choices=("dirichlet", "vertices", "grid")
     )
-    concentration: float = setting("Concentration of the Dirichlet distribution.", range=ABOVE_0, default=0.5)
+    concentration: float = setting(0.5, "Concentration of the Dirichlet distribution.", range=ABOVE_0)
     per_batch: bool = setting(
-        "Sample one preference per batch instead of one per pair, for comparison.", advanced=True, default=False
+        False, "Sample one preference per batch instead of one per pair, for comparison.", advanced=True
     )
-    subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
-    normalise_length: bool = setting(
-        "Average log-probabilities over tokens instead of summing.", advanced=True, default=False
-    )
+    subtract_reference: bool = setting(False, "Subtract the log-probabilities of the base model.")
+    normalise_length: bool = setting(False, "Average log-probabilities over tokens instead of summing.", advanced=True)
     token_baseline: str = setting(
+        "none",
         "Subtracted from every token's log-probability: the base model's mean, or its expectation token by token.",
         choices=("none", "constant", "expected"),
-        default="none",
     )
     span: bool = setting(
+        False,
         "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
         advanced=True,
-        default=False,
     )
 
     def __post_init__(self) -> None:

@@ -20,9 +20,9 @@ class MemberSettings(Settings):
         ),
     )
     members: list[str] = setting(
+        [],
         "Trained reward models of an ensemble, or stages of a boosted model in order.",
         group="Several objectives, heads and members",
-        default_factory=list,
     )
 
 
@@ -31,9 +31,9 @@ class CombinationSettings(Settings):
     """The rule by which the rewards of members become one."""
 
     combine: str = setting(
+        "mean",
         "Combination of heads or members: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
         group="Several objectives, heads and members",
-        default="mean",
     )
 
     def validate(self) -> None:

@@ -11,34 +11,27 @@ class LatentSettings(LabelSettings, ClassifierSettings, EosSettings):
     """How many steps in hidden space are taken before the score, and how they are trained."""
 
     latent_steps: int | None = setting(
+        None,
         "Largest number of steps in hidden space before the score; by default 4, or the model's.",
         group="Latent reasoning reward models (--kind latent)",
         range=AT_LEAST_0,
-        default=None,
     )
     latent_depth: str | None = setting(
-        "Whether all steps are taken, or as many as a head chooses; by default fixed.",
-        choices=("fixed", "head"),
-        default=None,
+        None, "Whether all steps are taken, or as many as a head chooses; by default fixed.", choices=("fixed", "head")
     )
     latent_stage_1: int = setting(
-        "Optimizer steps of stage 1, which trains without latent steps.", range=AT_LEAST_0, advanced=True, default=0
+        0, "Optimizer steps of stage 1, which trains without latent steps.", range=AT_LEAST_0, advanced=True
     )
     latent_alignment: float = setting(
+        1.0,
         "Weight of the divergence of latent steps from the written rationale, in nats.",
         range=AT_LEAST_0,
         advanced=True,
-        default=1.0,
     )
     latent_price: float = setting(
-        "Price of a latent step for the depth head, in units of accuracy.",
-        range=AT_LEAST_0,
-        advanced=True,
-        default=0.01,
+        0.01, "Price of a latent step for the depth head, in units of accuracy.", range=AT_LEAST_0, advanced=True
     )
     rationale_weight: float = setting(
-        "Weight of the rationale's negative log-likelihood per token.", range=AT_LEAST_0, advanced=True, default=0.1
+        0.1, "Weight of the rationale's negative log-likelihood per token.", range=AT_LEAST_0, advanced=True
     )
-    rationale_length: int = setting(
-        "Maximum length of a rationale in tokens.", range=AT_LEAST_0, advanced=True, default=256
-    )
+    rationale_length: int = setting(256, "Maximum length of a rationale in tokens.", range=AT_LEAST_0, advanced=True)

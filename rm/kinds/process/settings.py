@@ -36,21 +36,19 @@ class ProcessSettings(RowSettings, ClassifierSettings):
         ),
     )
     step_separator: str | None = setting(
+        None,
         r"Text between the steps of a completion, such as \n; by default a blank line, \n\n.",
         group="Process reward models (--kind process)",
-        default=None,
     )
     step_token: str | None = setting(
+        None,
         "Token of the vocabulary that is read in place of every separator, such as <extra_0>; by default none.",
         advanced=True,
-        default=None,
     )
     aggregate: str | None = setting(
-        "How the scores of the steps make the reward of a completion; by default min.", choices=AGGREGATES, default=None
+        None, "How the scores of the steps make the reward of a completion; by default min.", choices=AGGREGATES
     )
-    neutral: str = setting(
-        "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True, default="1"
-    )
+    neutral: str = setting("1", "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True)
 
     def __post_init__(self) -> None:
         """Read the escapes of the separator."""

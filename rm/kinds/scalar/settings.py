@@ -12,13 +12,13 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     """A classifier that is trained by a loss of two rewards."""
 
     loss: str = setting(
+        "bradley_terry",
         "Loss of pairs, such as scaled_bradley_terry; or file.py:function.",
         group="Model",
         registry="rm.losses",
-        default="bradley_terry",
     )
     center_rewards_coefficient: float = setting(
-        "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0, default=0.0
+        0.0, "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0
     )
 
 
@@ -48,10 +48,10 @@ class ScalarSettings(PairLossSettings, StreamSettings):
         ),
     )
     weights: str | None = setting(
+        None,
         "Weights of objectives as helpful=0.7,harmless=0.3; or learned, or learned_positive.",
         group="Several objectives, heads and members",
-        default=None,
     )
     regression_weight: float = setting(
-        "Weight of the squared error of scores beside the loss of pairs.", range=AT_LEAST_0, default=1.0
+        1.0, "Weight of the squared error of scores beside the loss of pairs.", range=AT_LEAST_0
     )

@@ -10,4 +10,4 @@ from .._settings import LabelSettings
 class LengthSettings(LabelSettings):
     """The power of the length."""
 
-    power: float = setting("Power p of the length.", group="Length", range=ABOVE_0, default=1.0)
+    power: float = setting(1.0, "Power p of the length.", group="Length", range=ABOVE_0)
