@@ -39,6 +39,7 @@ from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_o
 from .reference_policy import frozen_copy, read_reference
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
+from .step_callback import AroundSteps
 from .step_inputs import finished_rows, later, log_step, loss_inputs, rewards_everywhere, writers_of
 
 
@@ -389,23 +390,3 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             for fact, value in learner.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)
         self._cycle, self._states = None, {}
-
-
-class AroundSteps(TrainerCallback):
-    """Forwards the events of a step to the trainer, and stops a run that has exhausted its KL budget."""
-
-    def __init__(self, trainer: PolicyTrainer):
-        self.trainer = trainer
-
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Handle complete gradients before the optimizer steps."""
-        self.trainer.before_step(self.trainer.optimizer)
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        """Handle the updated policy, before its gradients are zeroed."""
-        self.trainer.after_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Handle the end of a step, after `global_step` was incremented."""
-        self.trainer.after_cycle()
-        control.should_training_stop |= self.trainer.kl > self.trainer.args.kl_budget

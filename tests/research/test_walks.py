@@ -3,7 +3,7 @@
 import sys
 import textwrap
 
-from tests.walks import CallRecorder, Function, file_list, returns, stops
+from rewardlab.research.walks import CallRecorder, Function, file_list, returns, stops
 
 MAIN, LOAD, PARSE, RATE = (
     Function("apps/cli.py", "main"),

@@ -1,7 +1,7 @@
 """Files that walks through the product enter, and returns to files that were left.
 
-`python -m tests.walks` prints a table for this checkout, `--checkout FOLDER` for another one, such as that of
-`git worktree add FOLDER COMMIT`; `--files` lists the files of each walk. The walks are a preference file to a saved
+`python -m rewardlab.research.walks` prints a table for this checkout, `--checkout FOLDER` for another one, such as that
+of `git worktree add FOLDER COMMIT`; `--files` lists the files of each walk. The walks are a preference file to a saved
 model (`train`), a file to scores (`score`), a pair to its rewards by a loaded model (`rate`), a guided request to
 tokens (`decode`), and a prompt to a policy update (`rl`), all on a CPU.
 
@@ -190,7 +190,9 @@ def file_list(calls: Sequence[Call]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the walks, print their table, and return 1 if one failed."""
-    parser = argparse.ArgumentParser(prog="tests.walks", description="Count the files and returns of walks.")
+    parser = argparse.ArgumentParser(
+        prog="rewardlab.research.walks", description="Count the files and returns of walks."
+    )
     parser.add_argument("--checkout", type=Path, default=Path(__file__).parents[1], help="default: this checkout")
     parser.add_argument("--files", action="store_true", help="list the files of each walk in order of first entry")
     options = parser.parse_args(argv)
