@@ -1,5 +1,6 @@
 """What the trainings of several kinds share: labelled rows, streams, backbones from scratch, and counts of tokens."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -29,9 +30,9 @@ class RowTraining(Training[R]):
     shown = ("train_", "eval_loss", "eval_accuracy")
     """Beginnings of the names of the facts that are in the summary."""
 
+    @abstractmethod
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load all rows of the sources, with a report of the bad ones."""
-        raise NotImplementedError
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load the rows to train on, or those that are checked and shown before a stream is read."""

@@ -1,5 +1,6 @@
 """What a kind of reward model provides for its training: the data it reads, its model and task, and the last steps."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -136,7 +137,7 @@ class Prepared(NamedTuple):
     monitor: Monitor | None = None
 
 
-class Training(Generic[S]):
+class Training(ABC, Generic[S]):
     """The training of one kind of reward model; `fit` calls `prepare`, the trainer, `finish` and `golden_examples`.
 
     `options` are those of loading models, such as `trust_remote_code`; `report` takes lines about the progress.
@@ -154,22 +155,22 @@ class Training(Generic[S]):
         """Return the files that the sources name."""
         return list(sources)
 
+    @abstractmethod
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
         """Read the data to train on and the held-out data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, data: TrainingData) -> Prepared:
         """Return the model with its rows and task."""
-        raise NotImplementedError
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
         """Return the trained model, complete, and further facts of it."""
         return prepared.model, {}
 
+    @abstractmethod
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
         """Return the examples whose rewards are saved with the model, at most as many as that number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results that a user reads at the end of the training."""
-        raise NotImplementedError

@@ -1,5 +1,6 @@
 """Training of linear reward models, and of others that are a convex fit on features."""
 
+from abc import abstractmethod
 from typing import Any
 
 from ...data.scored_rows import Judged
@@ -25,9 +26,9 @@ class FittedTraining(PairTraining):
         check_fitted(model.weights, model.contract.kind)
         return Prepared(model, facts={"encoding": counts} | self.facts(model, data.train))
 
+    @abstractmethod
     def new_model(self) -> Any:
         """Return the model that is fitted."""
-        raise NotImplementedError
 
     def facts(self, model: Any, data: Judged) -> dict[str, Any]:
         """Return further facts of the fitted model."""

@@ -26,6 +26,7 @@ def test_a_kind_is_a_package_that_loads_and_trains(name):
         return
     training = kind.training if isinstance(kind.training, type) else Training
     assert issubclass(training, Training) and issubclass(kind.settings, Settings)
+    assert training is Training or not training.__abstractmethods__, "every step of the training is there"
     for declared in declarations(kind.settings).values():
         assert declared.metadata["help"].endswith("."), declared.name
         assert declared.default is not MISSING or declared.default_factory is not MISSING, declared.name
