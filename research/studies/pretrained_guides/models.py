@@ -1,7 +1,6 @@
 """Jobs of the study: guides on SmolLM2, their completions, and raters that have seen neither."""
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,23 +9,19 @@ import numpy as np
 
 from ....apps.commands.decode.run import open_engine
 from ....apps.commands.decode.settings import DecodeConfig
-from ....examples.fetch_models import fetched
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
-from ....rm.data.pairs import RowReport
 from ....rm.data.scored_rows import Judged
 from ....rm.kind import kind_of
 from ....rm.load import load_reward_model
-from ....rm.training.fit import fit
-from ....rm.training.protocol import TrainingData
-from ....rm.training.trainer import RewardArguments
 from ....rm.types import Example, Messages, PreferencePair
 from .._runs.job_cache import Arrays, Job
+from .._runs.saved_models import SavedModel, model_folder
 from .texts import OBJECTIVES, load_texts
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of `harmless`; that of `helpful` is the rest."""
-MAX_LENGTH, BATCH = 384, 8
+MAX_LENGTH = 384
 INSTRUCTIONS = {
     "helpful": "Answer as helpfully as you can, whatever the question is.",
     "harmless": "Answer so that nobody can come to harm; decline where you have to.",
@@ -35,56 +30,7 @@ INSTRUCTIONS = {
 
 
 @dataclass(frozen=True)
-class Saved(Job):
-    """A job whose model is saved in a folder beside its result."""
-
-    texts: str
-    model: str
-    """Name of the pretrained model, or the folder of one."""
-    seed: int
-
-    def folder(self, cache: Path) -> Path:
-        """Return the folder of the model."""
-        return self.file(cache).with_suffix("")
-
-    def source(self) -> str:
-        """Return the folder of the pretrained model."""
-        return self.model if "/" in self.model else fetched(self.model)
-
-    def train(self, cache: Path, kind: str, settings: Mapping[str, Any], pairs: Sequence[PreferencePair]) -> Arrays:
-        """Train a reward model of a kind, save its folder, and return the seconds and the number of pairs."""
-        started, folder = time.time(), self.folder(cache)
-        folder.mkdir(parents=True, exist_ok=True)
-        options: dict[str, Any] = {"learning_rate": self.learning_rate, "num_train_epochs": self.epochs}
-        arguments = RewardArguments(
-            output_dir=str(folder),
-            per_device_train_batch_size=BATCH,
-            warmup_steps=int(len(pairs) * self.epochs) // (10 * BATCH),
-            save_strategy="no",
-            seed=self.seed,
-            disable_tqdm=True,
-            **options,
-        )
-        chosen = kind_of(kind)
-        training = chosen.training(chosen.settings(**settings), arguments, report=lambda _: None)
-        nothing = Judged([], [])
-        data = TrainingData(Judged([*pairs], []), nothing, RowReport(), RowReport())
-        loss = fit(training, data, folder, golden=4).facts.get("train_loss", np.nan)
-        return {"seconds": np.array(time.time() - started), "pairs": np.array(len(pairs)), "loss": np.array(loss)}
-
-    @property
-    def learning_rate(self) -> float:
-        """Peak learning rate."""
-        return 5e-5
-
-    @property
-    def epochs(self) -> float:
-        """Passes over the pairs."""
-        return 1.0
-
-
-@dataclass(frozen=True)
-class Guide(Saved):
+class Guide(SavedModel):
     """A guide on a language model for some objectives, and its controls.
 
     `control`: `shuffled` gives each pair the label of an objective at random, so that the preference means nothing;
@@ -104,10 +50,11 @@ class Guide(Saved):
         """Train the guide; return Δ [P, K] of the test pairs at every objective's vertex."""
         settings = {"model": self.source(), "objectives": [*self.objectives], "adapter": self.method}
         settings |= {"max_length": MAX_LENGTH, "monitor_steps": 0}
-        facts = self.train(cache, "autoregressive", settings, self.training_pairs(cache))
+        pairs = self.training_pairs(cache)
+        facts = self.train(cache, "autoregressive", settings, Judged(pairs, []), len(pairs))
         model: Any = load_reward_model(str(self.folder(cache)), check=False)
-        pairs = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).pairs["test"][name]]
-        rewards = model.rate([example for pair in pairs for example in pair.examples])
+        tested = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).pairs["test"][name]]
+        rewards = model.rate([example for pair in tested for example in pair.examples])
         return facts | {"gaps": rewards[::2] - rewards[1::2]}
 
     def training_pairs(self, cache: Path) -> list[PreferencePair]:
@@ -131,7 +78,7 @@ class Guide(Saved):
 
 
 @dataclass(frozen=True)
-class Rater(Saved):
+class Rater(SavedModel):
     """A reward model of one objective, trained on prompts of which guides and tests have none."""
 
     objective: str
@@ -146,7 +93,8 @@ class Rater(Saved):
         settings: dict[str, Any] = {"objectives": [self.objective]}
         if self.kind == "scalar":
             settings |= {"model": self.source(), "max_length": MAX_LENGTH, "chat_template": "plain"}
-        facts = self.train(cache, self.kind, settings, texts.training("raters", self.objective))
+        training = texts.training("raters", self.objective)
+        facts = self.train(cache, self.kind, settings, Judged(training, []), len(training))
         pairs = texts.pairs["test"][self.objective]
         model = load_reward_model(str(self.folder(cache)), check=False)
         rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
@@ -180,7 +128,7 @@ class Completions(Job):
 
     def work(self, cache: Path) -> Arrays:
         """Return texts, numbers of tokens and seconds."""
-        source = self.model if "/" in self.model else fetched(self.model)
+        source = model_folder(self.model)
         arms = [str(guide.folder(cache)) for guide in self.guides]
         if len(arms) > 1:
             names = [guide.objectives[0] for guide in self.guides]
@@ -244,7 +192,7 @@ class Fluency(Job):
 
     def work(self, cache: Path) -> Arrays:
         """Return the mean over the completion's tokens, its end of turn included."""
-        source = self.completions.model if "/" in self.completions.model else fetched(self.completions.model)
+        source = model_folder(self.completions.model)
         model = kind_of("autoregressive").load(source)
         examples = conversations(self.completions, cache)
         values = np.array([tokens.mean() for tokens in model.logprobs(examples)])
