@@ -32,7 +32,8 @@ def text(plan: str, counts: Mapping[str, int], results: Mapping[str, Arrays], re
         table(["texts", "number"], [[name, str(count)] for name, count in counts.items()]),
         table(header, rows),
         "Intervals of 95 % over cases, as in every report; a case whose verdict flips with the order is a tie, which "
-        "counts half. Flips: of the cases with a verdict in both orders. First position: how often the response shown first wins.",
+        "counts half. Flips: of the cases with a verdict in both orders. First position: how often the response shown "
+        "first wins.",
         f"Reward of the first {tenth} steps {reward[:tenth].mean():.2f}, of the last {reward[-tenth:].mean():.2f}.",
         "![Reward by step](reward.png)",
         LIMITS,
