@@ -13,7 +13,7 @@ export GRADIO_ANALYTICS_ENABLED ?= False
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[inspect]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/base

@@ -8,12 +8,14 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import redacted, terminal, terminal_json
+from .extras import explained_imports
 from .runs.run_folder import RESULTS, plain
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
@@ -36,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in ("", "-h", "--help"):
             print(_overview())
             return 0 if name else 2
+        if name == "--version":
+            print(f"rewardlab {version('rewardlab')}")
+            return 0
         if name in RESEARCH:
             raise UsageError(f"no verb '{name}' any more; in a checkout it is {RESEARCH[name]} NAME")
         if name not in VERBS:
@@ -46,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         RESULTS.set(sys.stdout)
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
         given = words if name == "doctor" else [word for word in words if word != "--json"]
-        with contextlib.redirect_stdout(sys.stderr), ending:
+        with contextlib.redirect_stdout(sys.stderr), ending, explained_imports():
             result = _run(name, VERBS[name], given)
         if sys.stdout.isatty() and "--json" not in words:
             print(terminal("\n".join(summary_lines(name, plain(result)))))
@@ -96,8 +101,8 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     if "WORLD_SIZE" in os.environ:
         named(".runs.processes:assign_device")()
     if verb.arguments:  # refusals do not wait for the import of trainers
-        verb.validate(parse(name, verb, words, outlined=True))
-    settings = parse(name, verb, words)
+        verb.validate(_with_launched(parse(name, verb, words, outlined=True)))
+    settings = _with_launched(parse(name, verb, words))
     verb.validate(settings)
     function = named(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
@@ -112,6 +117,14 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
             named(".runs.processes:leave")(finished)
 
 
+def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Set `processes`, where it is not stated, to the number that torchrun or accelerate has started."""
+    for group in settings:
+        if vars(group).get("processes") == 1:
+            group.processes = int(os.environ.get("WORLD_SIZE", 1))
+    return settings
+
+
 def _help(name: str, verb: Verb, words: list[str]) -> None:
     usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
     everything = "--help-all" in words
@@ -121,11 +134,13 @@ def _help(name: str, verb: Verb, words: list[str]) -> None:
 
 def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False) -> tuple[Any, ...]:
     """Parse the verb's settings, or their outlines, from a YAML file and flags with TRL's parser."""
+    from .settings.aliases import translate_words
     from .settings.parser import SettingsParser
 
     classes = verb.outlines if outlined else verb.settings
     parser = SettingsParser(classes, prog=f"rewardlab {name}", add_help=False)
-    words = _with_positional(verb, list(words))
+    settings_of_verb = [action.dest for action in parser._actions]
+    words = translate_words(_with_positional(verb, list(words)), settings_of_verb)
     try:
         _read_config(words)
         *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)

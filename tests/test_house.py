@@ -88,8 +88,8 @@ def test_imports_inside_the_project_are_relative():
             assert not any(name.split(".")[0] in {"rewardlab", *LEVELS} for name in mentioned), path
 
 
-def test_only_the_python_api_stands_at_the_root_and_kernels_has_no_init():
-    assert sorted(path.name for path in ROOT.glob("*.py")) == ["__init__.py", "setup.py"]
+def test_only_the_api_and_the_program_stand_at_the_root_and_kernels_has_no_init():
+    assert sorted(path.name for path in ROOT.glob("*.py")) == ["__init__.py", "__main__.py", "setup.py"]
     assert not (ROOT / "kernels" / "__init__.py").exists()
     for folder in {path.parent for path in SOURCES} - {ROOT / "kernels"}:
         assert (folder / "__init__.py").exists(), folder
@@ -157,7 +157,7 @@ def test_the_wheel_holds_the_product_and_each_module_imports_from_it(tmp_path):
     assert built.returncode == 0, built.stdout + built.stderr
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         top = {name.split("/")[1] for name in wheel.namelist() if name.startswith("rewardlab/")}
-        assert top == {"__init__.py", *LEVELS} - {"research"}
+        assert top == {"__init__.py", "__main__.py", "py.typed", *LEVELS} - {"research"}
         wheel.extractall(tmp_path / "site")
     modules = [".".join(["rewardlab", *path.relative_to(ROOT).with_suffix("").parts]) for path in IMPORTABLE]
     modules = [module.removesuffix(".__init__") for module in modules]

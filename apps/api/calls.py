@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
+from ..extras import explained_imports
 from ..runs.run_folder import SHOWS_REPORTS
 from ..settings.ranges import check_ranges
 from ..verbs import VERBS, named
@@ -32,7 +33,7 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
         VERBS[verb].validate(groups)
         shown = SHOWS_REPORTS.set(False)
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), explained_imports():
                 return (function or named(f".{VERBS[verb].function}"))(*groups)
         finally:
             SHOWS_REPORTS.reset(shown)

@@ -64,7 +64,7 @@ def process(expected: int, verb: str) -> Process:
     if world != expected:
         raise UsageError(
             f"--processes {expected}, but the launcher started {world}; use torchrun --nproc_per_node {expected} "
-            f"-m rewardlab.apps.cli {verb} ... --processes {expected}"
+            f"-m rewardlab {verb} ... --processes {expected}"
         )
     return Process(rank, world, f"{os.environ.get('TORCHELASTIC_RUN_ID')}:{os.environ.get('MASTER_PORT')}")
 
@@ -75,7 +75,7 @@ def trained_by(expected: int, verb: str, arguments: Any) -> Process:
     if arguments.n_gpu > 1:
         raise UsageError(
             f"one process sees {arguments.n_gpu} devices; start one for each with torchrun --nproc_per_node "
-            f"{arguments.n_gpu} -m rewardlab.apps.cli {verb} ... --processes {arguments.n_gpu}, or choose a device "
+            f"{arguments.n_gpu} -m rewardlab {verb} ... --processes {arguments.n_gpu}, or choose a device "
             "with CUDA_VISIBLE_DEVICES=0"
         )
     if arguments.world_size != here.world:

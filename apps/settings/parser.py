@@ -8,6 +8,7 @@ from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
 from ...rm.settings import DECLARED
+from .aliases import translate_config
 from .ranges import check_ranges
 
 ONCE = ("data",)
@@ -48,6 +49,10 @@ class SettingsParser(TrlParser):
         if options.get("type") is string_to_bool:  # True, False, or the flag alone; of `bool | None` too
             options = {"nargs": "?", "const": True} | options
         return super().add_argument(*names, **options)
+
+    def set_defaults_with_config(self, **kwargs: Any) -> list[str]:
+        """Set the defaults that a YAML file states, under our names of settings or TRL's."""
+        return super().set_defaults_with_config(**translate_config(kwargs, [action.dest for action in self._actions]))
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         """Parse the arguments and check kinds and ranges, before the dataclasses compute with the values."""

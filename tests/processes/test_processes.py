@@ -182,7 +182,7 @@ def test_rows_are_scored_in_shares(world, tmp_path):
     given = ["score", "--model", f"{world}/rm", "--data", f"{world}/held.jsonl", "--output"]
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     assert main([*given, str(one)]) == 0
-    code, said = together("-m", "rewardlab.apps.cli", *given, two, "--processes", "2")
+    code, said = together("-m", "rewardlab", *given, two)
     assert code == 0, said[-3000:]
     found = [[json.loads(line) for line in path.read_text().splitlines()] for path in (one, two)]
     assert [row["id"] for row in found[0]] == [row["id"] for row in found[1]] and len(found[0]) == 128
@@ -196,5 +196,5 @@ def test_what_sees_all_answers_in_one_process_is_refused_in_several(tmp_path, ca
     assert main([*words, "--replay", "pipo", "--num_iterations", "2"]) == 2
     assert "--replay sees all answers of a step in one process" in capsys.readouterr().err
     assert main(words) == 2
-    assert "the launcher started 1; use torchrun --nproc_per_node 2 -m rewardlab.apps.cli rl" in capsys.readouterr().err
+    assert "the launcher started 1; use torchrun --nproc_per_node 2 -m rewardlab rl" in capsys.readouterr().err
     assert not (tmp_path / "run.partial").exists()
