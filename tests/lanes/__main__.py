@@ -55,7 +55,8 @@ def packages(lane: dict[str, Any]) -> list[str]:
     """Return what pip installs for a lane."""
     extras = PROJECT["optional-dependencies"]
     (judge,) = floors(extras["judges"])
-    optional = [text for extra, texts in extras.items() if extra != "vllm" for text in texts if "rewardlab[" not in text]
+    of_extras = [text for extra, texts in extras.items() if extra != "vllm" for text in texts]
+    optional = [text for text in of_extras if not text.startswith("rewardlab[")]
     everything = floors(dict.fromkeys([*PROJECT["dependencies"], *optional]), lane.get("exempt", ()))
     named = [text.replace("openai==FLOOR", judge) for text in lane["install"]]
     return [package for text in named for package in (everything if text == "minimum" else [text])]
