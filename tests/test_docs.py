@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.settings.aliases import ALIASES, IMPLIED, SPLITS
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS, split_verb
 from rewardlab.benchmarks.garden.models import pretrain
@@ -89,7 +90,7 @@ def test_verbs_and_flags_in_pages_exist():
 def known_flags(verb: str) -> set[str]:
     parser = SettingsParser(VERBS[verb].settings, add_help=False)
     flags = {flag for action in parser._actions for flag in action.option_strings}
-    return flags | {"--config", "--json", "--help", "--help-all"}
+    return flags | {"--config", "--json", "--help", "--help-all"} | {f"--{name}" for name in (*ALIASES, *IMPLIED, *SPLITS)}
 
 
 def test_links_make_targets_and_source_files_in_pages_exist():
