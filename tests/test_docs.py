@@ -90,7 +90,8 @@ def test_verbs_and_flags_in_pages_exist():
 def known_flags(verb: str) -> set[str]:
     parser = SettingsParser(VERBS[verb].settings, add_help=False)
     flags = {flag for action in parser._actions for flag in action.option_strings}
-    return flags | {"--config", "--json", "--help", "--help-all"} | {f"--{name}" for name in (*ALIASES, *IMPLIED, *SPLITS)}
+    of_others = {f"--{name}" for name in (*ALIASES, *IMPLIED, *SPLITS)}
+    return flags | of_others | {"--config", "--json", "--help", "--help-all"}
 
 
 def test_links_make_targets_and_source_files_in_pages_exist():
