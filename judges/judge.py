@@ -11,7 +11,7 @@ from ..rm.types import content_hash
 from .backends.chat import Ask, Chat, Reply
 from .backends.cost import FREE, Prices
 from .parsing.statements import NoVerdict
-from .prompting import instructions
+from .prompts import instructions
 from .rubrics.formats import Levels
 from .rubrics.rubric import Rubric
 from .types import Case, Comparison, Criterion, Judgment, Reason

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...judges.judge import RubricSource
-from ...judges.prompting import Sampling
+from ...judges.prompts import Sampling
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller

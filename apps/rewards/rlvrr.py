@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...judges.reference_checks import Check, KeyPoint, checks_of, content, key_points, style
+from ...judges.rubrics.reference_checks import Check, KeyPoint, checks_of, content, key_points, style
 from ...policy.rewards.sources import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
@@ -28,9 +28,9 @@ def rlvrr(
 ) -> RewardFunction:
     """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
 
-    See `judges/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a list of
-    them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be
-    left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
+    See `judges/rubrics/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a
+    list of them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which
+    may be left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
     """
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")

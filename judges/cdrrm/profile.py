@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...rm.types import Example, prompt_text
 from ..backends.chat import Ask, Chat
-from ..prompting import object_schema
+from ..prompts import object_schema
 from .requests import Rejected, ask, json_object
 
 Status = Literal["pass", "fail", "partial", "not_applicable"]

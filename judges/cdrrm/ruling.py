@@ -7,7 +7,7 @@ from ...rm.types import Messages, prompt_text
 from ..backends.chat import Ask, Chat, Reply
 from ..judge import failure
 from ..parsing.verdicts import Verdict, pair_verdict
-from ..prompting import object_schema
+from ..prompts import object_schema
 from ..rubrics.rubric import Rubric, render
 from .requests import Rejected, ask, json_object
 

@@ -10,7 +10,7 @@ from ..judge import ExampleSource, failure, with_examples
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Verdict, pair_verdict
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.rubric import Rubric, render
 from ..types import Case, Reason
 

@@ -10,7 +10,7 @@ from ..backends.chat import Ask, Chat, Reply
 from ..judge import Judging, ask_all, described, judgment
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks
-from ..prompting import GREEDY, Sampling, instructions, messages
+from ..prompts import GREEDY, Sampling, instructions, messages
 from ..types import Case, Criterion, Judgment, Reason
 from .rubric import as_criteria, marks_schema, read_marks
 

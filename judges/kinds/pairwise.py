@@ -19,7 +19,7 @@ from ..judge import (
 )
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
-from ..prompting import GREEDY, Sampling
+from ..prompts import GREEDY, Sampling
 from ..rubrics.rubric import Rubric
 from ..types import Case, Comparison, Judgment, Reason
 from ._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of

@@ -10,7 +10,7 @@ from ..backends.chat import Ask, Chat, Reply
 from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.formats import Levels
 from ..types import Case, Criterion, Judgment, Reason
 

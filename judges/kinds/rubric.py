@@ -10,7 +10,7 @@ from ..backends.chat import Ask, Chat, Reply
 from ..judge import ByCase, Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.rubric import Rubric, render
 from ..rubrics.scoring import RubricScore, gated
 from ..types import Case, Criterion, Judgment, Reason

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...rm.io import checked_files as documents
 from ..parsing.replies import FENCE
-from ..prompting import object_schema
+from ..prompts import object_schema
 
 KINDS = ("must", "forbid")
 MOST_RULES = 6

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from ...benchmarks.garden.models import SPECIALS
 from ...judges.cdrrm.generator import Record, rubric_json
 from ...judges.cdrrm.requests import system_prompt
-from ...judges.prompting import part
+from ...judges.prompts import part
 from ...rm.backbones.loading import small_config
 from .checks import CHECKS
 from .simulated_judge import rubric_of

@@ -14,7 +14,7 @@ from ....judges.kinds.checklist import Question
 from ....judges.kinds.pointwise import LevelsSource
 from ....judges.kinds.route.guideline import Guideline
 from ....judges.kinds.route.rule import Rule, load_rule
-from ....judges.prompting import GREEDY, PROMPTS, Sampling
+from ....judges.prompts import GREEDY, PROMPTS, Sampling
 from ....judges.retrieval.selection import SELECTIONS
 from ....judges.rubrics import scoring as rubric_score
 from ....judges.rubrics.formats import Levels

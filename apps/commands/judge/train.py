@@ -15,7 +15,7 @@ from ....judges.judge import rubrics_for
 from ....judges.kinds._comparison import comparison_prompt
 from ....judges.kinds.generative.rewards import verdict_row
 from ....judges.kinds.generative.traces import labelled_pairs, select_traces
-from ....judges.prompting import Sampling
+from ....judges.prompts import Sampling
 from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments

@@ -10,7 +10,7 @@ from ...backends.chat import Ask, Chat, Choice, ChoosingChat, Reply
 from ...judge import Judging, RubricSource, ask_all, described, judgment, rubrics_for
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
-from ...prompting import GREEDY, Sampling
+from ...prompts import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
 from ...types import Case, Comparison, Criterion, Judgment, Reason
 from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of

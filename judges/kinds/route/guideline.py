@@ -7,7 +7,7 @@ from ...backends.chat import Ask, Chat, Reply
 from ...judge import failure, judgment
 from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict, pair_verdict
-from ...prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ...prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ...types import Reason
 from .features import CaseFeatures, described
 from .rule import Need

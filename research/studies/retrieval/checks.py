@@ -13,7 +13,7 @@ from ....judges.backends.chat import Arrived, Ask, Reply
 from ....judges.cdrrm.requests import read_part
 from ....judges.judge import ExampleSource
 from ....judges.kinds.pairwise import pairwise
-from ....judges.prompting import part
+from ....judges.prompts import part
 from ....judges.retrieval.index import Index, VectorIndex
 from ....judges.retrieval.lexical import Bm25Index, TfidfIndex
 from ....judges.retrieval.selection import RANDOM, RETRIEVED, Collection, Selection

@@ -14,7 +14,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.policy.scaffolds._scaffold import Hints
 from rewardlab.rm.errors import DataError, UsageError

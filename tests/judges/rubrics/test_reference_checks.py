@@ -1,7 +1,15 @@
-"""judges/reference_checks.py: contents and styles worked out by hand."""
+"""judges/rubrics/reference_checks.py: contents and styles worked out by hand."""
 
 import pytest
-from rewardlab.judges.reference_checks import Check, checks_of, content, key_points, longest_common, matched, style
+from rewardlab.judges.rubrics.reference_checks import (
+    Check,
+    checks_of,
+    content,
+    key_points,
+    longest_common,
+    matched,
+    style,
+)
 
 REFERENCE = "The sun heats the sea; water rises, cools and falls as rain on the sea."
 

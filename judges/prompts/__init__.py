@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..rm.types import Message, Messages
-from .backends.chat import Ask
+from ...rm.types import Message, Messages
+from ..backends.chat import Ask
 
-PROMPTS = Path(__file__).parent / "prompts"
+PROMPTS = Path(__file__).parent
 PARTS = (
     "instruction", "metadata", "reference", "rubric", "scale", "checklist", "conversation",
     "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "examples",
