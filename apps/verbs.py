@@ -125,7 +125,7 @@ VERBS = {
         ".commands.judge.settings:JudgeConfig",
         "commands.judge.run:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
-        arguments=(".commands.judge.retrieval:RetrievalConfig", ".commands.judge.settings:ChatConfig"),
+        arguments=(".commands.judge.retrieval:RetrievalConfig", "..judges.backends.settings:ChatConfig"),
     ),
     "judge train": Verb(
         "Train a generative judge: traces of right verdicts in both orders, then policy training on the verdict.",
@@ -140,7 +140,7 @@ VERBS = {
         "commands.rubrics.run:run_rubrics",
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
-        arguments=(".commands.judge.settings:ChatConfig", "..judges.cdrrm.training:Training"),
+        arguments=("..judges.backends.settings:ChatConfig", "..judges.cdrrm.training:Training"),
     ),
     "retriever": Verb(
         "Train the encoder by which judges retrieve examples and rubrics, and lint finds similar prompts.",

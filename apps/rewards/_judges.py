@@ -12,14 +12,15 @@ from weakref import WeakValueDictionary
 
 from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.backends.cost import FREE
+from ...judges.backends.open import LanguageModels
+from ...judges.backends.settings import ChatConfig
+from ...judges.run import CountedChat, count_stored
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.specs import parse_spec
 from ...rm.types import Example, Labeller, Messages, prompt_text
-from ..commands.judge.chats import Asked, count_stored, open_chats, prices_of, short_names
 from ..commands.judge.kinds import Materials, open_judge
-from ..commands.judge.settings import ChatConfig
 from ..runs.processes import launched
 from ..runs.run_folder import log
 
@@ -34,7 +35,7 @@ class OpenJudge(NamedTuple):
     """A judge and its chat."""
 
     judge: BatchJudge
-    asked: Asked
+    chat: CountedChat
     compares: bool
     """Whether the judge compares completions."""
 
@@ -58,16 +59,17 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
     spec = parse_spec(kind)
     written = spec.arguments | {name: str(value) for name, value in settings.items() if name not in known}
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
-    ((short, chat),) = open_chats(config).items()
-    prices = prices_of(short_names(config.names)[short], config)
+    models = LanguageModels(config)
+    ((short, chat),) = models.open().items()
+    prices = models.prices[short]
     folder = Path(replies) / f"rank-{rank}" if processes > 1 else Path(replies)
     if replies:
         store = _store(folder)
         count_stored([chat], store)
         chat = StoredReplies(chat, store, prices=prices or FREE)
-    asked = Asked(chat, prices)
+    counted = CountedChat(chat, prices)
     return OpenJudge(
-        open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
+        open_judge(source, Once(counted), given, name=f"{short} {spec.short}"), counted, spec.name not in ALONE
     )
 
 
@@ -86,7 +88,7 @@ def _store(folder: Path) -> Store:
 class Once:
     """A chat that sends repeated requests of a call once."""
 
-    def __init__(self, chat: Asked):
+    def __init__(self, chat: CountedChat):
         self.chat, self.name, self.prices = chat, chat.name, chat.prices
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
@@ -113,7 +115,7 @@ class JudgeReward:
     """
 
     def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
-        self.judge, self.asked, self.compares = opened
+        self.judge, self.chat, self.compares = opened
         self.references = references or {}
         """Reference responses that the judge is shown, by the prompt's text."""
         self.answers = self.missing = self.judgments = self.abstentions = 0
@@ -121,10 +123,10 @@ class JudgeReward:
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
         """Return one score per completion; raise a `DataError` if no reply arrives at all."""
-        self._before, replies_before = self._so_far(), self.asked.replies
+        self._before, replies_before = self._so_far(), self.chat.replies
         judgments = self._tournaments(examples) if self.compares else self._alone(examples)
-        if self.facts()["without_reply"] and self.asked.replies == replies_before:
-            last = next(reversed(self.asked.faults))
+        if self.facts()["without_reply"] and self.chat.replies == replies_before:
+            last = next(reversed(self.chat.faults))
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
         self.answers += len(judgments)
         self.missing += judgments.count(None)
@@ -137,7 +139,7 @@ class JudgeReward:
         return {name: value - self._before[name] for name, value in so_far.items()}
 
     def _so_far(self) -> dict[str, Any]:
-        return self.asked.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
+        return self.chat.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
 
     def _judged(self, cases: Sequence[Case]) -> list[Judgment]:
         shown = [replace(case, reference=self.references.get(prompt_text(case.prompt), "")) for case in cases]
@@ -148,7 +150,7 @@ class JudgeReward:
 
     def status(self) -> str:
         """Return the requests so far and their cost."""
-        done = self.asked.account()
+        done = self.chat.account()
         return (
             f"{self.judge.name}: {self.answers:,} answers, {self.missing:,} without a verdict; {done['calls']:,} "
             f"requests, {done['prompt_tokens']:,} + {done['completion_tokens']:,} tokens"

@@ -11,28 +11,30 @@ import yaml
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
+from ....judges.backends.open import LanguageModels
+from ....judges.backends.settings import ChatConfig
 from ....judges.retrieval.selection import SELECTIONS
+from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.model_hashes import model_hashes
-from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, trust, write_manifest
+from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, write_manifest
 from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
-from .chats import REPLIES, dry_run_chats, log_estimate, open_chats, short_names, with_stored_replies
 from .fit_route import fit_route
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
 from .retrieval import RetrievalConfig, retrieval_notes
-from .settings import READ_LATER, ChatConfig, JudgeConfig
+from .settings import READ_LATER, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
     """Judge cases and write the run folder, or report the estimated cost; with --fit_route fit a routing probe."""
     if config.fit_route:
-        return fit_route(config, trust(chats))
+        return fit_route(config, chats.loading)
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
@@ -40,8 +42,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    names, given = short_names(chats.names), materials(config, trust(chats), retrieval)
-    imagined = dry_run_chats(names)
+    models, given = LanguageModels(chats), materials(config, chats.loading, retrieval)
+    imagined = models.dry_run()
     dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # reports wrong settings first
     check_chance(config.chance, dry_run_judges)
     cases, notes = suite.cases(sources)
@@ -50,23 +52,23 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     check_matches(config.levels, given.levels, cases)
     of_audit = left_out(cases) if config.audit else []
     notes = [*notes, *of_draw, *of_audit, *retrieval_notes(retrieval, config.rubric)]
-    signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
+    signed = names_of(dry_run_judges, cases, config, {name: short for short, name in models.names.items()})
     if config.dry_run:
         for judge in dry_run_judges:
             for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
                 judge(shown)
-        return {"cases": len(cases), **log_estimate(imagined, chats, names, config.tokenizer)}
+        return {"cases": len(cases), **models.estimate(imagined, log, tokenizer=config.tokenizer)}
     recipe = config.identity() | retrieval.identity() | chats.identity()
     rubric = None if config.rubric in SELECTIONS else config.rubric
     files = [*sources, *filter(None, (rubric, config.levels, config.checklist)), *retrieval.files]
     recipe["data_sha256"] = {source: data_hash(source) for source in files}
-    recipe["model_sha256"] = model_hashes(names.values())
-    opened = open_chats(chats)
+    recipe["model_sha256"] = model_hashes(models.names.values())
+    opened = models.open()
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
     ) as work:
-        with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
-            judges = open_judges(config.kind, config.together, asked, given)
+        with stored_replies(opened, models.prices, work, config.on_fault) as counted:
+            judges = open_judges(config.kind, config.together, counted, given)
             if config.audit:
                 facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
             else:
@@ -74,7 +76,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
                 evaluation = judged(suite, cases, judges, notes=notes, **options)
                 facts: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
                 facts["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
-            facts["models"] = {name: chat.account() for name, chat in asked.items()}
+            facts["models"] = {name: chat.account() for name, chat in counted.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **about, **facts)

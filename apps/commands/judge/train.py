@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....judges.backends.open import LanguageModels
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.training import Training, save_trained, sft_trainer
 from ....judges.judge import rubrics_for
@@ -17,6 +18,7 @@ from ....judges.kinds.generative.rewards import verdict_row
 from ....judges.kinds.generative.traces import labelled_pairs, select_traces
 from ....judges.prompts import Sampling
 from ....judges.rubrics.rubric import Rubric
+from ....judges.run import stored_replies
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
@@ -42,7 +44,6 @@ from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
 from ..rubrics.files import check_matches, open_rubric
-from .chats import open_chats, short_names, with_stored_replies
 from .kinds import check_prompt
 from .records import CaseFile
 from .train_settings import JudgeTrainConfig
@@ -141,17 +142,16 @@ def collect_traces(
     """Return the conversations to learn from and the account of what was dropped, and write both."""
     chats = config.teacher_chat()
     chats.trust_remote_code = bool(trust(arguments))
-    names = short_names(chats.names)
-    (short,) = names
+    models = LanguageModels(chats)
+    (short,) = models.names
     sampling = Sampling(
         arguments.max_completion_length or 1024, arguments.temperature if config.samples > 1 else 0.0, arguments.seed
     )
     prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
-    opened = open_chats(chats)
-    with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
+    with stored_replies(models.open(), models.prices, work, config.on_fault) as counted:
         log(f"asking {short} for {config.samples} replies in both orders of {len(pairs.cases)} pairs")
-        traces = select_traces(asked[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
-        account = traces.account() | {"teacher": asked[short].account()}
+        traces = select_traces(counted[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
+        account = traces.account() | {"teacher": counted[short].account()}
     write_rows(work / TRACES, traces.records)
     write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
     log(f"traces: {len(traces.ids)} of {len(pairs.cases)} pairs kept; dropped: {account['dropped']}")

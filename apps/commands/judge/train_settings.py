@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ....judges.backends.settings import ChatConfig
 from ....rm.errors import UsageError
 from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
 from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
-from .settings import ChatConfig
 
 
 @dataclass

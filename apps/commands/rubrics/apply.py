@@ -7,18 +7,19 @@ from dataclasses import asdict
 from typing import Any
 
 from ....judges.backends.chat import Chat
+from ....judges.backends.open import TOTAL
 from ....judges.backends.scripted import dry_run_chat
+from ....judges.backends.settings import ChatConfig
 from ....judges.cdrrm.generator import RubricJudge, generate
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides
 from ....judges.rubrics.rubric import Rubric
+from ....judges.run import stored_replies
 from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.run_folder import log, write_manifest, write_rows
-from ..judge.chats import MOST, dry_run_chats, log_estimate, open_chats, with_stored_replies
 from ..judge.records import CaseFile
 from ..judge.run import judged, write_judged
-from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder
 from .settings import RubricsConfig
@@ -35,26 +36,26 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if not pairs:
         raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
     if config.dry_run:
-        imagined = dry_run_chats(roles.names)
+        imagined = roles.models.dry_run()
         _generated(imagined[roles.writer], pairs)
         if config.judge:
             _as_judge(config, dry_run_chat(), imagined[roles.judge], roles)(pairs)
             log("each verdict's prompt is longer by its rubric, which is not counted")
-        total = "cost_without_rubrics" if config.judge else MOST
-        return {"cases": len(pairs), **log_estimate(imagined, chats, roles.names, total=total)}
-    opened = open_chats(chats, [*filter(None, [config.judge])])
+        total = "cost_without_rubrics" if config.judge else TOTAL
+        return {"cases": len(pairs), **roles.models.estimate(imagined, log, total=total)}
+    opened = roles.models.open()
     with cast_folder(config, chats, seed=seed) as work:
-        with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
-            outcomes = _generated(asked[roles.writer], pairs)
+        with stored_replies(opened, roles.models.prices, work, config.on_fault) as counted:
+            outcomes = _generated(counted[roles.writer], pairs)
             reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
             facts: dict[str, Any] = {"cases": len(pairs), "rubrics": len(outcomes) - reasons.total()}
             facts["without_rubric"] = dict(reasons.most_common())
             if config.judge:
-                judge = _as_judge(config, asked[roles.writer].chat, asked[roles.judge], roles)
+                judge = _as_judge(config, counted[roles.writer].chat, counted[roles.judge], roles)
                 evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
                 facts["judges"] = write_judged(suite, evaluation, [judge], work)
                 facts["judged_without_rubric"] = dict(judge.fallbacks)
-            facts["models"] = {name: chat.account() for name, chat in asked.items()}
+            facts["models"] = {name: chat.account() for name, chat in counted.items()}
         good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Rubric)}
         write_rows(work / RUBRICS, [rubric_row(name, rubric) for name, rubric in good.items()])
         summary = {**facts, "notes": notes, "chats": asdict(chats)}

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks.suites.pairs import case_ids, collect_files
+from ....judges.backends.settings import ChatConfig
 from ....judges.cdrrm.filter import Bar, FilteredRubric, verify
 from ....judges.cdrrm.generator import generator_records, judge_records
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides, sides, synthesise
 from ....judges.rubrics.rubric import Rubric
+from ....judges.run import CountedChat, stored_replies
 from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, dry_run_chats, log_estimate, open_chats, with_stored_replies
-from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder
 from .settings import RubricsConfig
@@ -41,18 +41,18 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if not shown:
         raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
     if config.dry_run:
-        imagined = dry_run_chats(roles.names)
+        imagined = roles.models.dry_run()
         synthesise(imagined[roles.writer], [*shown.values()])
         log(LATER)
-        estimated = log_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
+        estimated = roles.models.estimate(imagined, log, total="cost_of_diagnoses")
         return {"pairs": len(shown), **estimated}
-    opened = open_chats(chats, [*filter(None, [config.judge])])
+    opened = roles.models.open()
     with cast_folder(config, chats, seed=seed) as work:
-        with with_stored_replies(opened, work, chats, roles.names, config.on_fault) as asked:
-            outcomes = made(shown, asked, roles, bar)
+        with stored_replies(opened, roles.models.prices, work, config.on_fault) as counted:
+            outcomes = made(shown, counted, roles, bar)
             good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
-            taught = judge_records(asked[roles.writer], good)
-            usage = {name: chat.account() for name, chat in asked.items()}
+            taught = judge_records(counted[roles.writer], good)
+            usage = {name: chat.account() for name, chat in counted.items()}
         facts = {"pairs": len(shown), "without_preference": undecided, **filter_summary(outcomes), "models": usage}
         write_built(work, outcomes, facts)
         write_rows(work / "generator.jsonl", generator_records(good, contrast_first=config.contrast_first))
@@ -63,16 +63,16 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
 
 
 def made(
-    shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar
+    shown: dict[str, Sides], chats: dict[str, CountedChat], roles: Cast, bar: Bar
 ) -> dict[str, FilteredRubric | Rejected]:
     """Write a rubric for each pair, or record why there is none."""
     pairs = [*shown.values()]
     log(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
-    written = synthesise(asked[roles.writer], pairs)
+    written = synthesise(chats[roles.writer], pairs)
     log(
         f"judging under {sum(isinstance(synthesis.rubric, Rubric) for synthesis in written)} rubrics with {roles.judge}"
     )
-    return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
+    return dict(zip(shown, verify(chats[roles.judge], pairs, written, bar), strict=True))
 
 
 def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, Any]:

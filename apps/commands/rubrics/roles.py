@@ -4,10 +4,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....judges.backends.open import LanguageModels
+from ....judges.backends.settings import ChatConfig
+from ....judges.run import REPLIES
 from ....judges.store import FILE
 from ...runs.run_folder import data_hash, run_folder
-from ..judge.chats import REPLIES, short_names
-from ..judge.settings import ChatConfig
 from .settings import RubricsConfig
 
 RUBRICS = "rubrics.jsonl"
@@ -16,17 +17,16 @@ RUBRICS = "rubrics.jsonl"
 class Cast(NamedTuple):
     """The chats that write rubrics and that judge; they are the same unless another one is named."""
 
-    names: dict[str, str]
-    """Short name -> name."""
+    models: LanguageModels
     writer: str
     judge: str
 
 
 def cast(config: RubricsConfig, chats: ChatConfig) -> Cast:
     """Return the models that write rubrics and that judge, by their short names."""
-    names = short_names([*chats.names, *filter(None, [config.judge])])
-    shorts = {name: short for short, name in names.items()}
-    return Cast(names, shorts[chats.names[0]], shorts[config.judge or chats.names[0]])
+    models = LanguageModels(chats, [*filter(None, [config.judge])])
+    shorts = {name: short for short, name in models.names.items()}
+    return Cast(models, shorts[chats.names[0]], shorts[config.judge or chats.names[0]])
 
 
 def cast_folder(config: RubricsConfig, chats: ChatConfig, **more: Any) -> AbstractContextManager[Path]:

@@ -5,7 +5,6 @@ import math
 
 import pytest
 from rewardlab.apps.commands.judge.kinds import Materials, open_judge
-from rewardlab.apps.commands.judge.settings import ChatConfig
 from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards._run import RunFacts
@@ -14,6 +13,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.backends.settings import ChatConfig
 from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.policy.scaffolds._scaffold import Hints
