@@ -4,7 +4,6 @@ Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both 
 prompt, both answers, rubric), by next-token likelihood. Both answers are shown to the generator when it is used, too.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -13,7 +12,7 @@ from ...rm.errors import DataError
 from ...rm.types import Messages, content_hash, prompt_text
 from ..backends.chat import Ask, Chat
 from ..judge import Outcome, judgment
-from ..rubrics.rubric import SCHEMA, Rubric
+from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
 from ..types import Case, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
@@ -31,15 +30,6 @@ def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
     """The request for a rubric from a prompt and both answers."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
     return ask("generate", parts, SCHEMA)
-
-
-def rubric_json(rubric: Rubric) -> str:
-    """A rubric as the generator is to write it: what its rules say, and nothing of where they come from."""
-    rules = [
-        {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
-    ]
-    principles = [{"id": principle.id, "description": principle.description} for principle in rubric.principles]
-    return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
 def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: bool = False) -> list[Record]:

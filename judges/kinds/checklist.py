@@ -1,10 +1,12 @@
 """Checklist judge: yes-or-no questions for each turn of a conversation."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ...rm.errors import UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_toml
 from ...rm.types import Messages, completion_turns, message_text, prompt_text
 from ..backends.chat import Ask, Chat, Reply
 from ..judge import Judging, ask_all, described, judgment
@@ -31,6 +33,18 @@ class Question(NamedTuple):
 
 
 Questions = Sequence[Question]
+
+
+def read_checklist(source: str) -> list[Question]:
+    """Load `[[questions]]` of a TOML file: id, text, and any other field of `Question`."""
+    try:
+        values = from_toml(Path(source).read_text(encoding="utf-8"))["questions"]
+        return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
+    except OSError as error:
+        raise UsageError(f"cannot read the checklist {source}: {error}") from error
+    except UNREADABLE as error:
+        fields = ", ".join(Question._fields)
+        raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error
 
 
 def checklist(

@@ -182,6 +182,15 @@ def render(rubric: Rubric) -> str:
     return "\n".join(line for part in parts for line in part)
 
 
+def rubric_json(rubric: Rubric) -> str:
+    """Return a rubric as a generator writes it: what its rules say, without weights, vetoes and sources."""
+    rules = [
+        {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
+    ]
+    principles = [{"id": principle.id, "description": principle.description} for principle in rubric.principles]
+    return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
+
+
 def to_toml(rubric: Rubric) -> str:
     """Return the rubric as TOML; `from_toml` loads an equal one."""
     head = [f"source = {_toml(rubric.source)}", ""] if rubric.source else []

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from .rubric import Rubric
 
 RubricScore = Callable[[Rubric, Mapping[str, float]], float]
-"""A score from the values in [0, 1] of the criteria that apply; 1 is a rule kept (also one that forbids)."""
+"""Score from the values in [0, 1] of the criteria that apply; 1 is a rule kept (also one that forbids)."""
+SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
+"""Names of the score functions."""
 
 
 def gated(rubric: Rubric, values: Mapping[str, float]) -> float:

@@ -90,7 +90,7 @@ def test_a_teacher_without_error_writes_exactly_the_missed_check():
 
 
 def test_a_rubric_is_a_handful_of_tokens_and_is_read_back():
-    from rewardlab.judges.cdrrm.generator import rubric_json
+    from rewardlab.judges.rubrics.rubric import rubric_json
     from rewardlab.tests.stand_ins.check_models import tokenizer
 
     words = tokenizer()

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from ....benchmarks.scorers import open_scorer
 from ....judges.backends.chat import Chat
-from ....judges.judge import ExampleSource, RubricSource
-from ....judges.kinds.checklist import Question
-from ....judges.kinds.pointwise import LevelsSource
+from ....judges.judge import ExampleSource, LevelsSource, RubricSource
+from ....judges.kinds.checklist import Question, read_checklist
 from ....judges.kinds.route.guideline import Guideline
 from ....judges.kinds.route.rule import Rule, load_rule
 from ....judges.prompts import GREEDY, PROMPTS, Sampling
 from ....judges.retrieval.selection import SELECTIONS
 from ....judges.rubrics import scoring as rubric_score
+from ....judges.rubrics.files import open_levels, open_rubric
 from ....judges.rubrics.formats import Levels
 from ....judges.rubrics.rubric import Rubric
 from ....judges.types import BatchJudge
@@ -24,7 +24,6 @@ from ....rm.errors import UsageError, did_you_mean
 from ....rm.registry import load
 from ....rm.specs import build, named, parse_spec, typed_arguments
 from ....rm.types import RewardModel
-from ..rubrics.files import open_levels, open_rubric, read_checklist
 from .retrieval import RetrievalConfig, open_examples, open_retrieved_rubrics
 from .settings import JudgeConfig
 

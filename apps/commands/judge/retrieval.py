@@ -9,12 +9,12 @@ from ....judges.case_rows import unique_ids
 from ....judges.retrieval.index import Index
 from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collection, Selection
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
+from ....judges.rubrics.files import read_collection
 from ....judges.types import Case
 from ....rm.errors import UsageError
 from ....rm.settings import AT_LEAST_1, Rule, Settings, given, setting
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
-from ..rubrics.files import read_collection
 from .records import CaseFile
 from .settings import JudgeConfig
 

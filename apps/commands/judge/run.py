@@ -14,6 +14,7 @@ from ....benchmarks.types import Suite
 from ....judges.backends.open import LanguageModels
 from ....judges.backends.settings import ChatConfig
 from ....judges.retrieval.selection import SELECTIONS
+from ....judges.rubrics.files import check_matches
 from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....judges.types import BatchJudge, Case
@@ -22,7 +23,6 @@ from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, write_manifest
-from ..rubrics.files import check_matches
 from .audit import audit_judges, check_chance, left_out, names_of, probes
 from .fit_route import fit_route
 from .kinds import materials, open_judges

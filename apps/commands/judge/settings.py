@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ....judges.rubrics.scoring import SCORES
 from ....rm.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
 from ....rm.types import OVERALL
 
-SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 READ_LATER = ("score", "chance", "bootstrap_samples")
 """Settings of a judge run that no reply depends on: a run that is resumed may change them."""
 

@@ -10,6 +10,7 @@ from ....judges.case_rows import parse_case
 from ....judges.retrieval.encoder import new_encoder
 from ....judges.retrieval.sources import labelled_text
 from ....judges.retrieval.training import RetrieverArguments, RetrieverTrainer, TextPair, joint_rows, pairs_within
+from ....judges.rubrics.files import rubric_of_row
 from ....judges.rubrics.rubric import render
 from ....judges.types import Case
 from ....rm.data.pairs import collect, parse_pair, row_prompt
@@ -18,7 +19,6 @@ from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
 from ...runs.run_folder import data_hash, log, log_rows, run_folder, training_recipe, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
-from ..rubrics.files import rubric_of_row
 from .settings import RetrieverConfig
 
 

@@ -13,6 +13,7 @@ from ....judges.backends.settings import ChatConfig
 from ....judges.cdrrm.generator import RubricJudge, generate
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides
+from ....judges.rubrics.files import RUBRICS, rubric_row
 from ....judges.rubrics.rubric import Rubric
 from ....judges.run import stored_replies
 from ....judges.types import Case
@@ -20,8 +21,7 @@ from ....rm.errors import DataError
 from ...runs.run_folder import log, write_manifest, write_rows
 from ..judge.records import CaseFile
 from ..judge.run import judged, write_judged
-from .files import rubric_row
-from .roles import RUBRICS, Cast, cast, cast_folder
+from .roles import Cast, cast, cast_folder
 from .settings import RubricsConfig
 
 

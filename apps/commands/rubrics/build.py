@@ -12,14 +12,14 @@ from ....judges.cdrrm.filter import Bar, FilteredRubric, verify
 from ....judges.cdrrm.generator import generator_records, judge_records
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides, sides, synthesise
+from ....judges.rubrics.files import RUBRICS, rubric_row
 from ....judges.rubrics.rubric import Rubric
 from ....judges.run import CountedChat, stored_replies
 from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from .files import rubric_row
-from .roles import RUBRICS, Cast, cast, cast_folder
+from .roles import Cast, cast, cast_folder
 from .settings import RubricsConfig
 
 DROPPED = "dropped.jsonl"

@@ -11,8 +11,6 @@ from ....judges.store import FILE
 from ...runs.run_folder import data_hash, run_folder
 from .settings import RubricsConfig
 
-RUBRICS = "rubrics.jsonl"
-
 
 class Cast(NamedTuple):
     """The chats that write rubrics and that judge; they are the same unless another one is named."""

@@ -10,13 +10,13 @@ from typing import Any
 from ....judges.backends.settings import ChatConfig
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.training import Training, train
+from ....judges.rubrics.files import find_rubric, read_rubrics
 from ....judges.rubrics.rubric import lint
 from ....rm.data.pairs import collect
 from ....rm.errors import CheckFailed, DataError, UsageError
 from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_since, trust, write_manifest
 from .apply import apply
 from .build import build
-from .files import find_rubric, read_rubrics
 from .settings import RubricsConfig
 
 

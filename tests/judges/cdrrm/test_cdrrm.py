@@ -22,14 +22,13 @@ from rewardlab.judges.cdrrm.generator import (
     generate_ask,
     generator_records,
     judge_records,
-    rubric_json,
 )
 from rewardlab.judges.cdrrm.profile import as_profile
 from rewardlab.judges.cdrrm.requests import Rejected, read_part
 from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule, verdict_ask
 from rewardlab.judges.cdrrm.synthesise import Sides, Synthesis, contrast, read_rubric, sides, synthesis_ask, synthesise
 from rewardlab.judges.cdrrm.training import Training, train
-from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse
+from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse, rubric_json
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import PreferencePair, user_turn
