@@ -14,13 +14,13 @@ from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.backends.cost import FREE
 from ...judges.backends.open import LanguageModels
 from ...judges.backends.settings import ChatConfig
+from ...judges.open import Materials, open_judge
 from ...judges.run import CountedChat, count_stored
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.specs import parse_spec
 from ...rm.types import Example, Labeller, Messages, prompt_text
-from ..commands.judge.kinds import Materials, open_judge
 from ..runs.processes import launched
 from ..runs.run_folder import log
 

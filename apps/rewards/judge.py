@@ -4,12 +4,12 @@ from typing import Any
 
 from ...judges.judge import RubricSource
 from ...judges.kinds.checklist import read_checklist
+from ...judges.open import Materials
 from ...judges.prompts import Sampling
 from ...judges.rubrics.files import by_prompt, open_levels, open_rubric, rubric_of_row
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ..commands.judge.kinds import Materials
 from ._judges import JudgeReward, OpenJudge, by_judge, open_one
 from ._run import RunFacts
 

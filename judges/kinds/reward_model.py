@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...rm.errors import DataError, UsageError
+from ...rm.load import load_reward_model
 from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel
 from ..types import Case, Judgment, Reason, scored
@@ -79,6 +80,11 @@ class RewardScorer:
         if score is None or not all(map(_are_prefixes, cases)):
             return None
         return np.concatenate(score([Example(case.prompt, case.answers[-1]) for case in cases]))
+
+
+def load_scorer(source: str, *, objective: str | None = None, **options: Any) -> RewardScorer:
+    """Return a scorer with the reward model in a folder or of a Hub id."""
+    return RewardScorer(source.rstrip("/"), load_reward_model(source, **options), objective=objective)
 
 
 def reward_model(

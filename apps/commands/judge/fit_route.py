@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ....benchmarks.scorers import open_scorer
 from ....judges.kinds.route import strong_needed
 from ....judges.kinds.route.features import METADATA, REWARDS, case_features
 from ....judges.kinds.route.probe import fit_probe, open_embedder
@@ -11,7 +12,6 @@ from ....rm.errors import UsageError
 from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
 from ...runs.finished import Finished, open_finished, shared_cases
 from ...runs.run_folder import log, run_folder, write_manifest
-from .kinds import open_reward_model
 from .settings import JudgeConfig
 
 
@@ -22,7 +22,7 @@ def fit_route(config: JudgeConfig, loading: dict[str, Any]) -> dict[str, Any]:
     cases = shared_cases(first, second)
     if left_out := len(first.cases) + len(second.cases) - 2 * len(cases):
         log(f"{left_out} cases are in one of the runs only and are left out")
-    model = open_reward_model(config.fit_reward_model, loading) if config.fit_reward_model else None
+    model = open_scorer(config.fit_reward_model, **loading).model if config.fit_reward_model else None
     read = REWARDS[: 1 + isinstance(model, UncertainRewardModel)] if model else ()
     embedder = open_embedder(config.encoder, **loading) if config.encoder else None
     needed = strong_needed(cases, first.of(cheap, cases), second.of(strong, cases))

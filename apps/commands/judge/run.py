@@ -1,7 +1,7 @@
 """`rewardlab judge`: evaluate judges on cases; every reply is stored in the run folder."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,15 @@ import yaml
 
 from ....benchmarks.evaluate import Evaluation, evaluate
 from ....benchmarks.report import markdown
+from ....benchmarks.scorers import open_scorer
 from ....benchmarks.types import Suite
 from ....judges.backends.open import LanguageModels
 from ....judges.backends.settings import ChatConfig
+from ....judges.kinds.checklist import read_checklist
+from ....judges.open import Materials, open_judges
+from ....judges.prompts import Sampling
 from ....judges.retrieval.selection import SELECTIONS
-from ....judges.rubrics.files import check_matches
+from ....judges.rubrics.files import check_matches, open_levels, open_rubric
 from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....judges.types import BatchJudge, Case
@@ -25,9 +29,8 @@ from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, write_manifest
 from .audit import audit_judges, check_chance, left_out, names_of, probes
 from .fit_route import fit_route
-from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
-from .retrieval import RetrievalConfig, retrieval_notes
+from .retrieval import RetrievalConfig, open_examples, open_retrieved_rubrics, retrieval_notes
 from .settings import READ_LATER, JudgeConfig
 
 
@@ -42,7 +45,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    models, given = LanguageModels(chats), materials(config, chats.loading, retrieval)
+    models, given = LanguageModels(chats), read_materials(config, chats.loading, retrieval)
     imagined = models.dry_run()
     dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # reports wrong settings first
     check_chance(config.chance, dry_run_judges)
@@ -84,6 +87,24 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         settings = recipe | {name: getattr(config, name) for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
+
+
+def read_materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig) -> Materials:
+    """Read and check the files of the settings."""
+    rubric = None
+    if config.rubric:
+        retrieved = config.rubric in SELECTIONS
+        rubric = open_retrieved_rubrics(retrieval, config) if retrieved else open_rubric(config.rubric)
+    return Materials(
+        rubric=rubric,
+        examples=open_examples(retrieval, config),
+        score=config.score,
+        levels=open_levels(config.levels) if config.levels else None,
+        questions=read_checklist(config.checklist) if config.checklist else (),
+        sampling=Sampling(config.max_tokens, config.temperature, config.seed),
+        loading=loading,
+        open_scorer=open_scorer,
+    )
 
 
 def write_judged(

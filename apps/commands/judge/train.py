@@ -16,6 +16,7 @@ from ....judges.judge import rubrics_for
 from ....judges.kinds._comparison import comparison_prompt
 from ....judges.kinds.generative.rewards import verdict_row
 from ....judges.kinds.generative.traces import labelled_pairs, select_traces
+from ....judges.open import check_prompt
 from ....judges.prompts import Sampling
 from ....judges.rubrics.files import check_matches, open_rubric
 from ....judges.rubrics.rubric import Rubric
@@ -44,7 +45,6 @@ from ...runs.stop_training import train_until_asked
 from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
-from .kinds import check_prompt
 from .records import CaseFile
 from .train_settings import JudgeTrainConfig
 

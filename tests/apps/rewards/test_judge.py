@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.commands.judge.kinds import Materials, open_judge
 from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._judges import (
     ALONE,
@@ -22,6 +21,7 @@ from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.backends.settings import ChatConfig
+from rewardlab.judges.open import Materials, open_judge
 from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.judges.run import CountedChat
