@@ -125,7 +125,7 @@ VERBS = {
         ".commands.judge.settings:JudgeConfig",
         "commands.judge.run:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
-        arguments=(".commands.judge.retrieval:RetrievalConfig", "..judges.backends.settings:ChatConfig"),
+        arguments=("..judges.retrieval.settings:RetrievalConfig", "..judges.backends.settings:ChatConfig"),
     ),
     "judge train": Verb(
         "Train a generative judge: traces of right verdicts in both orders, then policy training on the verdict.",

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError
+from ..judge import Judging
+from ..kinds.reward_model import RewardScorer
 from ..types import BatchJudge, Case, Judgment
 from . import measures
 from .agreement import cohen_kappa, krippendorff_alpha
@@ -59,6 +61,38 @@ class Audit:
     seed: int
     names: Names | None = None
     """Under which self-preference was measured."""
+
+
+NO_SHARES = ("pointwise", "rubric", "checklist")
+"""Kinds whose scores of two responses do not add up to one."""
+
+
+def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
+    """Raise a `UsageError` for judges whose scores cannot be shares, before any request."""
+    for judge in judges if name == "shares" else ():
+        kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
+        if kind in NO_SHARES or isinstance(judge, RewardScorer):
+            raise UsageError(
+                f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
+            )
+
+
+def chance_of(name: str) -> Chance:
+    """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
+    convert: Chance = getattr(measures, name)  # a function of the module by its name
+
+    def chance(first: float, second: float) -> float:
+        try:
+            return convert(first, second)
+        except ValueError as error:
+            raise UsageError(f"--chance {name}: {error}; take another, or leave it out") from error
+
+    return chance
+
+
+def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:
+    """Return the cases of all probes of an audit with the usual attacks."""
+    return [*plan(cases, ATTACKS, names, seed).shown.values()]
 
 
 def audit(

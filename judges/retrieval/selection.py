@@ -14,9 +14,8 @@ from ...rm.errors import UsageError
 from ...rm.types import content_hash, prompt_text
 from ..types import Case
 from .index import Index, collection_hash, search
+from .settings import ORACLE, RANDOM, RETRIEVED, SELECTIONS
 
-RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
-SELECTIONS = (RETRIEVED, RANDOM, ORACLE)
 FEWEST_WORDS = 8
 """Responses of fewer words are equal by chance, and do not make two cases near-duplicates."""
 

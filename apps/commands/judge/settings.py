@@ -1,4 +1,4 @@
-"""The settings of `rewardlab judge`, and of the language models that it and `rewardlab rubrics` call."""
+"""The settings of `rewardlab judge`."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

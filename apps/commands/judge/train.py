@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....benchmarks.suites._cases import CaseFile
 from ....judges.backends.open import LanguageModels
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.training import Training, save_trained, sft_trainer
@@ -45,7 +46,6 @@ from ...runs.stop_training import train_until_asked
 from ..rl.prompts import Prompts, check_number
 from ..rl.run import POLICY, check_together, open_language_model, train_policy
 from ..rl.settings import RlConfig
-from .records import CaseFile
 from .train_settings import JudgeTrainConfig
 
 JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"

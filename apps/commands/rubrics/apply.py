@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ....benchmarks.accounts import evaluate_judges
+from ....benchmarks.suites._cases import CaseFile
 from ....judges.backends.chat import Chat
 from ....judges.backends.open import TOTAL
 from ....judges.backends.scripted import dry_run_chat
@@ -18,9 +20,8 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.run import stored_replies
 from ....judges.types import Case
 from ....rm.errors import DataError
+from ...runs.judgments import write_judged
 from ...runs.run_folder import log, write_manifest, write_rows
-from ..judge.records import CaseFile
-from ..judge.run import judged, write_judged
 from .roles import Cast, cast, cast_folder
 from .settings import RubricsConfig
 
@@ -52,7 +53,7 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
             facts["without_rubric"] = dict(reasons.most_common())
             if config.judge:
                 judge = _as_judge(config, counted[roles.writer].chat, counted[roles.judge], roles)
-                evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
+                evaluation = evaluate_judges(suite, pairs, [judge], seed=seed, notes=notes, progress=log)
                 facts["judges"] = write_judged(suite, evaluation, [judge], work)
                 facts["judged_without_rubric"] = dict(judge.fallbacks)
             facts["models"] = {name: chat.account() for name, chat in counted.items()}

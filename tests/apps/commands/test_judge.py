@@ -5,15 +5,15 @@ import json
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from rewardlab.apps.commands.judge.records import account
-from rewardlab.apps.commands.judge.retrieval import RetrievalConfig
 from rewardlab.apps.commands.judge.run import read_materials
 from rewardlab.apps.commands.judge.settings import JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
+from rewardlab.benchmarks.accounts import account
 from rewardlab.benchmarks.baselines import longest
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.backends.settings import ChatConfig
 from rewardlab.judges.open import Materials, open_judges
+from rewardlab.judges.retrieval.settings import RetrievalConfig
 from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer

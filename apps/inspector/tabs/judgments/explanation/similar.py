@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ......judges.retrieval.index import Index, search
-from .....commands.judge.retrieval import open_index
+from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
 from ....html import STYLE, number, pill, shown
 from ....run_list import stamp
