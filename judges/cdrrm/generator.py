@@ -105,9 +105,9 @@ class RubricJudge:
 
     role = "model"
 
-    def __init__(self, generator: Chat, judge: Chat, *, on_flip: Literal["tie", "abstain"] = "tie"):
+    def __init__(self, generator: Chat, judge: Chat, *, on_flip: Literal["tie", "abstain"] = "tie", name: str = ""):
         self.generator, self.judge, self.on_flip = generator, judge, on_flip
-        self.name = f"cdrrm: {generator.name}, {judge.name}"
+        self.name = name or f"cdrrm: {generator.name}, {judge.name}"
         prompts = [system_prompt(name) for name in ("generate", "judge", "bare")]
         self.contract = content_hash([generator.name, judge.name, on_flip, prompts])
         self.fallbacks: Counter[str] = Counter()

@@ -1,11 +1,13 @@
 """Supervised training of any causal LM on conversations by TRL's SFTTrainer, as of rubric generator and judge."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import UsageError
 from ...rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEED, SHARE, SHARE_ABOVE_0, STEPS, check_values, setting
 from .generator import Record, check_records
@@ -44,6 +46,29 @@ class Training:
     def __post_init__(self) -> None:
         """Raise a `UsageError` for a number outside its range, such as a share that leaves nothing to train."""
         check_values(self)
+
+
+def read_records(sources: Sequence[str], learn: str, on_bad_row: OnBadRow) -> tuple[list[str], list[Record], RowReport]:
+    """Return the files of folders that were built and of other sources, their records for `learn`, and a report."""
+    files = [str(_records_file(Path(source), learn)) for source in sources]
+    return files, *collect(files, _parse_record, on_bad_row)
+
+
+def _records_file(source: Path, learn: str) -> Path:
+    file = source / f"{learn}.jsonl" if source.is_dir() else source
+    if not file.is_file():
+        raise UsageError(f"{source}: no folder of rewardlab rubrics build and no file of records for the {learn}")
+    return file
+
+
+def _parse_record(values: Any) -> Record:
+    for name in ("prompt", "completion"):
+        turns = values.get(name)
+        if not (
+            isinstance(turns, list) and turns and all(isinstance(turn, dict) and "content" in turn for turn in turns)
+        ):
+            raise ValueError(f"'{name}' is a list of messages, got {json.dumps(turns)[:60]}")
+    return {"prompt": values["prompt"], "completion": values["completion"]}
 
 
 def train(

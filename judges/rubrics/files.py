@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...rm.data.pairs import collect, column, row_prompt
 from ...rm.data.readers import read_rows
-from ...rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
+from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.io.checked_files import from_json
 from ...rm.io.checked_files import from_toml as toml_values
 from ...rm.types import content_hash, prompt_text
@@ -15,7 +15,7 @@ from ..case_rows import stated_id
 from ..judge import ByCase, LevelsSource, RubricSource, described
 from ..types import Case
 from .formats import Levels, biggen, healthbench
-from .rubric import Rubric, from_toml, from_values, parse, rubric_json
+from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
 
 RUBRICS = "rubrics.jsonl"
 """File of a run with a rubric for each case."""
@@ -56,6 +56,27 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
         return {path.stem: from_toml(text) if path.suffix == ".toml" else parse(text)}
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, Any]:
+    """Log a line for each doubtful item of the rubrics; raise `CheckFailed` if a file is not a rubric."""
+    findings, errors, rubrics = 0, 0, 0
+    for path in map(find_rubric, files):
+        try:
+            by_name = read_rubrics(path)
+        except DataError as error:
+            log(f"error: {error}")
+            errors += 1
+            continue
+        rubrics += len(by_name)
+        for name, rubric in by_name.items():
+            issues = lint(rubric)
+            findings += len(issues)
+            for issue in issues:
+                log(f"{path}{f' {name}' if name != path.stem else ''}: {issue}")
+    if errors:
+        raise CheckFailed(f"{errors} of {len(files)} files cannot be read as rubrics; see the lines above")
+    return {"files": len(files), "rubrics": rubrics, "findings": findings}
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
