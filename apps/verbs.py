@@ -129,8 +129,8 @@ VERBS = {
     ),
     "judge train": Verb(
         "Train a generative judge: traces of right verdicts in both orders, then policy training on the verdict.",
-        ".commands.judge.train_settings:JudgeTrainConfig",
-        "commands.judge.train:train_judge",
+        ".assembly.judge_training.settings:JudgeTrainConfig",
+        "assembly.judge_training.run:train_judge",
         "rewardlab judge train --data pairs.jsonl --base Qwen/Qwen3-0.6B --lora --output runs/judge",
         arguments=("..policy.training.arguments:PolicyArguments",),
     ),

@@ -10,7 +10,7 @@ from ...judges.rubrics.files import by_prompt, open_levels, open_rubric, rubric_
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ._judges import JudgeReward, OpenJudge, by_judge, open_one
+from ..assembly.judge_reward import JudgeReward, OpenJudge, by_judge, open_reward_judge
 from ._run import RunFacts
 
 DATA = "data"
@@ -59,14 +59,14 @@ def _opened(
 ) -> OpenJudge:
     if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
         raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
-    given = Materials(
+    materials = Materials(
         rubric=_rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None,
         score=score,
         levels=open_levels(str(levels)) if levels else None,
         questions=read_checklist(str(checklist)) if checklist else (),
         sampling=Sampling(max_tokens, temperature, run.seed if run else 0),
     )
-    return open_one(kind, given, replies, {**(run.loading if run else {}), **settings})
+    return open_reward_judge(kind, materials, replies, {**(run.loading if run else {}), **settings})
 
 
 def _rubrics(run: RunFacts | None) -> RubricSource:

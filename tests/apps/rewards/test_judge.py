@@ -4,16 +4,16 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
-from rewardlab.apps.rewards._judges import (
-    ALONE,
+from rewardlab.apps.assembly.judge_reward import (
+    POINTWISE_KINDS,
+    DistinctRequests,
     JudgeReward,
-    Once,
     OpenJudge,
     by_judge,
-    open_one,
+    open_reward_judge,
     win_share,
 )
+from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.benchmarks import garden
@@ -41,8 +41,8 @@ SHORT = ("--max_completion_length", 1)
 
 def reward(answer, kind="pointwise", given: Materials | None = None, prices: Prices | None = None) -> JudgeReward:
     chat = CountedChat(scripted(answer), prices or Prices())
-    made = open_judge(kind, Once(chat), given or Materials(), name="it")
-    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in ALONE))
+    made = open_judge(kind, DistinctRequests(chat), given or Materials(), name="it")
+    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in POINTWISE_KINDS))
 
 
 def answers(*texts, prompt=QUESTION) -> list[Example]:
@@ -104,7 +104,7 @@ def test_equal_requests_are_asked_once_and_a_judge_behind_several_servers_is_tha
     chat = CountedChat(scripted(["one", "two"]))
     asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
     arrived = {}
-    replies = Once(chat).ask(asks, arrived.__setitem__)
+    replies = DistinctRequests(chat).ask(asks, arrived.__setitem__)
     assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.total.requests == 2
     assert arrived == dict(enumerate(replies))
     config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
@@ -142,7 +142,7 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
         short = Materials(sampling=Sampling(max_tokens=4))
 
         def opened():
-            return JudgeReward(open_one("pointwise", short, str(tmp_path / "kept"), settings))
+            return JudgeReward(open_reward_judge("pointwise", short, str(tmp_path / "kept"), settings))
 
         first = opened()
         assert first(answers("a", "b", "c")) == [10.0] * 3
@@ -159,7 +159,7 @@ def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_rep
     """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
     settings = {"endpoint": server.url, "model": "shared"}
     kept = tmp_path / "kept"
-    first, second = (JudgeReward(open_one("pointwise", Materials(), str(place), settings)) for place in
+    first, second = (JudgeReward(open_reward_judge("pointwise", Materials(), str(place), settings)) for place in
                      (kept, tmp_path / "x" / ".." / "kept"))  # fmt: skip
     before = len(server.requests)
     assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
@@ -168,7 +168,7 @@ def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_rep
     for rank in "01":
         monkeypatch.setenv("RANK", rank)
         monkeypatch.setenv("WORLD_SIZE", "2")
-        opened = open_one("pointwise", Materials(), str(tmp_path / "ranks"), settings)
+        opened = open_reward_judge("pointwise", Materials(), str(tmp_path / "ranks"), settings)
         assert opened.chat.chat.chat.bill.budget.limit == 4
     assert {path.name for path in (tmp_path / "ranks").iterdir()} == {"rank-0", "rank-1"}
 

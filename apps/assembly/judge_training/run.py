@@ -30,6 +30,9 @@ from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
+from ...commands.rl.prompts import Prompts, check_number
+from ...commands.rl.run import POLICY, check_together, open_language_model, train_policy
+from ...commands.rl.settings import RlConfig
 from ...rewards._run import PromptRow
 from ...runs.run_folder import (
     MANIFEST,
@@ -43,10 +46,7 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
-from ..rl.prompts import Prompts, check_number
-from ..rl.run import POLICY, check_together, open_language_model, train_policy
-from ..rl.settings import RlConfig
-from .train_settings import JudgeTrainConfig
+from .settings import JudgeTrainConfig
 
 JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"
 """Folders of a run: the trained judge, the two stages, and the weights of the first one."""
