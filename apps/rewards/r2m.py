@@ -87,7 +87,7 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
     if source.partition("(")[0] == JUDGE:
         return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
     made: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
-    if hasattr(made, "rate"):
+    if hasattr(made, "rate"):  # own code returns a reward model or a labeller
         return by_reward(made)
     if not callable(made):
         raise UsageError(f"{source} returns {made!r}, which compares no answers")

@@ -53,7 +53,7 @@ def swapped(case: Case) -> Case:
     """
     last = len(case.answers) - 1
     best = tuple(sorted(last - index for index in case.best))
-    moved = {name: getattr(case, name)[::-1] for name in ("answers", "values", "sets", "authors")}
+    moved = {name: vars(case)[name][::-1] for name in ("answers", "values", "sets", "authors")}
     return replace(case, best=best, **moved)
 
 

@@ -79,7 +79,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
 
 def chance_of(name: str) -> Chance:
     """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
-    convert: Chance = getattr(measures, name)  # a function of the module by its name
+    convert: Chance = {"shares": measures.shares, "bradley_terry": measures.bradley_terry}[name]
 
     def chance(first: float, second: float) -> float:
         try:
@@ -275,10 +275,10 @@ def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attac
 
 def facts(audit: Audit) -> dict[str, Any]:
     """The audit by the names of its fields; what could not be measured is NaN."""
-    return {name: _named(value) for name, value in vars(audit).items()}
+    return {name: _as_json(value) for name, value in vars(audit).items()}
 
 
-def _named(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Attacked | Estimate | Names):
         value = value._asdict()
-    return {key: _named(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+    return {key: _as_json(part) for key, part in value.items()} if isinstance(value, Mapping) else value

@@ -86,7 +86,7 @@ class LanguageModels:
             raise UsageError(f"{name}: no folder of that name, and no server to ask for it; give one with --endpoint")
         options: dict[str, Any] = {} if config.key_variable is None else {"key_variable": config.key_variable}
         for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
-            options[setting] = getattr(config, setting)  # a setting by its name
+            options[setting] = vars(config)[setting]
         endpoint = Endpoint(name, config.endpoint, prices=self._prices(name), **options)
         endpoint.bill = Bill(endpoint.prices, budget)
         return endpoint

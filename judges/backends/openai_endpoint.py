@@ -93,7 +93,7 @@ class Endpoint:
             ("tokens_per_minute", self.tokens_per_minute > 0, "a number > 0"),
         ):
             if not holds:
-                raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+                raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
                 f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "

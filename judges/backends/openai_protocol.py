@@ -148,7 +148,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
     """Return what to do about an attempt's exception; one with a `status_code` is the server's answer."""
-    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    status, body = getattr(error, "status_code", None), getattr(error, "body", None)  # of the OpenAI client's errors
     if isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error
     if status is None:

@@ -97,5 +97,5 @@ class ChatConfig(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine a reply; a resumed run must have the same, but may add servers."""
-        same = {name: getattr(self, name) for name in ("model", "local", "dtype", "chat_template")}
+        same = {name: vars(self)[name] for name in ("model", "local", "dtype", "chat_template")}
         return {"endpoint": self.endpoint[0] if self.endpoint else None} | same

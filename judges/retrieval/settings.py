@@ -42,8 +42,8 @@ class EncoderSettings:
         if not self.granularities or {*self.granularities} - {*GRANULARITIES}:
             raise UsageError(f"granularities are some of {', '.join(GRANULARITIES)}, got {self.granularities}")
         for name in ("facets", "width", "segment_sentences", "max_length"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"the encoder's {name} is a number >= 1, got {getattr(self, name)}")
+            if vars(self)[name] < 1:
+                raise UsageError(f"the encoder's {name} is a number >= 1, got {vars(self)[name]}")
 
 
 @dataclass

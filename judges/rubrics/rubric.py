@@ -34,7 +34,7 @@ class Rule:
         if self.type not in KINDS:
             raise ValueError(f"rule '{self.id}': the type is must or forbid, got '{self.type}'")
         for name in ("id", "criterion", "test"):
-            if not getattr(self, name).strip():
+            if not vars(self)[name].strip():
                 raise ValueError(f"rule '{self.id}': {name} is empty")
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"rule '{self.id}': a weight is a number > 0, got {self.weight}")
@@ -50,7 +50,7 @@ class Principle:
 
     def __post_init__(self):
         for name in ("id", "description"):
-            if not getattr(self, name).strip():
+            if not vars(self)[name].strip():
                 raise ValueError(f"principle '{self.id}': {name} is empty")
         if not 0 < abs(self.weight) < float("inf"):
             raise ValueError(f"principle '{self.id}': a weight is a number other than 0, got {self.weight}")

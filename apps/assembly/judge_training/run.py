@@ -179,7 +179,7 @@ def _train_on(
             config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
         )
         shown = {"save_strategy": "steps", "disable_tqdm": arguments.disable_tqdm, "use_cpu": arguments.use_cpu}
-        shown |= {name: getattr(arguments, name) for name in ("save_steps", "save_total_limit", "logging_steps")}
+        shown |= {name: vars(arguments)[name] for name in ("save_steps", "save_total_limit", "logging_steps")}
         trainer = sft_trainer(model, records, folder / CHECKPOINTS, how, tokenizer, **shown)
         trainer.add_callback(MarkComplete())
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None

@@ -82,7 +82,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **about, **results)
         # last of all: until here the run may be resumed with other ones
-        settings = recipe | {name: getattr(config, name) for name in READ_LATER}
+        settings = recipe | {name: vars(config)[name] for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
 

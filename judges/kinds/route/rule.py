@@ -51,7 +51,8 @@ def load_rule(source: str | Path, **options: Any) -> Rule:
     """Load the rule in a folder that a probe or a distilled rule was saved to; options are those of its loader."""
     folder = Path(source)
     settings = read_settings(folder)
-    load: Callable[..., Rule] = getattr(import_module(f".{settings['rule']}", __package__), f"load_{settings['rule']}")
+    module = import_module(f".{settings['rule']}", __package__)
+    load: Callable[..., Rule] = vars(module)[f"load_{settings['rule']}"]
     return load(folder, settings, **options)
 
 
