@@ -140,7 +140,7 @@ VERBS = {
         "commands.rubrics.run:run_rubrics",
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
-        arguments=("..judges.backends.settings:ChatConfig", "..judges.cdrrm.training:Training"),
+        arguments=("..judges.backends.settings:ChatConfig", "..judges.cdrrm.training:SupervisedSettings"),
     ),
     "retriever": Verb(
         "Train the encoder by which judges retrieve examples and rubrics, and lint finds similar prompts.",

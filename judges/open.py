@@ -16,7 +16,7 @@ from .judge import ExampleSource, LevelsSource, RubricSource
 from .kinds.checklist import Question
 from .kinds.reward_model import RewardScorer, load_scorer
 from .kinds.route.guideline import Guideline
-from .kinds.route.rule import Rule, load_rule
+from .kinds.route.rule import RoutingRule, load_rule
 from .prompts import GREEDY, PROMPTS, Sampling
 from .rubrics import scoring
 from .rubrics.formats import Levels
@@ -161,7 +161,7 @@ def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) 
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in others.items())})", opened
 
 
-def _open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> Rule:
+def _open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> RoutingRule:
     """Open a routing rule: the folder of a fitted one, or `guideline`, which asks `model` or else the first model."""
     if text.partition("(")[0].strip() != Guideline.name:
         return cached_rule(text, **loading)

@@ -67,10 +67,10 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
         store = _store(folder)
         count_stored([chat], store)
         chat = StoredReplies(chat, store, prices=prices or FREE)
-    counted = CountedChat(chat, prices)
+    counting_chat = CountedChat(chat, prices)
     return OpenJudge(
-        open_judge(source, DistinctRequests(counted), materials, name=f"{short} {spec.short}"),
-        counted,
+        open_judge(source, DistinctRequests(counting_chat), materials, name=f"{short} {spec.short}"),
+        counting_chat,
         spec.name not in POINTWISE_KINDS,
     )
 

@@ -27,7 +27,7 @@ class Names(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """The pairs, and what is shown of them in each probe, in the order of the pairs."""
 
     pairs: tuple[Case, ...]
@@ -36,7 +36,7 @@ class Plan:
     """Two answers each that are equally good."""
     attacks: Mapping[str, Attack]
     names: Names | None
-    shown: Mapping[str, tuple[Case, ...]]
+    probes: Mapping[str, tuple[Case, ...]]
 
     @property
     def right(self) -> list[int]:
@@ -49,31 +49,31 @@ class Plan:
         return [1 - index for index in self.right]
 
 
-def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
+def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> AuditPlan:
     """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.
 
     Attacks change the wrong answer: a judge that falls for them then prefers it. A case of a single answer is left out.
     """
-    if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
-        raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
+    if clash := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
+        raise DataError(f"an attack cannot be called '{min(clash)}', which is a probe of its own; give another name")
     case_pairs = [pair_of(case, seed) for case in cases if len(case.answers) > 1]
     pairs = tuple(pair for pair in case_pairs if len(pair.best) == 1)
     if not pairs:
         raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")
     ties = tuple(pair for pair in case_pairs if len(pair.best) == 2)
-    shown = {
+    probes = {
         AS_GIVEN: pairs,
         SWAPPED: tuple(map(swapped, pairs)),
         MASKED: tuple(map(masked, pairs)),
         TWINS: tuple(twins(pair, pair.best[0]) for pair in pairs),
     }
     if ties:
-        shown[TIES] = ties
+        probes[TIES] = ties
     if names is not None:
         for probe, order in zip(SIGNED, (names, names[::-1]), strict=True):
-            shown[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
-    shown |= {name: tuple(attack.change(pair, 1 - pair.best[0]) for pair in pairs) for name, attack in attacks.items()}
-    return Plan(pairs, ties, attacks, names, shown)
+            probes[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
+    probes |= {name: tuple(attack.change(pair, 1 - pair.best[0]) for pair in pairs) for name, attack in attacks.items()}
+    return AuditPlan(pairs, ties, attacks, names, probes)
 
 
 def pair_of(case: Case, seed: int = 0) -> Case:

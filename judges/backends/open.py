@@ -8,7 +8,7 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from .chat import Chat
-from .cost import FREE, Bill, Budget, Estimate, Prices, counter, estimate, read_prices
+from .cost import FREE, Bill, Budget, CostEstimate, Prices, counter, estimate, read_prices
 from .openai_endpoint import Endpoint
 from .scripted import Scripted, dry_run_chat
 from .settings import ChatConfig
@@ -52,7 +52,7 @@ class LanguageModels:
         Tokens are counted with the tokenizer if there is one. The total is an upper bound, as if every later question
         were asked.
         """
-        estimates: dict[str, Estimate] = {}
+        estimates: dict[str, CostEstimate] = {}
         for short, chat in chats.items():
             own_tokenizer = self.names[short] if self._is_local(self.names[short]) else ""
             estimates[short] = estimate(chat.asked, self.prices[short], counter(tokenizer or own_tokenizer))

@@ -16,20 +16,23 @@ class ChatConfig(Settings):
 
     rules = (
         Rule(
-            lambda given: given.model and not given.endpoint,
+            lambda settings: settings.model and not settings.endpoint,
             "--model {model} stands behind a server; give its address with --endpoint",
         ),
         Rule(
-            lambda given: given.prices and (given.prompt_price, given.completion_price) != (None, None),
+            lambda settings: settings.prices and (settings.prompt_price, settings.completion_price) != (None, None),
             "--prices has every model's prices; leave --prompt_price and --completion_price out",
         ),
         Rule(
-            lambda given: (given.prompt_price is None) != (given.completion_price is None),
+            lambda settings: (settings.prompt_price is None) != (settings.completion_price is None),
             "--prompt_price and --completion_price stand together; give both prices, 0 for what costs nothing",
         ),
         Rule(
-            lambda given: (
-                given.max_cost is not None and given.endpoint and given.prompt_price is None and not given.prices
+            lambda settings: (
+                settings.max_cost is not None
+                and settings.endpoint
+                and settings.prompt_price is None
+                and not settings.prices
             ),
             "--max_cost {max_cost} needs prices; give --prompt_price and --completion_price, or --prices",
         ),

@@ -9,7 +9,7 @@ from ..backends.chat import Chat
 from ..rubrics.files import rubric_row
 from ..rubrics.rubric import Rubric
 from ..types import Case
-from .filter import Bar, FilteredRubric, verify
+from .filter import FilteredRubric, FilterLimits, verify
 from .generator import generate
 from .requests import Rejected
 from .synthesise import Sides, synthesise
@@ -23,7 +23,7 @@ def build_rubrics(
     writer: Chat,
     judge: Chat,
     *,
-    bar: Bar | None = None,
+    limits: FilterLimits | None = None,
     names: tuple[str, str],
     log: Callable[[str], None],
 ) -> Outcomes:
@@ -33,7 +33,7 @@ def build_rubrics(
     syntheses = synthesise(writer, sides)
     count = sum(isinstance(synthesis.rubric, Rubric) for synthesis in syntheses)
     log(f"judging under {count} rubrics with {names[1]}")
-    return dict(zip(pairs, verify(judge, sides, syntheses, bar), strict=True))
+    return dict(zip(pairs, verify(judge, sides, syntheses, limits), strict=True))
 
 
 def generate_rubrics(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Rejected]:

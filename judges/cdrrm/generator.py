@@ -16,7 +16,7 @@ from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
 from ..types import Case, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
-from .ruling import ORDERS, Question, Ruling, rule, verdict_ask
+from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_ask
 from .synthesise import Sides, contrast, read_rubric
 
 Record = dict[str, list[dict[str, str]]]
@@ -63,7 +63,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
 
 def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Record]:
     """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
-    questions = [Question(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
+    questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
         conversation_record(verdict_ask(question, order), reply.text)
         for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
@@ -72,26 +72,26 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
     ]
 
 
-def conversation_record(asked: Ask, reply: str) -> Record:
+def conversation_record(request: Ask, reply: str) -> Record:
     """A request and its reply as a conversation to learn from."""
-    prompt = [{"role": turn["role"], "content": turn["content"]} for turn in asked.messages]
+    prompt = [{"role": turn["role"], "content": turn["content"]} for turn in request.messages]
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
 
 
 # ---- judging with what it writes ----
 
 
-def generate(chat: Chat, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
+def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
     """A rubric for every pair, from prompt and answers in their slots; one call each."""
-    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in shown])
+    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 
-def rule_with(judge: Chat, shown: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
+def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
     """A ruling on every pair under its rubric; where there is none, of the bare judge."""
     questions = [
-        Question(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
-        for pair, rubric in zip(shown, rubrics, strict=True)
+        RulingRequest(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
+        for pair, rubric in zip(pairs, rubrics, strict=True)
     ]
     return rule(judge, questions)
 
@@ -114,11 +114,11 @@ class RubricJudge:
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """One judgment per case, in order; cases with other than two answers are left out with a reason."""
-        asked = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
-        shown = [Sides(case.prompt, *case.answers, preferred="A") for case in asked.values()]
-        rubrics = generate(self.generator, shown)
+        pair_cases = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
+        pairs = [Sides(case.prompt, *case.answers, preferred="A") for case in pair_cases.values()]
+        rubrics = generate(self.generator, pairs)
         self.fallbacks.update(rubric.reason for rubric in rubrics if isinstance(rubric, Rejected))
-        rulings = dict(zip(asked, rule_with(self.judge, shown, rubrics), strict=True))
+        rulings = dict(zip(pair_cases, rule_with(self.judge, pairs, rubrics), strict=True))
         return [self._judgment(case, rulings.get(index)) for index, case in enumerate(cases)]
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:

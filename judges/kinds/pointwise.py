@@ -70,8 +70,8 @@ def pointwise(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         scales = _scales(levels, cases)
-        shown = zip(cases, scales, examples_for(examples, cases), strict=True)
-        replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in shown])
+        inputs = zip(cases, scales, examples_for(examples, cases), strict=True)
+        replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in inputs])
         return [
             _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
             if replies

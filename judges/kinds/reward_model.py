@@ -13,7 +13,7 @@ from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel, Steps
 from ..types import Case, Judgment, Reason, scored
 
-SHOWN = 200  # characters of a text that is not read, in a judgment
+EXCERPT_LENGTH = 200  # characters of a text that is not read, in a judgment
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class RewardScorer:
         """Return one judgment per case."""
         if (steps := self._step_scores(cases)) is not None:
             read = readings(self.model, [Example(case.prompt, case.answers[-1]) for case in cases])
-            result = Rated(steps, [one for case, one in zip(cases, read, strict=True) for _ in case.answers])
+            result = Rated(steps, [reading for case, reading in zip(cases, read, strict=True) for _ in case.answers])
         else:
             result = rated(self.model, [Example(case.prompt, answer) for case in cases for answer in case.answers])
         rewards = result.rewards
@@ -81,7 +81,7 @@ class RewardScorer:
                     "leave the case out, or have the model abstain with --on_bad_row skip"
                 )
             judgment = Judgment(case.id, abstained=f"{Reason.ALIKE}: {why}")
-        return replace(judgment, truncated=truncated, omitted=omitted[:SHOWN])
+        return replace(judgment, truncated=truncated, omitted=omitted[:EXCERPT_LENGTH])
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
         """Return a process model's scores of the last steps [N, K] at once, if responses are prefixes."""

@@ -8,7 +8,7 @@ from ...rm.types import content_hash, prompt_text
 from ..case_rows import unique_ids
 from ..rubrics.files import read_collection
 from ..types import Case
-from .index import Index
+from .index import TextIndex
 from .selection import Collection, Selection
 from .settings import LEXICAL, ORACLE, RETRIEVED, SELECTIONS, RetrievalConfig
 from .sources import RetrievedExamples, RetrievedRubrics, collection_of
@@ -42,7 +42,7 @@ def _selection(retrieval: RetrievalConfig, how: str, collection: Collection, k: 
     return Selection(collection, how, k, index=index, seed=seed)
 
 
-def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> Index:
+def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> TextIndex:
     """Return the index of a collection: TF-IDF, BM25, or the vectors of an encoder's folder, stored in `folder`."""
     from .lexical import Bm25Index, TfidfIndex
 

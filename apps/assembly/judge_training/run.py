@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ....benchmarks.suites._cases import CaseFile
 from ....judges.backends.open import LanguageModels
 from ....judges.cdrrm.generator import Record
-from ....judges.cdrrm.training import Training, save_trained, sft_trainer
+from ....judges.cdrrm.training import SupervisedSettings, save_trained, sft_trainer
 from ....judges.judge import rubrics_for
 from ....judges.kinds._comparison import comparison_prompt
 from ....judges.kinds.generative.rewards import verdict_row
@@ -96,14 +96,14 @@ def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
         labelled_pairs(case) if rubric or not config.rubric else [] for case, rubric in zip(cases, rubrics, strict=True)
     ]
     needed = "a wrong response and a rubric" if config.rubric else "a wrong response"
-    shown = [(pair, rubric) for pairs, rubric in zip(by_case, rubrics, strict=True) for pair in pairs]
-    if not shown:
+    labelled = [(pair, rubric) for pairs, rubric in zip(by_case, rubrics, strict=True) for pair in pairs]
+    if not labelled:
         raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases has {needed}")
-    if left := by_case.count([]):
-        notes = [*notes, f"{left} of {len(cases)} cases do not have {needed}, and are left out."]
+    if incomplete := by_case.count([]):
+        notes = [*notes, f"{incomplete} of {len(cases)} cases do not have {needed}, and are left out."]
     for note in notes:
         log(f"data: {note}")
-    return TrainingPairs(*map(list, zip(*shown, strict=True))), notes
+    return TrainingPairs(*map(list, zip(*labelled, strict=True))), notes
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:
@@ -148,10 +148,10 @@ def collect_traces(
         arguments.max_completion_length or 1024, arguments.temperature if config.samples > 1 else 0.0, arguments.seed
     )
     prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
-    with stored_replies(models.open(), models.prices, work, config.on_fault) as counted:
+    with stored_replies(models.open(), models.prices, work, config.on_fault) as teacher_chats:
         log(f"asking {short} for {config.samples} replies in both orders of {len(pairs.cases)} pairs")
-        traces = select_traces(counted[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
-        account = traces.account() | {"teacher": counted[short].account()}
+        traces = select_traces(teacher_chats[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
+        account = traces.account() | {"teacher": teacher_chats[short].account()}
     write_rows(work / TRACES, traces.records)
     write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
     log(f"traces: {len(traces.ids)} of {len(pairs.cases)} pairs kept; dropped: {account['dropped']}")
@@ -171,16 +171,22 @@ def _train_on(
     output: Path,
 ) -> None:
     """Train on conversations in a run folder of its own, from the last complete checkpoint when resuming."""
-    started, how = time.time(), _training(config, arguments)
+    started, settings = time.time(), _training(config, arguments)
     keep = f"{CHECKPOINTS}/*"
-    with run_folder(str(output), vars(how), overwrite=False, resume=config.resume, keep=keep) as folder:
+    with run_folder(str(output), vars(settings), overwrite=False, resume=config.resume, keep=keep) as folder:
         tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
         model = load_causal_lm(
             config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
         )
-        shown = {"save_strategy": "steps", "disable_tqdm": arguments.disable_tqdm, "use_cpu": arguments.use_cpu}
-        shown |= {name: vars(arguments)[name] for name in ("save_steps", "save_total_limit", "logging_steps")}
-        trainer = sft_trainer(model, records, folder / CHECKPOINTS, how, tokenizer, **shown)
+        trainer_arguments = {
+            "save_strategy": "steps",
+            "disable_tqdm": arguments.disable_tqdm,
+            "use_cpu": arguments.use_cpu,
+        }
+        trainer_arguments |= {
+            name: vars(arguments)[name] for name in ("save_steps", "save_total_limit", "logging_steps")
+        }
+        trainer = sft_trainer(model, records, folder / CHECKPOINTS, settings, tokenizer, **trainer_arguments)
         trainer.add_callback(MarkComplete())
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None
         if checkpoint:
@@ -190,11 +196,11 @@ def _train_on(
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
         chat = asdict(config.teacher_chat())
-        write_manifest(folder, data=[], seed=how.seed, started=started, chat=chat, **facts)
+        write_manifest(folder, data=[], seed=settings.seed, started=started, chat=chat, **facts)
 
 
-def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
-    return Training(
+def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> SupervisedSettings:
+    return SupervisedSettings(
         epochs=config.sft_epochs,
         learning_rate=config.sft_learning_rate,
         batch=config.sft_batch,

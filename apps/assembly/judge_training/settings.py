@@ -18,11 +18,11 @@ class JudgeTrainConfig(Settings):
     required = ("data", "base", "output")
     rules = (
         Rule(
-            lambda given: given.stage == "sft" and given.no_verdict is not None,
+            lambda settings: settings.stage == "sft" and settings.no_verdict is not None,
             "--no_verdict is a reward, and --stage sft has none; leave one of them out",
         ),
         Rule(
-            lambda given: given.stage == "rl" and given.teacher,
+            lambda settings: settings.stage == "rl" and settings.teacher,
             "--teacher writes traces, and --stage rl reads none; leave one of them out",
         ),
     )
@@ -107,8 +107,8 @@ class JudgeTrainConfig(Settings):
                 f"--teacher: no folder '{self.teacher}'; write 'local=FOLDER', or 'endpoint=URL, model=NAME'"
             )
         source = f"teacher({self.teacher})"
-        known = ChatConfig.__dataclass_fields__
-        if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in known]:
+        chat_settings = ChatConfig.__dataclass_fields__
+        if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in chat_settings]:
             raise UsageError(f"--teacher: no setting '{unknown[0]}'; they are those of models in rewardlab judge")
         config = ChatConfig(**(opening | typed_arguments(source, ChatConfig)))
         config.validate()

@@ -67,8 +67,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     recipe["model_sha256"] = model_hashes(models.names.values())
     opened, keep = models.open(), f"{REPLIES}/{FILE}"
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
-        with stored_replies(opened, models.prices, work, config.on_fault) as counted:
-            judges = open_judges(config.kind, config.together, counted, materials)
+        with stored_replies(opened, models.prices, work, config.on_fault) as run_chats:
+            judges = open_judges(config.kind, config.together, run_chats, materials)
             options: dict[str, Any] = {"seed": config.seed, "samples": config.bootstrap_samples, "progress": log}
             if config.audit:
                 trusted_for = write_audits(judges, cases, work, names=names, chance=config.chance, **options)
@@ -77,7 +77,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
                 evaluation = evaluate_judges(suite, cases, judges, notes=notes, **options)
                 results: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
                 results["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
-            results["models"] = {name: chat.account() for name, chat in counted.items()}
+            results["models"] = {name: chat.account() for name, chat in run_chats.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **about, **results)

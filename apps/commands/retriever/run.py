@@ -22,7 +22,7 @@ from ...runs.stop_training import train_until_asked
 from .settings import RetrieverConfig
 
 
-class Entry(NamedTuple):
+class RetrieverRow(NamedTuple):
     """A row: the prompt, the rubric or labelled case that belongs to it, and its group."""
 
     prompt: str
@@ -66,19 +66,19 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
     return {"retriever": config.output, **facts}
 
 
-def _entry(values: Mapping[str, Any], group_by: str) -> Entry:
+def _entry(values: Mapping[str, Any], group_by: str) -> RetrieverRow:
     group = str(values.get(group_by) or "")
     if "rubric" in values or "rubrics" in values:
-        return Entry(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
+        return RetrieverRow(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
     if "answers" in values:
         case = parse_case(values)
     else:
         pair = parse_pair(values)
         case = Case(pair.id, pair.prompt, (pair.chosen, pair.rejected))
-    return Entry(prompt_text(case.prompt), labelled_text(case), group)
+    return RetrieverRow(prompt_text(case.prompt), labelled_text(case), group)
 
 
-def _encoder(config: RetrieverConfig, entries: Sequence[Entry], seed: int) -> Any:
+def _encoder(config: RetrieverConfig, entries: Sequence[RetrieverRow], seed: int) -> Any:
     texts = [text for entry in entries for text in (entry.prompt, entry.document)]
     options = {"hidden": config.small_hidden, "layers": config.small_layers, "vocabulary": config.small_vocabulary}
     encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust(config))

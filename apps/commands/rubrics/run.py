@@ -13,10 +13,10 @@ from ....judges.backends.open import TOTAL, LanguageModels
 from ....judges.backends.scripted import dry_run_chat
 from ....judges.backends.settings import ChatConfig
 from ....judges.cdrrm import build as cdrrm
-from ....judges.cdrrm.filter import Bar
+from ....judges.cdrrm.filter import FilterLimits
 from ....judges.cdrrm.generator import RubricJudge, generator_records, judge_records
 from ....judges.cdrrm.synthesise import sides, synthesise
-from ....judges.cdrrm.training import Training, read_records, train
+from ....judges.cdrrm.training import SupervisedSettings, read_records, train
 from ....judges.rubrics.files import RUBRICS, lint_files, rubric_row
 from ....judges.rubrics.rubric import Rubric
 from ....judges.run import REPLIES, stored_replies
@@ -50,7 +50,7 @@ class Roles(NamedTuple):
     judge: str
 
 
-def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: Training) -> dict[str, Any]:
+def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
     """Run the requested action."""
     if config.does == "lint":
         return lint_files(config.files, log)
@@ -68,7 +68,7 @@ def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: Training) ->
     return (build if config.does == "build" else apply)(config, roles, training.seed)
 
 
-def train_model(config: RubricsConfig, chats: ChatConfig, training: Training) -> dict[str, Any]:
+def train_model(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
     """Fine-tune a language model on the records of builds."""
     from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 
@@ -95,7 +95,7 @@ def _open_folder(config: RubricsConfig, roles: Roles, **recipe: Any) -> Abstract
 def build(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
     """Profile, synthesise and filter rubrics; list the dropped pairs with reasons, and write training records."""
     started, models = time.time(), roles.models
-    bar = Bar(config.most_rules, config.overlap, config.alike)
+    limits = FilterLimits(config.most_rules, config.overlap, config.alike)
     pairs, rows = collect_files(config.data, parse_pair, config.on_bad_row, unique_ids=True)
     log_rows("data", rows)
     preferred = [better for pair in pairs if (better := pair.preferred(config.objective)) is not None]
@@ -112,7 +112,7 @@ def build(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
         with stored_replies(opened, models.prices, work, config.on_fault) as chats:
             writer, judge = chats[roles.writer], chats[roles.judge]
             names = roles.writer, roles.judge
-            outcomes = cdrrm.build_rubrics(labelled, writer, judge, bar=bar, names=names, log=log)
+            outcomes = cdrrm.build_rubrics(labelled, writer, judge, limits=limits, names=names, log=log)
             accepted = [*cdrrm.accepted_rubrics(outcomes).values()]
             lessons = judge_records(writer, accepted)
             usage = {name: chat.account() for name, chat in chats.items()}

@@ -14,15 +14,18 @@ class RubricsConfig(Settings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     rules = (
-        Rule(lambda given: given.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
-        Rule(lambda given: given.does == "lint" and not given.files, "--action lint FILE is missing"),
+        Rule(lambda settings: settings.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
+        Rule(lambda settings: settings.does == "lint" and not settings.files, "--action lint FILE is missing"),
         Rule(
-            lambda given: given.does != "lint" and given.files,
+            lambda settings: settings.does != "lint" and settings.files,
             "rubrics {does} takes no '{files}'; files are given with --data",
         ),
-        Rule(lambda given: given.does != "lint" and not given.data, "--data is missing"),
-        Rule(lambda given: given.does != "lint" and not (given.output or given.dry_run), "--output is missing"),
-        Rule(lambda given: given.does == "train" and not given.base, "--base is missing"),
+        Rule(lambda settings: settings.does != "lint" and not settings.data, "--data is missing"),
+        Rule(
+            lambda settings: settings.does != "lint" and not (settings.output or settings.dry_run),
+            "--output is missing",
+        ),
+        Rule(lambda settings: settings.does == "train" and not settings.base, "--base is missing"),
     )
     action: list[str] = setting(
         [],

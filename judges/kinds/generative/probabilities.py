@@ -72,11 +72,11 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
     (i, j), *_ = first
     means, values = [], []
     for order, of_order in first.items():
-        known = [value if order == (i, j) else 1 - value for value in of_order if not isinstance(value, NoVerdict)]
-        if 2 * len(known) <= len(of_order):
+        shares = [value if order == (i, j) else 1 - value for value in of_order if not isinstance(value, NoVerdict)]
+        if 2 * len(shares) <= len(of_order):
             return next(value for value in of_order if isinstance(value, NoVerdict))
-        means.append(fmean(known))
-        values += known
+        means.append(fmean(shares))
+        values += shares
     return Preference(fmean(means), stdev(values))
 
 
