@@ -16,23 +16,20 @@ class ChatConfig(Settings):
 
     rules = (
         Rule(
-            lambda settings: settings.model and not settings.endpoint,
+            lambda config: config.model and not config.endpoint,
             "--model {model} stands behind a server; give its address with --endpoint",
         ),
         Rule(
-            lambda settings: settings.prices and (settings.prompt_price, settings.completion_price) != (None, None),
+            lambda config: config.prices and (config.prompt_price, config.completion_price) != (None, None),
             "--prices has every model's prices; leave --prompt_price and --completion_price out",
         ),
         Rule(
-            lambda settings: (settings.prompt_price is None) != (settings.completion_price is None),
+            lambda config: (config.prompt_price is None) != (config.completion_price is None),
             "--prompt_price and --completion_price stand together; give both prices, 0 for what costs nothing",
         ),
         Rule(
-            lambda settings: (
-                settings.max_cost is not None
-                and settings.endpoint
-                and settings.prompt_price is None
-                and not settings.prices
+            lambda config: (
+                config.max_cost is not None and config.endpoint and config.prompt_price is None and not config.prices
             ),
             "--max_cost {max_cost} needs prices; give --prompt_price and --completion_price, or --prices",
         ),

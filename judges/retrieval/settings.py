@@ -50,7 +50,7 @@ class EncoderSettings:
 class RetrievalConfig(Settings):
     """Settings of what a judge retrieves: labelled examples, and rubrics of similar prompts."""
 
-    rules = (Rule(lambda settings: settings.examples and not settings.examples_from, "--examples_from is missing"),)
+    rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
     examples: str = setting(
         "",
         "Labelled cases to show with each case; oracle shows its own.",

@@ -18,11 +18,11 @@ class JudgeTrainConfig(Settings):
     required = ("data", "base", "output")
     rules = (
         Rule(
-            lambda settings: settings.stage == "sft" and settings.no_verdict is not None,
+            lambda config: config.stage == "sft" and config.no_verdict is not None,
             "--no_verdict is a reward, and --stage sft has none; leave one of them out",
         ),
         Rule(
-            lambda settings: settings.stage == "rl" and settings.teacher,
+            lambda config: config.stage == "rl" and config.teacher,
             "--teacher writes traces, and --stage rl reads none; leave one of them out",
         ),
     )

@@ -17,9 +17,9 @@ class JudgeConfig(Settings):
 
     required = ("kind",)
     rules = (
-        Rule(lambda settings: not (settings.output or settings.dry_run), "--output is missing"),
+        Rule(lambda config: not (config.output or config.dry_run), "--output is missing"),
         Rule(
-            lambda settings: len(settings.fit_route) not in (0, 2),
+            lambda config: len(config.fit_route) not in (0, 2),
             "--fit_route is the cheap and the strong judge's run, got {fit_route}",
         ),
     )

@@ -14,18 +14,15 @@ class RubricsConfig(Settings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     rules = (
-        Rule(lambda settings: settings.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
-        Rule(lambda settings: settings.does == "lint" and not settings.files, "--action lint FILE is missing"),
+        Rule(lambda config: config.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
+        Rule(lambda config: config.does == "lint" and not config.files, "--action lint FILE is missing"),
         Rule(
-            lambda settings: settings.does != "lint" and settings.files,
+            lambda config: config.does != "lint" and config.files,
             "rubrics {does} takes no '{files}'; files are given with --data",
         ),
-        Rule(lambda settings: settings.does != "lint" and not settings.data, "--data is missing"),
-        Rule(
-            lambda settings: settings.does != "lint" and not (settings.output or settings.dry_run),
-            "--output is missing",
-        ),
-        Rule(lambda settings: settings.does == "train" and not settings.base, "--base is missing"),
+        Rule(lambda config: config.does != "lint" and not config.data, "--data is missing"),
+        Rule(lambda config: config.does != "lint" and not (config.output or config.dry_run), "--output is missing"),
+        Rule(lambda config: config.does == "train" and not config.base, "--base is missing"),
     )
     action: list[str] = setting(
         [],
