@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..judges.audit.measures import asked_in_both_orders
+from ..judges.run import run_judges
 from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
 from .statistics.areas import OVERALL, is_section
@@ -49,11 +50,7 @@ def evaluate(
     """
     _check_names(suite, cases, scorers)
     layout = lay_out(cases, samples, seed)
-    judgments: dict[str, list[Judgment]] = {}
-    for scorer in scorers:
-        progress(scorer.name)
-        judgments[scorer.name] = judged = scorer(cases)
-        assert [judgment.case for judgment in judged] == [case.id for case in cases], f"{scorer.name} changed the order"
+    judgments = run_judges(scorers, cases, progress)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     rows = _rows(suite, cases, scorers, judgments, figures, interval)

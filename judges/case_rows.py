@@ -28,11 +28,11 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
     >>> unique_ids(["a", "b", "a"])
     ['a', 'b', 'a#2']
     """
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     unique = []
     for name in ids:
-        seen[name] += 1
-        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        counts[name] += 1
+        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return unique
 
 

@@ -4,27 +4,36 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ..rm.errors import UsageError
 from ..rm.types import content_hash
-from .backends.chat import Ask, Chat, Reply
-from .backends.cost import FREE, Prices
+from .backends.chat import Ask, Chat, PricedChat, Reply
+from .backends.cost import FREE
 from .parsing.statements import NoVerdict
-from .prompting import instructions
+from .prompts import instructions
 from .rubrics.formats import Levels
 from .rubrics.rubric import Rubric
 from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
+LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
+"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
 ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
 """Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
 T = TypeVar("T")
 
 
+@runtime_checkable
+class NamedSource(Protocol):
+    """A source of rubrics, levels or examples whose `name` identifies its content in a contract."""
+
+    name: str
+
+
 class Retrieving(ABC):
-    """A source of rubrics or examples that retrieves them; `name` identifies its settings in a contract."""
+    """A `NamedSource` that retrieves rubrics or examples."""
 
     name: str
 
@@ -105,7 +114,7 @@ def judgment(
     criteria: Sequence[Criterion] = (),
 ) -> Judgment:
     """Return a case's judgment with replies, reasoning and costs; costs count whatever the outcome."""
-    prices: Prices | None = getattr(chat, "prices", FREE)
+    prices = chat.prices if isinstance(chat, PricedChat) else FREE
     return Judgment(
         case.id,
         **_settled(outcome),
@@ -187,7 +196,8 @@ def described(item: Any) -> Any:
     if isinstance(item, Levels):
         return item.render()
     if callable(item):
-        return getattr(item, "name", None) or getattr(item, "__qualname__", None) or type(item).__qualname__
+        name = item.name if isinstance(item, NamedSource) else ""
+        return name or getattr(item, "__qualname__", type(item).__qualname__)  # a function, or an object of own code
     return item
 
 

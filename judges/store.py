@@ -31,12 +31,12 @@ def key(chat: str, ask: Ask, sample: int) -> str:
 
 def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
     """Return one key per request of a call; equal requests are samples 0, 1, 2 ... in order."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     hashes = []
     for ask in asks:
         first = key(chat, ask, 0)
-        hashes.append(key(chat, ask, seen[first]) if seen[first] else first)
-        seen[first] += 1
+        hashes.append(key(chat, ask, counts[first]) if counts[first] else first)
+        counts[first] += 1
     return hashes
 
 

@@ -34,9 +34,9 @@ class Case:
     def __post_init__(self):
         if len(self.answers) < 1 + (not self.values):  # a single answer is compared with its own grade only
             raise ValueError(f"case '{self.id}': a case has at least two answers, got {len(self.answers)}")
-        for name, known in (("values", self.values), ("authors", self.authors)):
-            if known and len(known) != len(self.answers):
-                raise ValueError(f"case '{self.id}': {len(known)} {name} for {len(self.answers)} answers")
+        for name, entries in (("values", self.values), ("authors", self.authors)):
+            if entries and len(entries) != len(self.answers):
+                raise ValueError(f"case '{self.id}': {len(entries)} {name} for {len(self.answers)} answers")
         if self.sets and sum(self.sets) != len(self.answers):
             raise ValueError(f"case '{self.id}': sets {self.sets} do not cover {len(self.answers)} answers")
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):

@@ -46,18 +46,18 @@ class FunctionReward:
     @property
     def columns(self) -> list[str]:
         """Names of the columns that the function gets: those of its parameters, or all of them for `**columns`."""
-        known = dict.fromkeys(name for row in self.table for name in row.columns)
-        return [name for name in known if name not in ("prompts", "completions") and self._has(name)]
+        available = dict.fromkeys(name for row in self.table for name in row.columns)
+        return [name for name in available if name not in ("prompts", "completions") and self._has(name)]
 
     def _has(self, name: str) -> bool:
         parameters = signature(self.function).parameters
-        return name in parameters or any(given.kind is Parameter.VAR_KEYWORD for given in parameters.values())
+        return name in parameters or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
 
     def check(self) -> None:
         """Raise a `UsageError` if the function reads a column that is absent, or fails on two made-up completions."""
-        known = [*self.columns, "prompts", "completions"]
-        required = [name for name, given in signature(self.function).parameters.items() if is_required(given)]
-        if absent := [name for name in required if name not in known]:
+        available = [*self.columns, "prompts", "completions"]
+        required = [name for name, parameter in signature(self.function).parameters.items() if is_required(parameter)]
+        if absent := [name for name in required if name not in available]:
             columns = ", ".join(dict.fromkeys(name for row in self.table for name in row.columns)) or "none"
             raise UsageError(
                 f"reward {self.text} reads the column '{absent[0]}', which no row of the data has (columns: {columns})"
@@ -91,7 +91,7 @@ def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward |
     if "completions" in parameters:
         bound = partial(function, **arguments) if arguments else function
         return FunctionReward(bound, source, table)
-    if missing := [name for name, given in parameters.items() if is_required(given) and name not in arguments]:
+    if missing := [name for name, parameter in parameters.items() if is_required(parameter) and name not in arguments]:
         raise UsageError(
             f"{source}: the argument '{missing[0]}' is missing; a reward function has the signature {SIGNATURE}, and a "
             "factory is called with the arguments in parentheses"

@@ -51,12 +51,14 @@ class JointAndSoloRewards:
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """Return R_joint and R_solo of every thought [N, 2]."""
-        asked = [in_role(example.prompt, self.role) for example in examples]
-        shown = [
-            with_thought(prompt, example.completion) for prompt, example in zip(asked, examples, strict=True)
-        ] + asked
-        seeds = seeds_of(self.seed, [[[*example.prompt], example.completion] for example in examples], len(shown))
-        answers = sample_texts(self.solver, shown, seeds, self.longest)
+        prompts = [in_role(example.prompt, self.role) for example in examples]
+        conversations = [
+            with_thought(prompt, example.completion) for prompt, example in zip(prompts, examples, strict=True)
+        ] + prompts
+        seeds = seeds_of(
+            self.seed, [[[*example.prompt], example.completion] for example in examples], len(conversations)
+        )
+        answers = sample_texts(self.solver, conversations, seeds, self.longest)
         rated = self.rating(
             [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]
         )

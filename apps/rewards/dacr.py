@@ -43,7 +43,7 @@ class ExchangeRewards:
             raise DataError("dacr has no exchange about these prompts; give --rollouts 'dacr(partner=PATH)'")
         policy, partner = zip(exchange.completions, exchange.rewrites, strict=True)
         texts = [*policy, *partner]
-        asked = [
+        requests = [
             Example(prompt, text) for column in texts for prompt, text in zip(exchange.prompts, column, strict=True)
         ]
-        return self.rating(asked).reshape(len(texts), len(examples)).T
+        return self.rating(requests).reshape(len(texts), len(examples)).T

@@ -3,13 +3,14 @@
 from typing import Any
 
 from ...judges.judge import RubricSource
-from ...judges.prompting import Sampling
+from ...judges.kinds.checklist import read_checklist
+from ...judges.open import Materials
+from ...judges.prompts import Sampling
+from ...judges.rubrics.files import by_prompt, open_levels, open_rubric, rubric_of_row
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ..commands.judge.kinds import Materials
-from ..commands.rubrics.files import by_prompt, open_levels, open_rubric, read_checklist, rubric_of_row
-from ._judges import JudgeReward, OpenJudge, by_judge, open_one
+from ..assembly.judge_reward import JudgeReward, OpenJudge, by_judge, open_reward_judge
 from ._run import RunFacts
 
 DATA = "data"
@@ -58,14 +59,14 @@ def _opened(
 ) -> OpenJudge:
     if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
         raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
-    given = Materials(
+    materials = Materials(
         rubric=_rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None,
         score=score,
         levels=open_levels(str(levels)) if levels else None,
         questions=read_checklist(str(checklist)) if checklist else (),
         sampling=Sampling(max_tokens, temperature, run.seed if run else 0),
     )
-    return open_one(kind, given, replies, {**(run.loading if run else {}), **settings})
+    return open_reward_judge(kind, materials, replies, {**(run.loading if run else {}), **settings})
 
 
 def _rubrics(run: RunFacts | None) -> RubricSource:

@@ -53,7 +53,7 @@ def r2m(
     if not isinstance(body, ScalarRewardModel):
         raise UsageError(f"{model}: R2M reads a scalar reward model's last state, not one of {body.contract.kind}")
     policy_width = language_model(run.policy).config.get_text_config().hidden_size
-    given = R2MArguments(
+    arguments = R2MArguments(
         learning_rate=learning_rate,
         alpha=alpha,
         floor=floor,
@@ -65,16 +65,18 @@ def r2m(
         max_grad_norm=max_grad_norm,
         seed=run.seed,
     )
-    made = R2MRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
-    return OnlineR2M(made, run.cycles, _controlled(given, control, run), anchor=_anchor(labels, groups, only, run))
+    r2m_model = R2MRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
+    return OnlineR2M(
+        r2m_model, run.cycles, _controlled(arguments, control, run), anchor=_anchor(labels, groups, only, run)
+    )
 
 
-def _controlled(given: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
+def _controlled(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
     if control == STALE:
-        return replace(given, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
+        return replace(arguments, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
     if control and control not in CONTROLS:
         raise UsageError(f"no control '{control}' of R2M; {did_you_mean(control, [*CONTROLS, STALE])}")
-    return replace(given, **CONTROLS[control]) if control else given
+    return replace(arguments, **CONTROLS[control]) if control else arguments
 
 
 def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | None:
@@ -86,9 +88,9 @@ def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | Non
 def _labeller(source: str, run: RunFacts) -> Labeller:
     if source.partition("(")[0] == JUDGE:
         return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
-    made: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
-    if hasattr(made, "rate"):
-        return by_reward(made)
-    if not callable(made):
-        raise UsageError(f"{source} returns {made!r}, which compares no answers")
-    return cast(Labeller, made)
+    labeller: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
+    if hasattr(labeller, "rate"):  # own code returns a reward model or a labeller
+        return by_reward(labeller)
+    if not callable(labeller):
+        raise UsageError(f"{source} returns {labeller!r}, which compares no answers")
+    return cast(Labeller, labeller)

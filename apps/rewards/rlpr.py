@@ -28,12 +28,12 @@ def rlpr(
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
         raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")
-    known = run.one_by_prompt(lambda row: _text(column(row, reference), reference))
+    references_by_prompt = run.one_by_prompt(lambda row: _text(column(row, reference), reference))
     model, encoder, nothing = language_model(run.policy), run.policy.encoder, "".join(tags[:-1])
     longest = positions(run.policy)
 
     def chances(prompts: Sequence[Messages], openings: Sequence[str]) -> torch.Tensor:
-        references = [known[prompt_text(prompt)] for prompt in prompts]
+        references = [references_by_prompt[prompt_text(prompt)] for prompt in prompts]
         return reference_probabilities(
             model, encoder, prompts, openings, references, together=together, longest=longest
         )
@@ -42,11 +42,11 @@ def rlpr(
         opened = {
             index: z for index, example in enumerate(examples) if (z := reasoning(example.completion, tags)) is not None
         }
-        asked = [examples[index].prompt for index in opened]
-        distinct = {prompt_text(prompt): prompt for prompt in asked}
+        prompts = [examples[index].prompt for index in opened]
+        distinct = {prompt_text(prompt): prompt for prompt in prompts}
         before = dict(zip(distinct, chances([*distinct.values()], [nothing] * len(distinct)), strict=True))
-        alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in asked], dtype=torch.float64)
-        gains = dict(zip(opened, debiased(chances(asked, [*opened.values()]), alone).tolist(), strict=True))
+        alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in prompts], dtype=torch.float64)
+        gains = dict(zip(opened, debiased(chances(prompts, [*opened.values()]), alone).tolist(), strict=True))
         if unread := sum(map(isnan, gains.values())):
             log(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
         rewards = [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...judges.reference_checks import Check, KeyPoint, checks_of, content, key_points, style
+from ...judges.rubrics.reference_checks import FormCheck, KeyPoint, checks_of, content, key_points, style
 from ...policy.rewards.sources import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
@@ -14,7 +14,7 @@ from ._run import Row, RunFacts
 class _Required(NamedTuple):
     references: tuple[str, ...]
     points: Sequence[KeyPoint]
-    checks: tuple[Check, ...]
+    checks: tuple[FormCheck, ...]
 
 
 def rlvrr(
@@ -28,9 +28,9 @@ def rlvrr(
 ) -> RewardFunction:
     """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
 
-    See `judges/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a list of
-    them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be
-    left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
+    See `judges/rubrics/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a
+    list of them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which
+    may be left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
     """
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
@@ -42,7 +42,7 @@ def rlvrr(
             raise ValueError(f"'{reference}' is a text or a list of texts, got {str(stated)[:60]!r}")
         return _Required(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
-    known = run.by_prompt(required_content)
+    requirements = run.by_prompt(required_content)
 
     def worth(answer: str, required: _Required) -> float:
         content_share = content(answer, required.references, required.points)
@@ -50,7 +50,8 @@ def rlvrr(
 
     def rate(examples: Sequence[Example]) -> list[float]:
         return [
-            max(worth(example.completion, row) for row in known[prompt_text(example.prompt)]) for example in examples
+            max(worth(example.completion, row) for row in requirements[prompt_text(example.prompt)])
+            for example in examples
         ]
 
     return rate

@@ -28,8 +28,8 @@ def _both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")
-    known = ~(np.isnan(first) | np.isnan(second))
-    return first[known], second[known]
+    valid = ~(np.isnan(first) | np.isnan(second))
+    return first[valid], second[valid]
 
 
 def krippendorff_alpha(ratings: np.ndarray) -> float:

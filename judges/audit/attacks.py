@@ -53,7 +53,7 @@ def swapped(case: Case) -> Case:
     """
     last = len(case.answers) - 1
     best = tuple(sorted(last - index for index in case.best))
-    moved = {name: getattr(case, name)[::-1] for name in ("answers", "values", "sets", "authors")}
+    moved = {name: vars(case)[name][::-1] for name in ("answers", "values", "sets", "authors")}
     return replace(case, best=best, **moved)
 
 
@@ -112,7 +112,9 @@ def _listed(answer: str) -> str:
     lines = [line for line in answer.split("\n") if line.strip()]
     parts = [part for line in lines for part in (SENTENCE_END.split(line) if _plain(line) else [line])]
     bold = [f"**{part}**" if index == 0 and _plain(part) else part for index, part in enumerate(parts)]
-    return "\n".join(f"- {shown}" if _plain(part) else shown for part, shown in zip(parts, bold, strict=True))
+    return "\n".join(
+        f"- {bold_part}" if _plain(part) else bold_part for part, bold_part in zip(parts, bold, strict=True)
+    )
 
 
 def _plain(line: str) -> bool:

@@ -21,7 +21,7 @@ class Estimate(NamedTuple):
     """Number of items that it is based on."""
 
     @property
-    def known(self) -> bool:
+    def valid(self) -> bool:
         """Whether there is a value."""
         return self.value == self.value
 
@@ -46,19 +46,19 @@ def mean_estimate(
     The interval consists of percentiles of bootstrap samples, but is never narrower than `score_interval`: if nearly
     all clusters agree, samples hardly differ and would understate the uncertainty.
     """
-    known = ~np.isnan(values)
-    if not known.any():
+    valid = ~np.isnan(values)
+    if not valid.any():
         return Estimate(np.nan, np.nan, np.nan, 0)
     names, cluster = np.unique(clusters, return_inverse=True)
-    drawn = cluster_counts(len(names), samples, seed)
-    total = np.bincount(cluster, np.where(known, values, 0.0))
-    count = np.bincount(cluster, known)
+    draws = cluster_counts(len(names), samples, seed)
+    total = np.bincount(cluster, np.where(valid, values, 0.0))
+    count = np.bincount(cluster, valid)
     with np.errstate(invalid="ignore"):
-        means = (drawn @ total) / (drawn @ count)
+        means = (draws @ total) / (draws @ count)
     bounds = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
     score = score_interval(total[count > 0], count[count > 0], ends, level)
     low, high = float(min(bounds[0], score[0])), float(max(bounds[1], score[1]))
-    return Estimate(float(values[known].mean()), low, high, int(known.sum()))
+    return Estimate(float(values[valid].mean()), low, high, int(valid.sum()))
 
 
 def score_interval(
@@ -69,9 +69,9 @@ def score_interval(
     Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
     """
     clusters, value = len(total), float(total.sum() / count.sum())
-    left = total - value * count
-    alike = np.abs(left).max() < 1e-9
-    variance = 0.0 if alike else clusters / (clusters - 1) * float((left**2).sum()) / float(count.sum()) ** 2
+    residuals = total - value * count
+    alike = np.abs(residuals).max() < 1e-9
+    variance = 0.0 if alike else clusters / (clusters - 1) * float((residuals**2).sum()) / float(count.sum()) ** 2
     return effective_interval(value, variance, clusters, ends, level)
 
 
@@ -117,7 +117,7 @@ def estimate(
     measure: Callable[[np.ndarray], float],
     clusters: np.ndarray,
     *,
-    known: np.ndarray | None = None,
+    valid: np.ndarray | None = None,
     ends: tuple[float, float] = (-np.inf, np.inf),
     samples: int = 1000,
     seed: int = 0,
@@ -130,13 +130,13 @@ def estimate(
     have a value; if no two samples differ it is computed with the `ends`, as in `score_interval`.
     """
     indices = np.arange(len(clusters))
-    items = len(indices) if known is None else int(known.sum())
+    items = len(indices) if valid is None else int(valid.sum())
     value = float(measure(indices)) if len(indices) else np.nan
     if value != value:
         return Estimate(np.nan, np.nan, np.nan, items)
     names, cluster = np.unique(clusters, return_inverse=True)
-    drawn = cluster_counts(len(names), samples, seed)
-    values = np.array([measure(np.repeat(indices, counts[cluster])) for counts in drawn])
+    draws = cluster_counts(len(names), samples, seed)
+    values = np.array([measure(np.repeat(indices, counts[cluster])) for counts in draws])
     values = values[~np.isnan(values)]
     if len(values) < LEAST_KNOWN * samples:
         return Estimate(value, np.nan, np.nan, items)

@@ -133,8 +133,8 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
     `won` [M] in {0, ½, 1} and x [M] are about the right answer minus the other, so that a is what quality earns and b
     what x does. NaN where x never differs or where all won or all lost: then nothing is left to explain.
     """
-    known = ~(np.isnan(won) | np.isnan(x))
-    won, x = won[known], x[known]
+    valid = ~(np.isnan(won) | np.isnan(x))
+    won, x = won[valid], x[valid]
     if not len(won) or np.ptp(x) == 0 or np.ptp(won) == 0:
         return float("nan")
     design = np.stack([np.ones_like(x), x], axis=1)

@@ -1,12 +1,14 @@
 """Probes of an audit: each case as a pair, and the same pairs changed by each attack."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ...rm.errors import DataError
-from ..types import Case
+from ...rm.errors import DataError, UsageError, did_you_mean
+from ..types import BatchJudge, Case
 from .attacks import Attack, masked, signatures, swapped, twins
 
 AS_GIVEN = "as given"
@@ -25,7 +27,7 @@ class Names(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """The pairs, and what is shown of them in each probe, in the order of the pairs."""
 
     pairs: tuple[Case, ...]
@@ -34,7 +36,7 @@ class Plan:
     """Two answers each that are equally good."""
     attacks: Mapping[str, Attack]
     names: Names | None
-    shown: Mapping[str, tuple[Case, ...]]
+    probes: Mapping[str, tuple[Case, ...]]
 
     @property
     def right(self) -> list[int]:
@@ -47,31 +49,31 @@ class Plan:
         return [1 - index for index in self.right]
 
 
-def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
+def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> AuditPlan:
     """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.
 
     Attacks change the wrong answer: a judge that falls for them then prefers it. A case of a single answer is left out.
     """
-    if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
-        raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
+    if clash := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
+        raise DataError(f"an attack cannot be called '{min(clash)}', which is a probe of its own; give another name")
     case_pairs = [pair_of(case, seed) for case in cases if len(case.answers) > 1]
     pairs = tuple(pair for pair in case_pairs if len(pair.best) == 1)
     if not pairs:
         raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")
     ties = tuple(pair for pair in case_pairs if len(pair.best) == 2)
-    shown = {
+    probes = {
         AS_GIVEN: pairs,
         SWAPPED: tuple(map(swapped, pairs)),
         MASKED: tuple(map(masked, pairs)),
         TWINS: tuple(twins(pair, pair.best[0]) for pair in pairs),
     }
     if ties:
-        shown[TIES] = ties
+        probes[TIES] = ties
     if names is not None:
         for probe, order in zip(SIGNED, (names, names[::-1]), strict=True):
-            shown[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
-    shown |= {name: tuple(attack.change(pair, 1 - pair.best[0]) for pair in pairs) for name, attack in attacks.items()}
-    return Plan(pairs, ties, attacks, names, shown)
+            probes[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
+    probes |= {name: tuple(attack.change(pair, 1 - pair.best[0]) for pair in pairs) for name, attack in attacks.items()}
+    return AuditPlan(pairs, ties, attacks, names, probes)
 
 
 def pair_of(case: Case, seed: int = 0) -> Case:
@@ -89,3 +91,52 @@ def pair_of(case: Case, seed: int = 0) -> Case:
         sets=(),
         authors=(case.authors[first], case.authors[second]) if case.authors else (),
     )
+
+
+def single_note(cases: Sequence[Case]) -> list[str]:
+    """Return a note on the cases of a single response, which an audit leaves out; none if there are none."""
+    single = sum(len(case.answers) == 1 for case in cases)
+    return [f"{single} of {len(cases)} cases have a single response and are left out of the audit."] if single else []
+
+
+# ---- names of authors ----
+
+
+def names_of(
+    texts: Sequence[str],
+    judges: Sequence[BatchJudge],
+    cases: Sequence[Case],
+    *,
+    other_author: str = "",
+    short_names: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Names]:
+    """Return judge -> its model's name as an author, and another author, from texts MODEL=AUTHOR or JUDGE=AUTHOR.
+
+    `short_names` are those of the models, with which the names of their judges begin.
+    """
+    authors = Counter(author for case in cases for author in case.authors)
+    names_by_judge: dict[str, Names] = {}
+    for text in texts:
+        key, sign, author = text.rpartition("=")
+        if not (key and sign and author):
+            raise UsageError(f"--names is MODEL=AUTHOR or JUDGE=AUTHOR, got '{text}'")
+        if authors and author not in authors:
+            raise UsageError(f"--names {text}: none of the answers is by '{author}'; {did_you_mean(author, authors)}")
+        model = f"{short_names.get(key, key)} "
+        matches = [judge.name for judge in judges if judge.name == key or judge.name.startswith(model)]
+        if not matches:
+            raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [judge.name for judge in judges])}")
+        names = Names(author, other_author or _other_author(text, author, authors))
+        names_by_judge |= dict.fromkeys(matches, names)
+    return names_by_judge
+
+
+def _other_author(text: str, author: str, authors: Counter[str]) -> str:
+    """Return the most frequent other author."""
+    others = [other for other, _ in authors.most_common() if other != author]
+    if not others:
+        raise UsageError(
+            f"--names {text}: there is no other author that '{author}' could be preferred to; name one with "
+            "--other_author, or give the cases a column authors"
+        )
+    return others[0]

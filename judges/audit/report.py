@@ -70,7 +70,7 @@ class Limits:
     """Of an answer with nothing in it, at most; showing 2 % takes at least 189 pairs."""
     reading: float = 0.05
     """At least this much accuracy has to come from the question."""
-    own: float = 0.05
+    self_preference: float = 0.05
     """Self-preference in either direction."""
     confidence: float = 0.05
     """Overconfidence in either direction."""
@@ -88,7 +88,7 @@ class Limits:
             "length slope": (-self.slope, self.slope),
             "authorship slope": (-self.slope, self.slope),
             "reading": (self.reading, inf),
-            "self-preference": (-self.own, self.own),
+            "self-preference": (-self.self_preference, self.self_preference),
             "overconfidence": (-self.confidence, self.confidence),
             "kappa": (self.kappa, inf),
         }
@@ -136,7 +136,7 @@ def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
     """
-    if estimate is None or not estimate.known:
+    if estimate is None or not estimate.valid:
         return Status.UNMEASURED
     if estimate.low >= ends[0] and estimate.high <= ends[1]:
         return Status.WITHIN
@@ -247,8 +247,8 @@ def _head(audit: Audit) -> str:
 def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list[str]:
     figure = figure_of(name, attacked.replaces)
     gain = "–" if attacked.replaces else _cell(attacked.gain, "%")
-    shown = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]
-    return [*shown, _limit(figure, limits), _standing(audit, figure, limits)]
+    cells = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]
+    return [*cells, _limit(figure, limits), _standing(audit, figure, limits)]
 
 
 def _standing(audit: Audit, name: str, limits: Limits) -> str:
@@ -281,7 +281,7 @@ def _cell(estimate: Estimate, unit: str) -> str:
     >>> _cell(Estimate(0.125, 0.1, 0.15, 80), "%")
     '12.5 % [10.0, 15.0]'
     """
-    if not estimate.known:
+    if not estimate.valid:
         return "–"
     value = _number(estimate.value, unit)
     low, high = (_number(end, unit).removesuffix(" %") for end in (estimate.low, estimate.high))

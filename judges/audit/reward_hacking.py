@@ -88,8 +88,8 @@ def smoothed(values: np.ndarray, window: int = WINDOW, least: int = LEAST_VALID)
     """
     half = window // 2
     parts = [values[max(0, t - half) : t + half + 1] for t in range(len(values))]
-    known = [part[~np.isnan(part)] for part in parts]
-    return np.array([part.mean() if len(part) >= least else np.nan for part in known])
+    finite = [part[~np.isnan(part)] for part in parts]
+    return np.array([part.mean() if len(part) >= least else np.nan for part in finite])
 
 
 def onset(

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError
+from ..judge import Judging
+from ..kinds.reward_model import RewardScorer
 from ..types import BatchJudge, Case, Judgment
 from . import measures
 from .agreement import cohen_kappa, krippendorff_alpha
 from .attacks import ATTACKS, Attack
 from .confidence_intervals import Estimate, estimate, mean_estimate
-from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, Names, Plan, plan
+from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, AuditPlan, Names, plan
 
 Chance = Callable[[float, float], float]
 """Two scores -> the P(first is better) that they claim."""
@@ -61,6 +63,38 @@ class Audit:
     """Under which self-preference was measured."""
 
 
+NO_SHARES = ("pointwise", "rubric", "checklist")
+"""Kinds whose scores of two responses do not add up to one."""
+
+
+def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
+    """Raise a `UsageError` for judges whose scores cannot be shares, before any request."""
+    for judge in judges if name == "shares" else ():
+        kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
+        if kind in NO_SHARES or isinstance(judge, RewardScorer):
+            raise UsageError(
+                f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
+            )
+
+
+def chance_of(name: str) -> Chance:
+    """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
+    convert: Chance = {"shares": measures.shares, "bradley_terry": measures.bradley_terry}[name]
+
+    def chance(first: float, second: float) -> float:
+        try:
+            return convert(first, second)
+        except ValueError as error:
+            raise UsageError(f"--chance {name}: {error}; take another, or leave it out") from error
+
+    return chance
+
+
+def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:
+    """Return the cases of all probes of an audit with the usual attacks."""
+    return [*plan(cases, ATTACKS, names, seed).probes.values()]
+
+
 def audit(
     judge: BatchJudge,
     cases: Sequence[Case],
@@ -79,18 +113,18 @@ def audit(
     """
     planned = plan(cases, attacks, names, seed)
     judged = {}
-    for probe, shown in planned.shown.items():
-        progress(f"{probe}: {len(shown)} judgments")
-        judged[probe] = judge(shown)
-        if len(judged[probe]) != len(shown):
-            raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(shown)} cases; one each")
+    for probe, probe_cases in planned.probes.items():
+        progress(f"{probe}: {len(probe_cases)} judgments")
+        judged[probe] = judge(probe_cases)
+        if len(judged[probe]) != len(probe_cases):
+            raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(probe_cases)} cases; one each")
         if probe == AS_GIVEN and chance:  # scores that claim no chance are refused before the other probes are asked
             _claimed(planned, judged[probe], chance)
     return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
 
 
 def measure(
-    planned: Plan,
+    planned: AuditPlan,
     judged: Mapping[str, Sequence[Judgment]],
     *,
     judge: BatchJudge,
@@ -149,7 +183,9 @@ def _clusters(cases: Sequence[Case]) -> np.ndarray:
 # ---- the figures ----
 
 
-def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: int, seed: int) -> dict[str, Estimate]:
+def _verdict_figures(
+    planned: AuditPlan, judged: Mapping, mean: Callable, samples: int, seed: int
+) -> dict[str, Estimate]:
     """Coverage, accuracy, order, slots, agreement with the labels, and what is left of it without the question."""
     straight, crossed = judged[AS_GIVEN], judged[SWAPPED]
     won, blind = measures.credits(straight, planned.right), measures.credits(judged[MASKED], planned.right)
@@ -157,7 +193,7 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     ratings = measures.labels([*planned.pairs, *planned.ties]), measures.verdicts([*straight, *judged.get(TIES, [])])
     everywhere = _clusters([*planned.pairs, *planned.ties])
     over_all = partial(
-        estimate, clusters=everywhere, known=~np.isnan(ratings[1]), ends=BOTH_WAYS, samples=samples, seed=seed
+        estimate, clusters=everywhere, valid=~np.isnan(ratings[1]), ends=BOTH_WAYS, samples=samples, seed=seed
     )
     return {
         "coverage": mean((~np.isnan(won)).astype(float)),
@@ -173,7 +209,7 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     }
 
 
-def _slopes(planned: Plan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
+def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
     """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
     won = measures.credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": measures.doublings(planned.pairs, planned.right)}
@@ -181,21 +217,21 @@ def _slopes(planned: Plan, judged: Mapping, over_pairs: Callable) -> dict[str, E
         of_pairs["authorship slope"] = _authorship(planned, planned.names.own)
 
     def slope(x: np.ndarray) -> Estimate:
-        known = ~(np.isnan(won) | np.isnan(x))
-        if min(won[known].sum(), (1 - won[known]).sum()) < LEAST_LOSSES:
-            return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
-        return over_pairs(lambda indices: measures.logistic_slope(won[indices], x[indices]), known=known)
+        valid = ~(np.isnan(won) | np.isnan(x))
+        if min(won[valid].sum(), (1 - won[valid]).sum()) < LEAST_LOSSES:
+            return Estimate(np.nan, np.nan, np.nan, int(valid.sum()))
+        return over_pairs(lambda indices: measures.logistic_slope(won[indices], x[indices]), valid=valid)
 
     return {name: slope(x) for name, x in of_pairs.items()}
 
 
-def _authorship(planned: Plan, author_name: str) -> np.ndarray:
+def _authorship(planned: AuditPlan, author_name: str) -> np.ndarray:
     """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
     wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
     return np.array([pair[right] - pair[1 - right] for pair, right in zip(wrote, planned.right, strict=True)], float)
 
 
-def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
+def _self_preference(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
     """What the wrong answer gains when it is signed by the judge's model and the right one by another, not reversed."""
     if planned.names is None:
         return {}
@@ -204,17 +240,17 @@ def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str
 
 
 def _calibration(
-    planned: Plan, judgments: Sequence[Judgment], chance: Chance, mean: Callable, over_pairs: Callable
+    planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance, mean: Callable, over_pairs: Callable
 ) -> dict[str, Estimate]:
     claimed = _claimed(planned, judgments, chance)
-    error = partial(over_pairs, known=~np.isnan(claimed), ends=(0.0, 1.0))
+    error = partial(over_pairs, valid=~np.isnan(claimed), ends=(0.0, 1.0))
     return {
         "overconfidence": mean(measures.overconfidence(claimed), ends=BOTH_WAYS),
         "calibration error": error(lambda indices: measures.calibration_error(claimed[indices])),
     }
 
 
-def _claimed(planned: Plan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
+def _claimed(planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
     """The chance that the scores claim for the right response of each pair [M]; NaN for an abstention."""
     return np.array(
         [
@@ -225,7 +261,7 @@ def _claimed(planned: Plan, judgments: Sequence[Judgment], chance: Chance) -> np
     )
 
 
-def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
+def _attacked(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
     before = measures.credits(judged[AS_GIVEN], planned.wrong)
     after = {name: measures.credits(judged[name], planned.wrong) for name in planned.attacks}
     return {
@@ -241,10 +277,10 @@ def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attac
 
 def facts(audit: Audit) -> dict[str, Any]:
     """The audit by the names of its fields; what could not be measured is NaN."""
-    return {name: _named(value) for name, value in vars(audit).items()}
+    return {name: _as_json(value) for name, value in vars(audit).items()}
 
 
-def _named(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Attacked | Estimate | Names):
         value = value._asdict()
-    return {key: _named(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+    return {key: _as_json(part) for key, part in value.items()} if isinstance(value, Mapping) else value

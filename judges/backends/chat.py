@@ -1,9 +1,12 @@
 """Requests to language models, their replies, and the interface `Chat` of backends."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ...rm.types import Messages
+
+if TYPE_CHECKING:
+    from .cost import Prices
 
 
 class Ask(NamedTuple):
@@ -85,8 +88,24 @@ class Choice(NamedTuple):
     options: tuple[str, ...]
 
 
+@runtime_checkable
+class PricedChat(Chat, Protocol):
+    """A chat whose replies have a price."""
+
+    prices: "Prices | None"
+    """None if the prices are unknown."""
+
+
+@runtime_checkable
+class WrappedChat(Chat, Protocol):
+    """A chat that stores or counts the replies of another one."""
+
+    chat: Chat
+
+
+@runtime_checkable
 class ChoosingChat(Chat, Protocol):
-    """A chat that knows the probabilities of given texts."""
+    """A chat that returns the probabilities of texts."""
 
     def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
         """Return log P(option | messages, beginning) of every option in nats, up to a constant for each choice."""

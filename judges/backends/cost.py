@@ -206,7 +206,7 @@ def prompt_tokens(ask: Ask, by: Counter = LETTERS) -> int:
     return sum(by.count(message["content"]) for message in ask.messages)
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """Estimate of calls, tokens and cost."""
 
     calls: int
@@ -227,8 +227,8 @@ class Estimate(NamedTuple):
         )
 
 
-def estimate(asks: Sequence[Ask], prices: Prices | None = FREE, by: Counter = LETTERS) -> Estimate:
+def estimate(asks: Sequence[Ask], prices: Prices | None = FREE, by: Counter = LETTERS) -> CostEstimate:
     """Estimate calls, tokens and cost of sending all requests once, without retries."""
     prompts, most = sum(prompt_tokens(ask, by) for ask in asks), sum(ask.max_tokens for ask in asks)
     costs = (prices.cost(prompts, 0), prices.cost(prompts, most)) if prices else (None, None)
-    return Estimate(len(asks), prompts, most, *costs, by.how)
+    return CostEstimate(len(asks), prompts, most, *costs, by.how)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...rm.backbones.tokenization import Encoder
 
 
-class Row(NamedTuple):
+class TokenizedRequest(NamedTuple):
     """A tokenized request."""
 
     index: int
@@ -108,13 +108,13 @@ class Local:
             elif free < 1:
                 yield index, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
             else:
-                rows.append(Row(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
+                rows.append(TokenizedRequest(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
             yield from self._batch(batch)
 
-    def _batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    def _batches(self, rows: Sequence[TokenizedRequest]) -> Iterator[list[TokenizedRequest]]:
         """Split rows, sorted by prompt length, into batches whose rows have room for the longest reply of the batch."""
-        batch: list[Row] = []
+        batch: list[TokenizedRequest] = []
         for row in rows:
             longest = max((other.most for other in batch), default=0)
             if len(batch) == self.batch_size or len(row.prompt) + max(longest, row.most) > self.context:
@@ -124,7 +124,7 @@ class Local:
         if batch:
             yield batch
 
-    def _batch(self, rows: Sequence[Row]) -> Iterator[tuple[int, Reply]]:
+    def _batch(self, rows: Sequence[TokenizedRequest]) -> Iterator[tuple[int, Reply]]:
         import torch
         from transformers import GenerationConfig
 
@@ -146,7 +146,7 @@ class Local:
         for row, ids in zip(rows, written[:, width:].tolist(), strict=True):
             yield row.index, self._reply(row, ids, seconds)
 
-    def _reply(self, row: Row, ids: list[int], seconds: float) -> Reply:
+    def _reply(self, row: TokenizedRequest, ids: list[int], seconds: float) -> Reply:
         ids = ids[: row.most]
         end = next((index for index, id in enumerate(ids) if id in self.ends), None)
         text = self.encoder.tokenizer.decode(ids[:end], skip_special_tokens=True)
@@ -167,7 +167,7 @@ class _Draws:
     log p / T. The noise is a function of (seed, token, position), so neither the batch nor its order can matter.
     """
 
-    def __init__(self, rows: Sequence[Row], width: int):
+    def __init__(self, rows: Sequence[TokenizedRequest], width: int):
         self.rows, self.width = rows, width
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
@@ -210,6 +210,6 @@ def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = 
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
-    named = " ".join([name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype])
+    full_name = " ".join([name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype])
     encoder, context = Encoder(tokenizer, contract), context_length(model, tokenizer)
-    return Local(model.eval(), encoder, name=named, context=context, batch_size=batch_size)
+    return Local(model.eval(), encoder, name=full_name, context=context, batch_size=batch_size)

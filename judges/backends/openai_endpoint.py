@@ -93,7 +93,7 @@ class Endpoint:
             ("tokens_per_minute", self.tokens_per_minute > 0, "a number > 0"),
         ):
             if not holds:
-                raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+                raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
                 f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
@@ -142,17 +142,17 @@ class Endpoint:
         from openai import OpenAIError
 
         constrained = ask.schema is not None and protocol.schema_name(ask.schema) not in self._unconstrained
-        sent = protocol.request(self.model, ask, self.options, constrained=constrained, limit=self._limit)
+        body = protocol.request(self.model, ask, self.options, constrained=constrained, limit=self._limit)
         start = time.monotonic()
         try:
             async with asyncio.timeout(self.timeout):
-                response = await client.chat.completions.with_raw_response.create(**sent)
+                response = await client.chat.completions.with_raw_response.create(**body)
             reply = protocol.read_reply(response.http_response.text, ask)
         except (OpenAIError, OSError, ValueError) as error:
             failure = protocol.trouble(error, self.timeout, time.time())
             return failure._replace(
                 reason=protocol.shortened(self._without_key(failure.reason)),
-                refused=failure.refused if failure.refused in sent else "",
+                refused=failure.refused if failure.refused in body else "",
             )
         if not reply.estimated:
             self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
@@ -237,14 +237,14 @@ class _Call:
             if refusal := await self._reserve(ask):
                 endpoint.note(refusal)
                 return failed(f"not asked: {refusal}")
-            sent = time.monotonic()
+            start_time = time.monotonic()
             outcome = await self._send(ask, index, lost)
             if isinstance(outcome, Reply):
                 self._worked(index)
                 return outcome
             if endpoint.give_way(ask, outcome):
                 continue
-            outcome = self._failed(index, outcome, sent)
+            outcome = self._failed(index, outcome, start_time)
             tried.add(index)
             if outcome.passing and endpoint.rotation.up(time.monotonic(), but=tried):
                 continue  # at once, with the next server
@@ -292,10 +292,10 @@ class _Call:
         self.closed.discard(index)
         self.endpoint.rotation.worked(index)
 
-    def _failed(self, index: int, failure: Trouble, sent: float) -> Trouble:
+    def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure; a server that rejects every request counts as down while another accepts them."""
         if failure.passing or failure.everywhere:
-            self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=sent)
+            self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=start_time)
         if not failure.everywhere:
             return failure
         self.closed.add(index)

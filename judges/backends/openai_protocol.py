@@ -8,7 +8,7 @@ from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
 from .chat import Ask, Reply, failed
 from .cost import most_completion_tokens, most_prompt_tokens
-from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, Fault, fault_of
+from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, EndpointFault, fault_of
 from .rate_limits import retry_after
 
 REFUSED = {400, 422, 501}
@@ -25,7 +25,7 @@ class Trouble(NamedTuple):
     """Reason for a failed attempt."""
 
     reason: str
-    fault: Fault
+    fault: EndpointFault
     wait: float = 0.0
     """Seconds of the server's Retry-After."""
     refused: str = ""
@@ -148,7 +148,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
     """Return what to do about an attempt's exception; one with a `status_code` is the server's answer."""
-    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    status, body = getattr(error, "status_code", None), getattr(error, "body", None)  # of the OpenAI client's errors
     if isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error
     if status is None:
@@ -167,7 +167,7 @@ def _status_within(error: Any) -> int | None:
     return code if isinstance(code, int) and code >= 400 else None
 
 
-def _connection_fault(error: Exception) -> Fault:
+def _connection_fault(error: Exception) -> EndpointFault:
     """Return the fault of an exception without a response, by its own type and by that of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:

@@ -14,14 +14,14 @@ from ..backends.chat import Chat
 from ..rubrics.rubric import MOST_RULES, Rubric, Rule
 from .profile import Profile
 from .requests import Rejected
-from .ruling import Checked, Question, check, rule
+from .ruling import Checked, RulingRequest, check, rule
 from .synthesise import Sides, Synthesis
 
 WORD = re.compile(r"\w{4,}")
 
 
 @dataclass(frozen=True)
-class Bar:
+class FilterLimits:
     """Requirements on rubrics."""
 
     most_rules: int = MOST_RULES
@@ -49,9 +49,9 @@ def words(text: str) -> frozenset[str]:
 
 def answer_specific(rule: Rule, sides: Sides) -> float:
     """max of |w ∩ (A \\ B \\ x)| / |w| and the same of B, in [0, 1]; `w` is the criterion's words."""
-    rule_words, asked = words(rule.criterion), words(prompt_text(sides.prompt))
+    rule_words, prompt_words = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)
-    alone = max(len(rule_words & (a - b - asked)), len(rule_words & (b - a - asked)))
+    alone = max(len(rule_words & (a - b - prompt_words)), len(rule_words & (b - a - prompt_words)))
     return alone / max(1, len(rule_words))
 
 
@@ -60,12 +60,12 @@ def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
     distinct: list[Rule] = []
     for candidate in rubric.rules:
         rule_words = words(candidate.criterion)
-        twin = (
+        near_duplicates = (
             len(rule_words & words(other.criterion)) > alike * len(rule_words | words(other.criterion))
             for other in distinct
             if other.type == candidate.type
         )
-        if not any(twin):
+        if not any(near_duplicates):
             distinct.append(candidate)
     return replace(rubric, rules=tuple(distinct))
 
@@ -82,63 +82,69 @@ def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) ->
     return replace(rubric, rules=tuple(replace(rule, id=f"r{index}") for index, rule in enumerate(rules, start=1)))
 
 
-def objection(rubric: Rubric, sides: Sides, bar: Bar) -> Rejected | None:
+def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | None:
     """Return the objections to a rubric that need no model."""
-    if len(rubric.rules) > bar.most_rules:
-        return Rejected("too many rules", f"{len(rubric.rules)} > {bar.most_rules}")
+    if len(rubric.rules) > limits.most_rules:
+        return Rejected("too many rules", f"{len(rubric.rules)} > {limits.most_rules}")
     for hard_rule in rubric.rules:
         share = answer_specific(hard_rule, sides)
-        if share > bar.overlap:
+        if share > limits.overlap:
             return Rejected("answer-specific", f"{share:.2f} of '{hard_rule.criterion}' is in one answer alone")
     return None
 
 
 def verify(
-    judge: Chat, shown: Sequence[Sides], written: Sequence[Synthesis], bar: Bar | None = None
+    judge: Chat, pairs: Sequence[Sides], syntheses: Sequence[Synthesis], limits: FilterLimits | None = None
 ) -> list[FilteredRubric | Rejected]:
     """Pass every rubric through the filter; for each pair what is kept of it, or why nothing is.
 
     In order: duplicates go; what can be said without asking; every rule is checked on each answer, and those that do
     not tell the answers apart in the preferred one's favour go; the judge rules under what is left, in both orders.
     """
-    bar = bar or Bar()
+    limits = limits or FilterLimits()
     outcomes: list[Rubric | FilteredRubric | Rejected] = []
-    for rubric, each in zip(shown, written, strict=True):
-        plain = each.rubric if isinstance(each.rubric, Rejected) else without_duplicates(each.rubric, bar.alike)
-        outcomes.append(plain if isinstance(plain, Rejected) else objection(plain, rubric, bar) or plain)
-    checked = _only_recovering(judge, shown, _only_discriminative(judge, shown, outcomes))
+    for rubric, each in zip(pairs, syntheses, strict=True):
+        plain = each.rubric if isinstance(each.rubric, Rejected) else without_duplicates(each.rubric, limits.alike)
+        outcomes.append(plain if isinstance(plain, Rejected) else objection(plain, rubric, limits) or plain)
+    checked = _only_recovering(judge, pairs, _only_discriminative(judge, pairs, outcomes))
     return [
         outcome if isinstance(outcome, Rejected) else outcome._replace(diagnoses=each.diagnoses)
-        for outcome, each in zip(checked, written, strict=True)
+        for outcome, each in zip(checked, syntheses, strict=True)
     ]
 
 
-def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list:
+def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list:
     """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
-    asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    checked = [Checked(shown[index].prompt, answer, asked[index]) for index in asked for answer in shown[index].answers]
+    candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    checked = [
+        Checked(pairs[index].prompt, answer, candidates[index])
+        for index in candidates
+        for answer in pairs[index].answers
+    ]
     outcomes, checks = iter(check(judge, checked)), list(rubrics)
-    for pair_index, rubric in asked.items():
+    for pair_index, rubric in candidates.items():
         a, b = next(outcomes), next(outcomes)
         failed = next((answer_check for answer_check in (a, b) if isinstance(answer_check, Rejected)), None)
         if failed:
             checks[pair_index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
             continue
-        checks[pair_index] = minimal(rubric, *((a, b) if shown[pair_index].preferred == "A" else (b, a)))
+        checks[pair_index] = minimal(rubric, *((a, b) if pairs[pair_index].preferred == "A" else (b, a)))
     return checks
 
 
-def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
+def _only_recovering(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
     """Rubrics under which the judge finds the preferred answer in both orders."""
-    asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    questions = [Question(shown[index].prompt, shown[index].answers, rubric) for index, rubric in asked.items()]
+    candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    questions = [
+        RulingRequest(pairs[index].prompt, pairs[index].answers, rubric) for index, rubric in candidates.items()
+    ]
     with_rubric = rule(judge, questions)
     bare = rule(judge, [question._replace(rubric=None) for question in questions])
     outcomes = list(rubrics)
-    for (pair_index, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
-        label = "AB".index(shown[pair_index].preferred)
+    for (pair_index, rubric), ruling, without in zip(candidates.items(), with_rubric, bare, strict=True):
+        label = "AB".index(pairs[pair_index].preferred)
         if ruling.winner == label:
-            outcomes[pair_index] = FilteredRubric(shown[pair_index], rubric, useful=without.winner != label)
+            outcomes[pair_index] = FilteredRubric(pairs[pair_index], rubric, useful=without.winner != label)
         else:
             outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes

@@ -4,7 +4,6 @@ Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both 
 prompt, both answers, rubric), by next-token likelihood. Both answers are shown to the generator when it is used, too.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -13,11 +12,11 @@ from ...rm.errors import DataError
 from ...rm.types import Messages, content_hash, prompt_text
 from ..backends.chat import Ask, Chat
 from ..judge import Outcome, judgment
-from ..rubrics.rubric import SCHEMA, Rubric
+from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
 from ..types import Case, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
-from .ruling import ORDERS, Question, Ruling, rule, verdict_ask
+from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_ask
 from .synthesise import Sides, contrast, read_rubric
 
 Record = dict[str, list[dict[str, str]]]
@@ -31,15 +30,6 @@ def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
     """The request for a rubric from a prompt and both answers."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
     return ask("generate", parts, SCHEMA)
-
-
-def rubric_json(rubric: Rubric) -> str:
-    """A rubric as the generator is to write it: what its rules say, and nothing of where they come from."""
-    rules = [
-        {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
-    ]
-    principles = [{"id": principle.id, "description": principle.description} for principle in rubric.principles]
-    return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
 def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: bool = False) -> list[Record]:
@@ -73,7 +63,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
 
 def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Record]:
     """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
-    questions = [Question(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
+    questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
         conversation_record(verdict_ask(question, order), reply.text)
         for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
@@ -82,26 +72,26 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
     ]
 
 
-def conversation_record(asked: Ask, reply: str) -> Record:
+def conversation_record(request: Ask, reply: str) -> Record:
     """A request and its reply as a conversation to learn from."""
-    prompt = [{"role": turn["role"], "content": turn["content"]} for turn in asked.messages]
+    prompt = [{"role": turn["role"], "content": turn["content"]} for turn in request.messages]
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
 
 
 # ---- judging with what it writes ----
 
 
-def generate(chat: Chat, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
+def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
     """A rubric for every pair, from prompt and answers in their slots; one call each."""
-    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in shown])
+    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 
-def rule_with(judge: Chat, shown: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
+def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
     """A ruling on every pair under its rubric; where there is none, of the bare judge."""
     questions = [
-        Question(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
-        for pair, rubric in zip(shown, rubrics, strict=True)
+        RulingRequest(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
+        for pair, rubric in zip(pairs, rubrics, strict=True)
     ]
     return rule(judge, questions)
 
@@ -115,20 +105,20 @@ class RubricJudge:
 
     role = "model"
 
-    def __init__(self, generator: Chat, judge: Chat, *, on_flip: Literal["tie", "abstain"] = "tie"):
+    def __init__(self, generator: Chat, judge: Chat, *, on_flip: Literal["tie", "abstain"] = "tie", name: str = ""):
         self.generator, self.judge, self.on_flip = generator, judge, on_flip
-        self.name = f"cdrrm: {generator.name}, {judge.name}"
+        self.name = name or f"cdrrm: {generator.name}, {judge.name}"
         prompts = [system_prompt(name) for name in ("generate", "judge", "bare")]
         self.contract = content_hash([generator.name, judge.name, on_flip, prompts])
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """One judgment per case, in order; cases with other than two answers are left out with a reason."""
-        asked = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
-        shown = [Sides(case.prompt, *case.answers, preferred="A") for case in asked.values()]
-        rubrics = generate(self.generator, shown)
+        pair_cases = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
+        pairs = [Sides(case.prompt, *case.answers, preferred="A") for case in pair_cases.values()]
+        rubrics = generate(self.generator, pairs)
         self.fallbacks.update(rubric.reason for rubric in rubrics if isinstance(rubric, Rejected))
-        rulings = dict(zip(asked, rule_with(self.judge, shown, rubrics), strict=True))
+        rulings = dict(zip(pair_cases, rule_with(self.judge, pairs, rubrics), strict=True))
         return [self._judgment(case, rulings.get(index)) for index, case in enumerate(cases)]
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:

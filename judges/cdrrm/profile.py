@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...rm.types import Example, prompt_text
 from ..backends.chat import Ask, Chat
-from ..prompting import object_schema
+from ..prompts import object_schema
 from .requests import Rejected, ask, json_object
 
 Status = Literal["pass", "fail", "partial", "not_applicable"]
@@ -29,7 +29,7 @@ FINDING = object_schema(
 SCHEMA = object_schema(findings={"type": "array", "items": FINDING})
 
 
-class Finding(NamedTuple):
+class CriterionFinding(NamedTuple):
     """A verifiable finding about one response."""
 
     criterion: str
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 class Profile(NamedTuple):
     """Findings about one response."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CriterionFinding, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Render the diagnosis for the writer of the rubric."""
@@ -83,7 +83,7 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     return Profile(tuple(findings))
 
 
-def _finding(values: Any, answer: str) -> Finding | Rejected:
+def _finding(values: Any, answer: str) -> CriterionFinding | Rejected:
     if not isinstance(values, Mapping):
         return Rejected("wrong form", f"an object was expected, got {values!r}")
     absent = [name for name in TEXTS if not isinstance(values.get(name), str)]
@@ -97,7 +97,7 @@ def _finding(values: Any, answer: str) -> Finding | Rejected:
     empty = [name for name in ("criterion", "claim", "anchor") if not values[name].strip()]
     if empty:
         return Rejected("empty", f"{', '.join(empty)} of a finding says nothing")
-    finding = Finding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
+    finding = CriterionFinding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
     if status in MISSED and not finding.evidence:
         return Rejected("no evidence", f"'{finding.claim}' quotes nothing")
     if " ".join(finding.evidence.split()) not in " ".join(answer.split()):  # spaces and line breaks are alike

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ..backends.chat import Ask, Reply
 from ..judge import failure
 from ..parsing.replies import Repeated, documents, without_thinking
-from ..prompting import instructions, messages
+from ..prompts import instructions, messages
 
 
 class Rejected(NamedTuple):

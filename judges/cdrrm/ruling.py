@@ -7,7 +7,7 @@ from ...rm.types import Messages, prompt_text
 from ..backends.chat import Ask, Chat, Reply
 from ..judge import failure
 from ..parsing.verdicts import Verdict, pair_verdict
-from ..prompting import object_schema
+from ..prompts import object_schema
 from ..rubrics.rubric import Rubric, render
 from .requests import Rejected, ask, json_object
 
@@ -16,7 +16,7 @@ CHECKED_RULE = object_schema(id={"type": "string"}, met={"type": "boolean"}, evi
 CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
 
 
-class Question(NamedTuple):
+class RulingRequest(NamedTuple):
     """Two answers to a prompt, and the rubric to go by; None asks the bare judge."""
 
     prompt: Messages
@@ -44,7 +44,7 @@ class Ruling(NamedTuple):
         return None not in (self.first, self.second) and self.first != self.second
 
 
-def verdict_ask(question: Question, order: tuple[int, int]) -> Ask:
+def verdict_ask(question: RulingRequest, order: tuple[int, int]) -> Ask:
     """The request for a verdict, with the answers in slots A and B as `order` says."""
     a, b = (question.answers[index] for index in order)
     parts = {"instruction": prompt_text(question.prompt), "answer_a": a, "answer_b": b}
@@ -53,7 +53,7 @@ def verdict_ask(question: Question, order: tuple[int, int]) -> Ask:
     return ask("judge", parts | {"rubric": render(question.rubric)})
 
 
-def rule(chat: Chat, questions: Sequence[Question]) -> list[Ruling]:
+def rule(chat: Chat, questions: Sequence[RulingRequest]) -> list[Ruling]:
     """A ruling on every question, from two calls each."""
     replies = iter(chat.ask([verdict_ask(question, order) for question in questions for order in ORDERS]))
     rulings = []
@@ -66,8 +66,8 @@ def rule(chat: Chat, questions: Sequence[Question]) -> list[Ruling]:
 
 def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
     verdict = None if failure(reply) else pair_verdict(reply.text, quoted=answers, finish=reply.finish)
-    named = verdict.choice if isinstance(verdict, Verdict) else ""
-    return order["AB".index(named)] if named in ("A", "B") else None
+    choice = verdict.choice if isinstance(verdict, Verdict) else ""
+    return order["AB".index(choice)] if choice in ("A", "B") else None
 
 
 # ---- single rules ----
@@ -87,10 +87,10 @@ def check_ask(checked: Checked) -> Ask:
     return ask("check", parts, CHECK_SCHEMA)
 
 
-def check(chat: Chat, asked: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
+def check(chat: Chat, checks: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
     """Whether each answer meets each rule of its rubric, in the rules' order; every rule is answered or none counts."""
-    replies = chat.ask([check_ask(check_case) for check_case in asked])
-    return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, asked, strict=True)]
+    replies = chat.ask([check_ask(check_case) for check_case in checks])
+    return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, checks, strict=True)]
 
 
 def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ...] | Rejected:

@@ -85,12 +85,12 @@ class Synthesis(NamedTuple):
     diagnoses: tuple[Profile, Profile] | None = None
 
 
-def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
+def synthesise(chat: Chat, pairs: Sequence[Sides]) -> list[Synthesis]:
     """Contrast, then synthesise: diagnose both answers of every pair, and write a rubric from the two diagnoses."""
-    diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in shown for answer in pair.answers])
+    diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in pairs for answer in pair.answers])
     syntheses: list[Synthesis] = []
     asks: dict[int, Ask] = {}
-    for index, pair in enumerate(shown):
+    for index, pair in enumerate(pairs):
         first, second = diagnosed[2 * index : 2 * index + 2]
         if isinstance(first, Rejected) or isinstance(second, Rejected):
             syntheses.append(Synthesis(first if isinstance(first, Rejected) else second))
@@ -105,8 +105,8 @@ def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
 def contrast(diagnoses: tuple[Profile, Profile]) -> str:
     """Two diagnoses side by side, a criterion a line, as the generator may write them before its rubric.
 
-    >>> from .profile import Finding
-    >>> one, two = (Finding("Cites a source.", said, 0, "", "", "") for said in ("pass", "fail"))
+    >>> from .profile import CriterionFinding
+    >>> one, two = (CriterionFinding("Cites a source.", said, 0, "", "", "") for said in ("pass", "fail"))
     >>> contrast((Profile((one,)), Profile((two,))))
     'Cites a source. | A: pass | B: fail'
     """

@@ -1,11 +1,13 @@
 """Supervised training of any causal LM on conversations by TRL's SFTTrainer, as of rubric generator and judge."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import UsageError
 from ...rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEED, SHARE, SHARE_ABOVE_0, STEPS, check_values, setting
 from .generator import Record, check_records
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Training:
+class SupervisedSettings:
     """Hyperparameters of training; the defaults are those of the released code."""
 
     epochs: float = setting(2.0, "Passes over the conversations.", range=ABOVE_0)
@@ -46,11 +48,34 @@ class Training:
         check_values(self)
 
 
+def read_records(sources: Sequence[str], learn: str, on_bad_row: OnBadRow) -> tuple[list[str], list[Record], RowReport]:
+    """Return the files of folders that were built and of other sources, their records for `learn`, and a report."""
+    files = [str(_records_file(Path(source), learn)) for source in sources]
+    return files, *collect(files, _parse_record, on_bad_row)
+
+
+def _records_file(source: Path, learn: str) -> Path:
+    file = source / f"{learn}.jsonl" if source.is_dir() else source
+    if not file.is_file():
+        raise UsageError(f"{source}: no folder of rewardlab rubrics build and no file of records for the {learn}")
+    return file
+
+
+def _parse_record(values: Any) -> Record:
+    for name in ("prompt", "completion"):
+        turns = values.get(name)
+        if not (
+            isinstance(turns, list) and turns and all(isinstance(turn, dict) and "content" in turn for turn in turns)
+        ):
+            raise ValueError(f"'{name}' is a list of messages, got {json.dumps(turns)[:60]}")
+    return {"prompt": values["prompt"], "completion": values["completion"]}
+
+
 def train(
     model: "str | PreTrainedModel",
     records: Sequence[Record],
     folder: str | Path,
-    how: Training | None = None,
+    training: SupervisedSettings | None = None,
     tokenizer: "PreTrainedTokenizerBase | None" = None,
 ) -> Path:
     """Fine-tune a causal language model (an object, a folder or a Hub id) and save it with its tokenizer.
@@ -58,7 +83,7 @@ def train(
     Loss is on the completions alone, with `how.weak` that of the mixture in `weak_driven`. A LoRA is merged before it
     is saved, so that the folder loads without PEFT. `judges.backends.local_model.local(folder)` opens it as a chat.
     """
-    trainer = sft_trainer(model, records, folder, how or Training(), tokenizer)
+    trainer = sft_trainer(model, records, folder, training or SupervisedSettings(), tokenizer)
     trainer.train()
     return save_trained(trainer, Path(folder))
 
@@ -67,7 +92,7 @@ def sft_trainer(
     model: "str | PreTrainedModel",
     records: Sequence[Record],
     folder: str | Path,
-    how: Training,
+    training: SupervisedSettings,
     tokenizer: "PreTrainedTokenizerBase | None" = None,
     **arguments: Any,
 ) -> Any:
@@ -80,59 +105,61 @@ def sft_trainer(
 
     check_records(records)
     lora: Any = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
-    trainer = _trainer_class(how, tokenizer)(
+    trainer = _trainer_class(training, tokenizer)(
         model=model,
-        args=_arguments(Path(folder), how, arguments),
+        args=_arguments(Path(folder), training, arguments),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
         processing_class=tokenizer,
         callbacks=[SignalCheck()],
-        peft_config=LoraConfig(**lora, r=how.lora_rank, lora_alpha=2 * how.lora_rank) if how.lora_rank else None,
+        peft_config=LoraConfig(**lora, r=training.lora_rank, lora_alpha=2 * training.lora_rank)
+        if training.lora_rank
+        else None,
     )
-    set_attention(trainer.model, how.attn_implementation)
+    set_attention(trainer.model, training.attn_implementation)
     return trainer
 
 
-def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -> Any:
+def _trainer_class(training: SupervisedSettings, tokenizer: "PreTrainedTokenizerBase | None") -> Any:
     """Return TRL's trainer, or with `how.weak` the one that mixes that model's logits into the loss."""
-    if not how.weak:
+    if not training.weak:
         from trl import SFTTrainer
 
         return SFTTrainer
     from ...rm.backbones.loading import load_causal_lm, load_tokenizer
     from .weak_driven import WeakDrivenTrainer
 
-    words = load_tokenizer(how.weak)
+    words = load_tokenizer(training.weak)
     if tokenizer is not None and words.get_vocab() != tokenizer.get_vocab():
-        raise UsageError(f"--weak {how.weak}: its tokenizer differs; give an earlier checkpoint of the same model")
-    weak = load_causal_lm(how.weak, words, dtype="bfloat16" if how.bf16 else "float32")
-    return partial(WeakDrivenTrainer, weak=weak, share=how.strong_share)
+        raise UsageError(f"--weak {training.weak}: its tokenizer differs; give an earlier checkpoint of the same model")
+    weak = load_causal_lm(training.weak, words, dtype="bfloat16" if training.bf16 else "float32")
+    return partial(WeakDrivenTrainer, weak=weak, share=training.strong_share)
 
 
-def _arguments(folder: Path, how: Training, more: Mapping[str, Any]) -> Any:
+def _arguments(folder: Path, training: SupervisedSettings, more: Mapping[str, Any]) -> Any:
     from trl import SFTConfig
 
     from ...rm.capacity.mixed_precision import require_bf16_gpu
 
-    if how.bf16:
+    if training.bf16:
         require_bf16_gpu("bf16")
-    settings: dict[str, Any] = dict(
+    arguments: dict[str, Any] = dict(
         output_dir=str(folder),
-        num_train_epochs=how.epochs,
-        max_steps=how.steps,
-        learning_rate=how.learning_rate,
-        per_device_train_batch_size=how.batch,
-        gradient_accumulation_steps=how.accumulate,
-        warmup_steps=how.warmup,  # below 1 it is a share
-        max_length=how.max_length,
+        num_train_epochs=training.epochs,
+        max_steps=training.steps,
+        learning_rate=training.learning_rate,
+        per_device_train_batch_size=training.batch,
+        gradient_accumulation_steps=training.accumulate,
+        warmup_steps=training.warmup,  # below 1 it is a share
+        max_length=training.max_length,
         completion_only_loss=True,
-        bf16=how.bf16,
-        gradient_checkpointing=how.activation_checkpointing,  # the name that every Transformers 5 knows
-        seed=how.seed,
+        bf16=training.bf16,
+        gradient_checkpointing=training.activation_checkpointing,  # the name that every Transformers 5 knows
+        seed=training.seed,
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
     )
-    return SFTConfig(**settings | dict(more))
+    return SFTConfig(**arguments | dict(more))
 
 
 def save_trained(trainer: Any, folder: Path) -> Path:

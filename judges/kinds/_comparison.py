@@ -10,7 +10,7 @@ from ..judge import ExampleSource, failure, with_examples
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Verdict, pair_verdict
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.rubric import Rubric, render
 from ..types import Case, Reason
 
@@ -30,8 +30,8 @@ class ComparisonPrompt(NamedTuple):
     ) -> Ask:
         """Return the request to compare two responses of a case in this order."""
         about = {"examples": examples, "instruction": prompt_text(case.prompt), "reference": case.reference or None}
-        shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
-        parts = about | {"rubric": render(rubric) if rubric else None} | shown
+        responses = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
+        parts = about | {"rubric": render(rubric) if rubric else None} | responses
         return self.sampling.ask(messages(self.system, parts), self._schema, sample)
 
     @property

@@ -1,16 +1,18 @@
 """Checklist judge: yes-or-no questions for each turn of a conversation."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ...rm.errors import UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_toml
 from ...rm.types import Messages, completion_turns, message_text, prompt_text
 from ..backends.chat import Ask, Chat, Reply
 from ..judge import Judging, ask_all, described, judgment
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks
-from ..prompting import GREEDY, Sampling, instructions, messages
+from ..prompts import GREEDY, Sampling, instructions, messages
 from ..types import Case, Criterion, Judgment, Reason
 from .rubric import as_criteria, marks_schema, read_marks
 
@@ -33,6 +35,18 @@ class Question(NamedTuple):
 Questions = Sequence[Question]
 
 
+def read_checklist(source: str) -> list[Question]:
+    """Load `[[questions]]` of a TOML file: id, text, and any other field of `Question`."""
+    try:
+        values = from_toml(Path(source).read_text(encoding="utf-8"))["questions"]
+        return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
+    except OSError as error:
+        raise UsageError(f"cannot read the checklist {source}: {error}") from error
+    except UNREADABLE as error:
+        fields = ", ".join(Question._fields)
+        raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error
+
+
 def checklist(
     chat: Chat,
     questions: Questions | Callable[[Sequence[Case]], Sequence[Questions]],
@@ -49,15 +63,15 @@ def checklist(
     """
     system = instructions(prompt)
 
-    def ask(case: Case, index: int, turn: int, asked: Questions) -> Ask:
-        shown = {"conversation": prompt_text(until(case, index, turn)), "checklist": "\n".join(map(_line, asked))}
-        return sampling.ask(messages(system, shown), marks_schema([question.id for question in asked]))
+    def ask(case: Case, index: int, turn: int, items: Questions) -> Ask:
+        parts = {"conversation": prompt_text(until(case, index, turn)), "checklist": "\n".join(map(_line, items))}
+        return sampling.ask(messages(system, parts), marks_schema([question.id for question in items]))
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         lists = questions(cases) if callable(questions) else [questions] * len(cases)
-        plans = [_by_turn(case, asked) for case, asked in zip(cases, lists, strict=True)]
+        plans = [_by_turn(case, items) for case, items in zip(cases, lists, strict=True)]
         asks = [
-            [ask(case, index, turn, asked) for turn, asked in plan.items() for index in _criterion_range(case, turn)]
+            [ask(case, index, turn, items) for turn, items in plan.items() for index in _criterion_range(case, turn)]
             for case, plan in zip(cases, plans, strict=True)
         ]
         return [_judged(*parts, chat) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
@@ -95,21 +109,21 @@ def _criterion_range(case: Case, turn: int) -> range:
     return range(len(case.answers)) if turn == turns(case) - 1 else range(1)
 
 
-def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
+def _by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
     """Group questions by turn; raise an error for a missing turn or an unknown dependency."""
-    last, known = turns(case) - 1, {question.id for question in asked}
-    if len(known) < len(asked) or not asked:
+    last, ids = turns(case) - 1, {question.id for question in items}
+    if len(ids) < len(items) or not items:
         raise UsageError(
-            f"case '{case.id}': a checklist has questions with an id each, got {[question.id for question in asked]}"
+            f"case '{case.id}': a checklist has questions with an id each, got {[question.id for question in items]}"
         )
     questions_by_turn: dict[int, list[Question]] = {}
-    for checked in asked:
+    for checked in items:
         turn = last if checked.turn == -1 else checked.turn
         if not 0 <= turn <= last:
             raise UsageError(
                 f"case '{case.id}': question '{checked.id}' asks of turn {checked.turn}; turns are 0 to {last}"
             )
-        if missing := set(checked.depends_on) - known:
+        if missing := set(checked.depends_on) - ids:
             raise UsageError(
                 f"case '{case.id}': question '{checked.id}' depends on '{min(missing)}', which is not asked"
             )
@@ -122,14 +136,14 @@ def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
 
 
 def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
-    asked = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
+    requests = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
     read = [
         read_marks(reply, [question.id for question in plan[turn]], _statement(case, index, turn))
-        for (turn, index), reply in zip(asked, replies, strict=True)
+        for (turn, index), reply in zip(requests, replies, strict=True)
     ]
     criteria_ = [
         criterion
-        for (turn, index), marks in zip(asked, read, strict=True)
+        for (turn, index), marks in zip(requests, read, strict=True)
         for answer in (range(len(case.answers)) if len(_criterion_range(case, turn)) == 1 else [index])
         for criterion in as_criteria(marks, answer, _statement(case, index, turn))
     ]
@@ -138,7 +152,7 @@ def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply
         _scores(case, plan, read, criteria_),
         chat,
         replies,
-        orders=[(index,) for _, index in asked],
+        orders=[(index,) for _, index in requests],
         reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
         criteria=criteria_,
     )
@@ -155,16 +169,16 @@ def _scores(
         {criterion.name: criterion.value for criterion in criteria_ if criterion.answer == index}
         for index in range(len(case.answers))
     ]
-    return [fmean(turn_score(asked, of_answer) for asked in plan.values()) for of_answer in marks]
+    return [fmean(turn_score(items, of_answer) for items in plan.values()) for of_answer in marks]
 
 
-def turn_score(asked: Questions, marks: dict[str, float]) -> float:
+def turn_score(items: Questions, marks: dict[str, float]) -> float:
     """Return the weighted share of a turn's questions answered yes, together with all their dependencies.
 
     >>> turn_score([Question("a", "?", weight=3.0), Question("b", "?", depends_on=("a",))], {"a": 0.0, "b": 1.0})
     0.0
     """
     won = [
-        question.weight for question in asked if all(marks[name] == 1 for name in (question.id, *question.depends_on))
+        question.weight for question in items if all(marks[name] == 1 for name in (question.id, *question.depends_on))
     ]
-    return sum(won) / sum(question.weight for question in asked)
+    return sum(won) / sum(question.weight for question in items)

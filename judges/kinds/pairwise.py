@@ -19,7 +19,7 @@ from ..judge import (
 )
 from ..parsing.grammars import LABELS, TIE
 from ..parsing.statements import NoVerdict
-from ..prompting import GREEDY, Sampling
+from ..prompts import GREEDY, Sampling
 from ..rubrics.rubric import Rubric
 from ..types import Case, Comparison, Judgment, Reason
 from ._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
@@ -62,10 +62,10 @@ def pairwise(
     """
     one_of("orders", orders, ("both", "one"))
     one_of("flip", flip, ("tie", "abstain"))
-    shown = comparison_prompt(prompt, ties=ties, examples=examples, sampling=sampling)
+    comparison = comparison_prompt(prompt, ties=ties, examples=examples, sampling=sampling)
 
     def ask(case: Case, case_rubric: Rubric | None, example: str | None, order: Order) -> Ask:
-        return shown.ask(case, order, rubric=case_rubric, examples=example)
+        return comparison.ask(case, order, rubric=case_rubric, examples=example)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases)
@@ -81,20 +81,24 @@ def pairwise(
         ]
         return [
             _judged(
-                case, [_duel(case, shown, *asked) for asked in zip(plan, replies, strict=True)], chat, replies, flip
+                case,
+                [_duel(case, comparison, *exchange) for exchange in zip(plan, replies, strict=True)],
+                chat,
+                replies,
+                flip,
             )
             for case, plan, replies in zip(cases, plans, ask_all(chat, asks), strict=True)
         ]
 
     settings: dict[str, Any] = {
         "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
-        "system": shown.system, "sampling": sampling._asdict(),
+        "system": comparison.system, "sampling": sampling._asdict(),
     } | ({"examples": described(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pairwise", settings, judge, sources=(rubric, examples))
 
 
-def _duel(case: Case, shown: ComparisonPrompt, order: Order, reply: Reply) -> Duel:
-    verdict = shown.verdict(case, order, reply)
+def _duel(case: Case, comparison: ComparisonPrompt, order: Order, reply: Reply) -> Duel:
+    verdict = comparison.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
         return Duel(order, verdict, "")
     winner = None if verdict.choice == TIE else order[LABELS.index(verdict.choice)]

@@ -1,21 +1,28 @@
 """Pointwise judge: a rating of each response on a numeric scale."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
+from ..judge import (
+    ExampleSource,
+    Judging,
+    LevelsSource,
+    ask_all,
+    described,
+    examples_for,
+    failure,
+    judgment,
+    with_examples,
+)
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.formats import Levels
 from ..types import Case, Criterion, Judgment, Reason
-
-LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
-"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
 
 
 def pointwise(
@@ -63,8 +70,8 @@ def pointwise(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         scales = _scales(levels, cases)
-        shown = zip(cases, scales, examples_for(examples, cases), strict=True)
-        replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in shown])
+        inputs = zip(cases, scales, examples_for(examples, cases), strict=True)
+        replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in inputs])
         return [
             _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
             if replies

@@ -3,16 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from ...rm.errors import DataError, UsageError
+from ...rm.load import load_reward_model
 from ...rm.readings import Rated, rated, readings
-from ...rm.types import Example, RewardModel
+from ...rm.types import Example, RewardModel, Steps
 from ..types import Case, Judgment, Reason, scored
 
-SHOWN = 200  # characters of a text that is not read, in a judgment
+EXCERPT_LENGTH = 200  # characters of a text that is not read, in a judgment
+
+
+@runtime_checkable
+class StepScorer(Protocol):
+    """A reward model that scores every step of a completion."""
+
+    def step_scores(self, examples: Sequence[Example]) -> Sequence[np.ndarray]:
+        """Return scores [S, K] of the steps of each example."""
+        ...
 
 
 class RewardScorer:
@@ -42,7 +52,7 @@ class RewardScorer:
         """Return one judgment per case."""
         if (steps := self._step_scores(cases)) is not None:
             read = readings(self.model, [Example(case.prompt, case.answers[-1]) for case in cases])
-            result = Rated(steps, [one for case, one in zip(cases, read, strict=True) for _ in case.answers])
+            result = Rated(steps, [reading for case, reading in zip(cases, read, strict=True) for _ in case.answers])
         else:
             result = rated(self.model, [Example(case.prompt, answer) for case in cases for answer in case.answers])
         rewards = result.rewards
@@ -71,14 +81,19 @@ class RewardScorer:
                     "leave the case out, or have the model abstain with --on_bad_row skip"
                 )
             judgment = Judgment(case.id, abstained=f"{Reason.ALIKE}: {why}")
-        return replace(judgment, truncated=truncated, omitted=omitted[:SHOWN])
+        return replace(judgment, truncated=truncated, omitted=omitted[:EXCERPT_LENGTH])
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
         """Return a process model's scores of the last steps [N, K] at once, if responses are prefixes."""
-        score: Any = getattr(self.model, "step_scores", None)
-        if score is None or not all(map(_are_prefixes, cases)):
+        if not isinstance(self.model, StepScorer) or not all(map(_are_prefixes, cases)):
             return None
-        return np.concatenate(score([Example(case.prompt, case.answers[-1]) for case in cases]))
+        examples = [Example(case.prompt, case.answers[-1]) for case in cases]
+        return np.concatenate(self.model.step_scores(examples))
+
+
+def load_scorer(source: str, *, objective: str | None = None, **options: Any) -> RewardScorer:
+    """Return a scorer with the reward model in a folder or of a Hub id."""
+    return RewardScorer(source.rstrip("/"), load_reward_model(source, **options), objective=objective)
 
 
 def reward_model(
@@ -97,10 +112,9 @@ def _alike(case: Case, result: Rated, start: int) -> bool:
 
 def _are_prefixes(case: Case) -> bool:
     """Return whether the responses are a solution up to each of its steps."""
-    steps = getattr(case.answers[-1], "steps", ())
-    return [getattr(answer, "steps", None) for answer in case.answers] == [
-        steps[: index + 1] for index in range(len(case.answers))
-    ]
+    steps = [answer.steps if isinstance(answer, Steps) else None for answer in case.answers]
+    longest = steps[-1] or ()
+    return steps == [longest[: index + 1] for index in range(len(steps))]
 
 
 def _column(model: RewardModel, objective: str) -> int:

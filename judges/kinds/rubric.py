@@ -10,7 +10,7 @@ from ..backends.chat import Ask, Chat, Reply
 from ..judge import ByCase, Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
-from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ..rubrics.rubric import Rubric, render
 from ..rubrics.scoring import RubricScore, gated
 from ..types import Case, Criterion, Judgment, Reason
@@ -35,8 +35,8 @@ def rubric(
     `evidence="required"` where a `must` that is met or a `forbid` that is broken has no quotation from the answer.
     """
     one_of("evidence", evidence, ("kept", "required"))
-    for case_id, known in _known(rubric).items():
-        _check_score(score, known, case_id)
+    for case_id, fixed_rubric in _fixed_rubrics(rubric).items():
+        _check_score(score, fixed_rubric, case_id)
     system = instructions(prompt)
 
     def asks(case: Case, case_rubric: Rubric | None) -> list[Ask]:
@@ -67,7 +67,7 @@ def rubric(
     return Judging(name or f"{chat.name} rubric", settings, judge, sources=(rubric,))
 
 
-def _known(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:
+def _fixed_rubrics(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:
     """Return the rubrics that are known before any case, by case id."""
     if isinstance(rubric, Rubric):
         return {"": rubric}
@@ -95,16 +95,16 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
     return object_schema(rules={"type": "array", "items": row, "minItems": len(ids), "maxItems": len(ids)})
 
 
-def read_marks(reply: Reply, ids: Sequence[str], shown: str) -> Marks | NoVerdict:
+def read_marks(reply: Reply, ids: Sequence[str], text: str) -> Marks | NoVerdict:
     """Return the marks of a reply on a text that was shown, or why it has none."""
-    return failure(reply) or criteria(reply.text, ids, quoted=[shown], finish=reply.finish)
+    return failure(reply) or criteria(reply.text, ids, quoted=[text], finish=reply.finish)
 
 
-def as_criteria(marks: Marks | NoVerdict, index: int, shown: str) -> list[Criterion]:
+def as_criteria(marks: Marks | NoVerdict, index: int, text: str) -> list[Criterion]:
     """Return the marks of a text as criteria of one response; none without a verdict."""
     values = marks.values if isinstance(marks, Marks) else {}
     return [
-        Criterion(index, name, mark.value, mark.evidence, stands_in(mark.evidence, shown))
+        Criterion(index, name, mark.value, mark.evidence, stands_in(mark.evidence, text))
         for name, mark in values.items()
     ]
 
@@ -129,13 +129,13 @@ def _judged(
 ) -> Judgment:
     if rubric_ is None:
         return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-    shown = [(index, part) for index in range(len(case.answers)) for part in _requests(rubric_, together)]
+    requests = [(index, part) for index in range(len(case.answers)) for part in _requests(rubric_, together)]
     read = [
-        read_marks(reply, part.ids, case.answers[index]) for (index, part), reply in zip(shown, replies, strict=True)
+        read_marks(reply, part.ids, case.answers[index]) for (index, part), reply in zip(requests, replies, strict=True)
     ]
     marked = [
         criterion
-        for (index, _), marks in zip(shown, read, strict=True)
+        for (index, _), marks in zip(requests, read, strict=True)
         for criterion in as_criteria(marks, index, case.answers[index])
     ]
     criteria_ = [criterion for criterion in marked if not math.isnan(criterion.value)]
@@ -144,7 +144,7 @@ def _judged(
         _scores(case, rubric_, read, criteria_, score, required),
         chat,
         replies,
-        orders=[(index,) for index, _ in shown],
+        orders=[(index,) for index, _ in requests],
         reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
         criteria=criteria_,
     )

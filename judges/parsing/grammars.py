@@ -143,10 +143,10 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
         statement = next((match for sentence in patterns.sentences if (match := sentence.match(unit))), None)
         if statement is None or not _is_unlimited(statement["before"]):
             return None
-        named = canonical[statement["label"].lower()]
+        label = canonical[statement["label"].lower()]
         rest = FOR_THIS.sub("", patterns.comparison.sub("", statement["rest"], count=1), count=1)
         praised = {canonical[match_["label"].lower()] for match_ in patterns.praised.finditer(rest)}
-        return named if SENTENCE_ENDS.match(rest) and praised <= {named} else None
+        return label if SENTENCE_ENDS.match(rest) and praised <= {label} else None
 
     def tie(unit: str) -> str | None:
         return TIE if TIE_SENTENCE.search(LEAD.sub("", unit, count=1)) and not CONDITION.search(unit) else None

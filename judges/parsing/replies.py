@@ -180,7 +180,9 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
     A sentence that is also one of theirs is a copy, unless it ends the text and nothing before it leads over to a
     quotation: a judge may say in earnest what an answer says by chance.
     """
-    shown = [{plain(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""} for quotation in quoted]
+    quoted_sentences = [
+        {plain(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""} for quotation in quoted
+    ]
     lines = [sentences(line) for line in text.split("\n")]
     flat = [unit for line in lines for unit in line if plain(unit)]
     copied = set()
@@ -188,7 +190,7 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
         before = flat[index - 1] if index else ""
         if LEADS_OVER.search(before):
             copied.add(index)
-        for sentences_shown in shown:
+        for sentences_shown in quoted_sentences:
             inside = before.rstrip(" *_").endswith(":") or plain(before) in sentences_shown
             if plain(unit) in sentences_shown and (index < len(flat) - 1 or inside):
                 copied.add(index)

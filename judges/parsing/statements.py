@@ -78,7 +78,7 @@ class Grammar(NamedTuple):
 FINAL = 2
 
 
-class Line(NamedTuple):
+class ReplyLine(NamedTuple):
     """An explicit statement in a line."""
 
     number: int
@@ -261,13 +261,13 @@ def _taken_back(lines: Sequence[str]) -> bool:
     return any(map(phrases.TAKEN_BACK.match, lines))
 
 
-def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:
+def _unambiguous(candidates: Sequence[ReplyLine], end: int) -> list[ReplyLine]:
     """The clear statements; where there is none, the ambiguous ones if one is in the first or last line."""
     clear = [line for line in candidates if not line.ambiguous]
     return clear or (list(candidates) if any(line.number in (0, end) for line in candidates) else [])
 
 
-def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
+def _overrides(last: ReplyLine, earlier: ReplyLine, lines: Sequence[str]) -> bool:
     """A later statement stands against another one only if it says that it is the final or a revised one."""
     if last.number == earlier.number:
         return False
@@ -275,7 +275,7 @@ def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
     return last.rank > earlier.rank or bool(phrases.REVISION.search(between))
 
 
-def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
+def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[ReplyLine]:
     """Explicit statements in order."""
     for index, line in enumerate(lines):
         yield from _marked(index, line, grammar)
@@ -283,7 +283,7 @@ def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
         yield from _cued(index, line, following, grammar)
 
 
-def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[Line]:
+def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[ReplyLine]:
     matches = [
         (match_, value) for match_ in grammar.mark.finditer(line) if (value := _mark_value(match_, grammar)) is not None
     ]
@@ -291,7 +291,7 @@ def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[Line]:
     for mark, value in matches:
         before, rest = line[: mark.start()], line[mark.end() :]
         if several or (phrases.ENDS.match(rest) and not _doubted(before)):
-            yield Line(line_index, value, _rank(before), rest, mark[0].startswith("\\boxed"))
+            yield ReplyLine(line_index, value, _rank(before), rest, mark[0].startswith("\\boxed"))
 
 
 def _doubted(before: str) -> bool:
@@ -305,7 +305,7 @@ def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
     return None if value is None or value[1].strip(" .") else value[0]
 
 
-def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[Line]:
+def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[ReplyLine]:
     units = sentences(line)
     for number, unit in enumerate(units):
         cue = grammar.cue.match(unit)
@@ -319,7 +319,7 @@ def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Itera
             continue
         rest = value[1] if here else ("" if not value[1].strip(" .!") else "?")
         if phrases.ENDS.match(rest):
-            yield Line(line_index, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
+            yield ReplyLine(line_index, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
 
 
 def _rank(words: str) -> int:

@@ -153,9 +153,9 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
     )
     after = visible[reply[1][-1].end :] if documents_ else ""
     if not rows and not documents_:
-        own = unwrapped(without_copies(visible, quoted)).split("\n")
-        marks = {index: row for index, line in enumerate(own) if (row := _line_of_mark(line, names))}
-        rows, reasoning, after = [*marks.values()], visible, "\n".join(own[max(marks, default=-1) + 1 :])
+        lines = unwrapped(without_copies(visible, quoted)).split("\n")
+        marks = {index: row for index, line in enumerate(lines) if (row := _line_of_mark(line, names))}
+        rows, reasoning, after = [*marks.values()], visible, "\n".join(lines[max(marks, default=-1) + 1 :])
     if rows and is_taken_back(after, quoted):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     return _complete(rows, names, reasoning)
@@ -194,10 +194,10 @@ def _line_of_mark(line: str, names: Sequence[str]) -> tuple[str, Any, str] | Non
     """Name, mark and evidence of a line such as `r1: met, "the quotation"`; None for any other line."""
     undecorated = re.sub(r"^\s*(?:[-•+*]\s+)?", "", line.replace("**", "").replace("`", "")).strip()
     match_ = MARK_LINE.match(undecorated)  # a number at its beginning may be a criterion's name
-    known = {name.lower(): name for name in names}
-    if match_ is None or match_["name"].lower() not in known:
+    by_lower_case = {name.lower(): name for name in names}
+    if match_ is None or match_["name"].lower() not in by_lower_case:
         return None
-    return known[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()")
+    return by_lower_case[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()")
 
 
 def _complete(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reasoning: str) -> Marks | NoVerdict:

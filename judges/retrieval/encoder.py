@@ -105,14 +105,14 @@ class FacetEncoder(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
         """Return the tokens of texts; an empty text is read as a blank."""
-        shown = [text if text.strip() else " ." for text in texts]
-        if not shown:
+        inputs = [text if text.strip() else " ." for text in texts]
+        if not inputs:
             return []
         limits = {"truncation": True, "max_length": self.settings.max_length}
-        encoded = self.tokenizer(shown, return_offsets_mapping=True, **limits)
+        encoded = self.tokenizer(inputs, return_offsets_mapping=True, **limits)
         return [
             TokenizedText(ids, sentences_of_tokens(text, offsets))
-            for text, ids, offsets in zip(shown, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+            for text, ids, offsets in zip(inputs, encoded["input_ids"], encoded["offset_mapping"], strict=True)
         ]
 
     @torch.inference_mode()

@@ -23,7 +23,7 @@ DIGITS = 5
 BLOCK = 1024
 
 
-class Index(Protocol):
+class TextIndex(Protocol):
     """A collection of N texts with ids, and the similarity of queries to them."""
 
     ids: Sequence[str]
@@ -43,7 +43,7 @@ class Hit(NamedTuple):
 
 
 def search(
-    index: Index, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "Q N"] | None = None
+    index: TextIndex, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "Q N"] | None = None
 ) -> list[list[Hit]]:
     """Return the k most similar texts of each query, best first, equal ones (5 digits) in order; fewer if allowed."""
     hits = []
@@ -79,7 +79,7 @@ class VectorIndex:
         self.contract = content_hash(["encoder", encoder.contract, self.collection])
 
     def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
-        """See `Index`."""
+        """See `TextIndex`."""
         return similarities(self.encoder.embed(queries), self.vectors, self.encoder.settings.similarity)
 
     def save(self, folder: Path) -> None:

@@ -21,7 +21,7 @@ class _WordIndex:
     matrix: Any
 
     def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
-        """See `Index`."""
+        """See `TextIndex`."""
         if self.matrix is None:
             return np.zeros((len(queries), len(self.ids)))
         return (sparse.csr_matrix(self.vectorizer.transform(queries)) @ self.matrix.T).toarray()

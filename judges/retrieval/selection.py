@@ -13,10 +13,9 @@ from ...rm.data.text_style import word_count
 from ...rm.errors import UsageError
 from ...rm.types import content_hash, prompt_text
 from ..types import Case
-from .index import Index, collection_hash, search
+from .index import TextIndex, collection_hash, search
+from .settings import ORACLE, RANDOM, RETRIEVED, SELECTIONS
 
-RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
-SELECTIONS = (RETRIEVED, RANDOM, ORACLE)
 FEWEST_WORDS = 8
 """Responses of fewer words are equal by chance, and do not make two cases near-duplicates."""
 
@@ -51,9 +50,9 @@ def without_duplicates(cases: Sequence[Case], collection: Collection, near: floa
     return allowed
 
 
-def _both_ways(texts: Sequence[str], known: Sequence[str], near: float) -> set[tuple[int, int]]:
-    reverse = {(index, entry) for entry, index in near_duplicates(known, texts, near)}
-    return {*near_duplicates(texts, known, near)} | reverse
+def _both_ways(texts: Sequence[str], others: Sequence[str], near: float) -> set[tuple[int, int]]:
+    reverse = {(index, entry) for entry, index in near_duplicates(others, texts, near)}
+    return {*near_duplicates(texts, others, near)} | reverse
 
 
 def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
@@ -77,7 +76,7 @@ class Selection:
         how: str,
         k: int = 1,
         *,
-        index: Index | None = None,
+        index: TextIndex | None = None,
         near: float = 0.7,
         seed: int = 0,
     ):
@@ -108,15 +107,15 @@ class Selection:
     def _choose(self, cases: Sequence[Case]) -> list[list[int]]:
         if self.how == ORACLE:
             prompts = [normal_prompt(prompt) for prompt in self.collection.prompts]
-            asked = [normal_prompt(prompt_text(case.prompt)) for case in cases]
-            return [[index for index, prompt in enumerate(prompts) if prompt == text][: self.k] for text in asked]
+            queries = [normal_prompt(prompt_text(case.prompt)) for case in cases]
+            return [[index for index, prompt in enumerate(prompts) if prompt == text][: self.k] for text in queries]
         allowed = without_duplicates(cases, self.collection, self.near)
         texts = [prompt_text(case.prompt) for case in cases]
         if self.index is None:
-            return [self._drawn(text, np.flatnonzero(row)) for text, row in zip(texts, allowed, strict=True)]
+            return [self._sample(text, np.flatnonzero(row)) for text, row in zip(texts, allowed, strict=True)]
         position = {name: index for index, name in enumerate(self.collection.ids)}
         return [[position[hit.id] for hit in hits] for hits in search(self.index, texts, self.k, allowed)]
 
-    def _drawn(self, text: str, permitted: np.ndarray) -> list[int]:
+    def _sample(self, text: str, permitted: np.ndarray) -> list[int]:
         rng = Random(f"{self.seed} {text}")
         return rng.sample(permitted.tolist(), min(self.k, len(permitted)))

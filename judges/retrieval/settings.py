@@ -1,9 +1,15 @@
-"""Settings of a retrieval encoder. Does not import torch."""
+"""Settings of a retrieval encoder, and of what a judge retrieves. Does not import torch."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ...rm.errors import UsageError
+from ...rm.settings import AT_LEAST_1, Rule, Settings, given, setting
 
+RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
+SELECTIONS = (RETRIEVED, RANDOM, ORACLE)
+LEXICAL = ("tfidf", "bm25")
 GRANULARITIES = ("sentence", "segment", "text")
 SIMILARITIES = ("mean", "max")
 
@@ -36,5 +42,59 @@ class EncoderSettings:
         if not self.granularities or {*self.granularities} - {*GRANULARITIES}:
             raise UsageError(f"granularities are some of {', '.join(GRANULARITIES)}, got {self.granularities}")
         for name in ("facets", "width", "segment_sentences", "max_length"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"the encoder's {name} is a number >= 1, got {getattr(self, name)}")
+            if vars(self)[name] < 1:
+                raise UsageError(f"the encoder's {name} is a number >= 1, got {vars(self)[name]}")
+
+
+@dataclass
+class RetrievalConfig(Settings):
+    """Settings of what a judge retrieves: labelled examples, and rubrics of similar prompts."""
+
+    rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
+    examples: str = setting(
+        "",
+        "Labelled cases to show with each case; oracle shows its own.",
+        group="Retrieved examples and rubrics",
+        choices=SELECTIONS,
+    )
+    examples_from: list[str] = setting(
+        [], "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", requires="examples"
+    )
+    shots: int = setting(3, "Number of examples for each case.", range=AT_LEAST_1)
+    rubrics_from: str = setting("", "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.")
+    retriever: str = setting("tfidf", "tfidf, bm25, or the folder of an encoder of rewardlab retriever.")
+    retriever_index: str = setting(
+        "",
+        "Folder in which the vectors of the collection are stored, for an encoder and one collection; by default they "
+        "are computed in each run.",
+        advanced=True,
+    )
+
+    def validate(self, rubric: str | None = None) -> None:
+        """Raise a `UsageError` if a setting is missing or contradicts another; `rubric` is the judge's."""
+        super().validate()
+        if rubric in SELECTIONS:
+            given("rubrics_from", self.rubrics_from)
+        elif self.rubrics_from:
+            raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; give one of them")
+        self._check_retriever(RETRIEVED in (self.examples, rubric), self.examples == rubric == RETRIEVED)
+
+    def _check_retriever(self, used: bool, two: bool) -> None:
+        lexical = self.retriever in LEXICAL
+        if used:
+            check_retriever(self.retriever)
+        if self.retriever_index and (lexical or not used):
+            raise UsageError("--retriever_index stores the vectors of a --retriever that is an encoder; leave it out")
+        if self.retriever_index and two:
+            raise UsageError("--retriever_index is for one collection, and examples and rubrics are two; leave it out")
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that determine the result, where anything is retrieved."""
+        used = self.examples or self.rubrics_from
+        return {name: value for name, value in vars(self).items() if name != "retriever_index"} if used else {}
+
+
+def check_retriever(retriever: str) -> None:
+    """Raise a `UsageError` for what `open_index` cannot open."""
+    if retriever not in LEXICAL and not Path(retriever).is_dir():
+        raise UsageError(f"--retriever is {', '.join(LEXICAL)} or a folder with an encoder, got '{retriever}'")

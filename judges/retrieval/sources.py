@@ -64,9 +64,9 @@ def labelled_text(case: Case) -> str:
     """Return a case with its best responses as text; a hash of the texts decides the order of the responses."""
     prompt = prompt_text(case.prompt)
     order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.answers[index]]))
-    shown = [f"Answer {label}:\n{_cut(case.answers[index])}" for label, index in enumerate(order, start=1)]
+    answers = [f"Answer {label}:\n{_cut(case.answers[index])}" for label, index in enumerate(order, start=1)]
     best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in case.best)
-    return "\n\n".join([f"Instruction:\n{_cut(prompt)}", *shown, f"Best: {best}"])
+    return "\n\n".join([f"Instruction:\n{_cut(prompt)}", *answers, f"Best: {best}"])
 
 
 def _cut(text: str) -> str:

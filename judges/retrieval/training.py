@@ -130,14 +130,14 @@ def joint_rows(
                 f"there is no {kind} pair, and --case_weight {case_weight:g} asks for them; change it, "
                 "or name the column of groups with --group_by"
             )
-    asked, compared = (
+    question_pairs, case_pairs = (
         Random(seed + index).sample([*pairs], len(pairs)) for index, pairs in enumerate((questions, cases))
     )
-    sizes = [len(pairs) for pairs, weight in ((asked, 1 - case_weight), (compared, case_weight)) if weight]
+    sizes = [len(pairs) for pairs, weight in ((question_pairs, 1 - case_weight), (case_pairs, case_weight)) if weight]
     return [
         JointRow(
-            asked[index % len(asked)] if case_weight < 1 else None,
-            compared[index % len(compared)] if case_weight > 0 else None,
+            question_pairs[index % len(question_pairs)] if case_weight < 1 else None,
+            case_pairs[index % len(case_pairs)] if case_weight > 0 else None,
         )
         for index in range(max(sizes))
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...rm.io import checked_files as documents
 from ..parsing.replies import FENCE
-from ..prompting import object_schema
+from ..prompts import object_schema
 
 KINDS = ("must", "forbid")
 MOST_RULES = 6
@@ -34,7 +34,7 @@ class Rule:
         if self.type not in KINDS:
             raise ValueError(f"rule '{self.id}': the type is must or forbid, got '{self.type}'")
         for name in ("id", "criterion", "test"):
-            if not getattr(self, name).strip():
+            if not vars(self)[name].strip():
                 raise ValueError(f"rule '{self.id}': {name} is empty")
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"rule '{self.id}': a weight is a number > 0, got {self.weight}")
@@ -50,7 +50,7 @@ class Principle:
 
     def __post_init__(self):
         for name in ("id", "description"):
-            if not getattr(self, name).strip():
+            if not vars(self)[name].strip():
                 raise ValueError(f"principle '{self.id}': {name} is empty")
         if not 0 < abs(self.weight) < float("inf"):
             raise ValueError(f"principle '{self.id}': a weight is a number other than 0, got {self.weight}")
@@ -111,7 +111,7 @@ def from_values(values: Any, location: str = "rubric") -> Rubric:
     """Return a rubric from nested dictionaries and lists, as loaded from JSON or TOML."""
     if not isinstance(values, dict):
         raise ValueError(f"{location}: an object with rules and principles is expected, got {type(values).__name__}")
-    _known(values, ("rules", "principles", "source"), location)
+    _check_names(values, ("rules", "principles", "source"), location)
     rules = [Rule(**row) for row in _rows(values, "rules", RULE_FIELDS, location)]
     principles = [Principle(**row) for row in _rows(values, "principles", PRINCIPLE_FIELDS, location)]
     return Rubric(tuple(rules), tuple(principles), str(values.get("source", "")))
@@ -127,7 +127,7 @@ def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], loca
 def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError(f"{location}: an object is expected, got {row!r}")
-    _known(row, fields, location)
+    _check_names(row, fields, location)
     for name, kind in fields.items():
         if name not in row and name not in OPTIONAL:
             raise ValueError(f"{location}: '{name}' is missing")
@@ -140,7 +140,7 @@ def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
         raise ValueError(f"{location}: a weight that large is no number ({error})") from error
 
 
-def _known(values: Iterable[str], names: Iterable[str], location: str) -> None:
+def _check_names(values: Iterable[str], names: Iterable[str], location: str) -> None:
     if unknown := sorted(set(values) - set(names)):
         raise ValueError(f"{location}: unknown field '{unknown[0]}'; there is {', '.join(names)}")
 
@@ -180,6 +180,15 @@ def render(rubric: Rubric) -> str:
         head = "Principles, only where the rules do not decide:" if rules else "Principles:"
         parts.append([head, *principles])
     return "\n".join(line for part in parts for line in part)
+
+
+def rubric_json(rubric: Rubric) -> str:
+    """Return a rubric as a generator writes it: what its rules say, without weights, vetoes and sources."""
+    rules = [
+        {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
+    ]
+    principles = [{"id": principle.id, "description": principle.description} for principle in rubric.principles]
+    return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
 def to_toml(rubric: Rubric) -> str:
@@ -253,6 +262,6 @@ def _texts(rubric: Rubric) -> list[tuple[str, str]]:
 def _copied(text: str, answers: Sequence[str]) -> str:
     """Return the first five consecutive words that a response also contains; empty if there are none."""
     words = re.findall(r"\w+", text.casefold())
-    shown = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
+    texts = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
     runs = (" ".join(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1))
-    return next((run for run in runs if any(f" {run} " in text for text in shown)), "")
+    return next((run for run in runs if any(f" {run} " in text for text in texts)), "")

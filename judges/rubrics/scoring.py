@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from .rubric import Rubric
 
 RubricScore = Callable[[Rubric, Mapping[str, float]], float]
-"""A score from the values in [0, 1] of the criteria that apply; 1 is a rule kept (also one that forbids)."""
+"""Score from the values in [0, 1] of the criteria that apply; 1 is a rule kept (also one that forbids)."""
+SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
+"""Names of the score functions."""
 
 
 def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
@@ -78,13 +80,13 @@ def saturated(value: float, rate: float) -> float:
     return value if rate == 0 else math.expm1(-rate * value) / math.expm1(-rate)
 
 
-def anchored(rate: float = 2.0, together: Mapping[tuple[str, str], float] | None = None) -> RubricScore:
+def anchored(rate: float = 2.0, joint_weights: Mapping[tuple[str, str], float] | None = None) -> RubricScore:
     """Rubric Anchors: 1[no veto] (sum_k w_k σ(s_k) + sum_{k<l} w_kl s_k s_l) / (sum_k w_k + sum w_kl)  arXiv:2508.12790
 
     σ saturates at `rate`, so that no single dimension can be farmed; `together` are the weights w_kl >= 0 of what
     counts jointly. The paper tells the idea; the formula is ours. Weights have to be positive.
     """
-    joint = dict(together or {})
+    joint = dict(joint_weights or {})
     if any(weight < 0 for weight in joint.values()):
         raise ValueError(f"weights of what counts jointly are >= 0, got {joint}")
     saturated(0.0, rate)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 import yaml
 from peft import LoraConfig
-from rewardlab.apps.commands.judge.records import write_judgments
-from rewardlab.apps.commands.judge.run import judged
 from rewardlab.apps.runs.evaluation_files import write_evaluation
+from rewardlab.apps.runs.judgments import write_judgments
 from rewardlab.apps.runs.run_folder import write_json, write_rows
 from rewardlab.apps.runs.tables import STEPS
+from rewardlab.benchmarks.accounts import evaluate_judges
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.pairs import pairs as pairs_suite
@@ -130,7 +130,7 @@ def _evaluation(folder: Path) -> None:
 
 def _judging(folder: Path) -> None:
     court = [rubric(scripted(lambda _ask: SAID, "small"), from_toml(RUBRIC), name="small rubric")]
-    found = judged(pairs_suite(), CASES[:1], court, notes=(), samples=20)
+    found = evaluate_judges(pairs_suite(), CASES[:1], court, notes=(), samples=20)
     folder.mkdir()
     write_evaluation(found, folder)
     write_judgments(found, ["small rubric"], folder)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import rewardlab as rl
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.rubrics.files import read_rubrics
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, open_run
 from rewardlab.apps.inspector.tabs.overview.queries import overview
 from rewardlab.apps.inspector.tabs.playground.decoded import read_answers
 from rewardlab.apps.inspector.tabs.training.queries import damaged_lines, read_steps
 from rewardlab.judges.retrieval.encoder import load_encoder
+from rewardlab.judges.rubrics.files import read_rubrics
 from rewardlab.judges.store import read_replies
 from rewardlab.rm.errors import CheckFailed, DataError
 from rewardlab.rm.load import load_reward_model

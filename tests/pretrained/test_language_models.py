@@ -9,7 +9,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.judges.backends.local_model import in_process
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.types import Case
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.aggregations.token_mean import token_mean

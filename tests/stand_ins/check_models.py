@@ -10,9 +10,10 @@ from tokenizers.pre_tokenizers import Sequence, Split
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from ...benchmarks.garden.models import SPECIALS
-from ...judges.cdrrm.generator import Record, rubric_json
+from ...judges.cdrrm.generator import Record
 from ...judges.cdrrm.requests import system_prompt
-from ...judges.prompting import part
+from ...judges.prompts import part
+from ...judges.rubrics.rubric import rubric_json
 from ...rm.backbones.loading import small_config
 from .checks import CHECKS
 from .simulated_judge import rubric_of

@@ -13,9 +13,8 @@ from random import Random
 from typing import NamedTuple
 
 from ...judges.backends.chat import Arrived, Ask, Reply
-from ...judges.cdrrm.generator import rubric_json
 from ...judges.cdrrm.requests import read_part
-from ...judges.rubrics.rubric import Rubric, Rule
+from ...judges.rubrics.rubric import Rubric, Rule, rubric_json
 from ...rm.data.text_style import markdown_marks
 from .checks import CHECKS, demanded
 

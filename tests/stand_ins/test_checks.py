@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from rewardlab.judges.cdrrm.ruling import Question, rule
+from rewardlab.judges.cdrrm.ruling import RulingRequest, rule
 from rewardlab.judges.cdrrm.synthesise import sides, synthesise
 from rewardlab.judges.rubrics.rubric import Rubric, Rule
 from rewardlab.judges.rubrics.rubric import render as render_rubric
@@ -49,10 +49,10 @@ def test_the_judge_reads_rules_and_their_polarity_from_a_rendered_rubric():
     assert not rules[1].met("Source: me.") and rules[0].met("It grows.")
 
 
-def questions(rubric_for) -> tuple[list[Question], list[int]]:
+def questions(rubric_for) -> tuple[list[RulingRequest], list[int]]:
     shown = [sides(one) for one in pairs(30, 1)]
     return (
-        [Question(one.prompt, one.answers, rubric_for(one)) for one in shown],
+        [RulingRequest(one.prompt, one.answers, rubric_for(one)) for one in shown],
         ["AB".index(one.preferred) for one in shown],
     )
 
@@ -64,7 +64,7 @@ def test_without_error_the_true_rubric_is_always_right():
 
 def test_each_bias_moves_the_bare_judge_its_own_way():
     long, short = " ".join(PADDING), NEUTRAL[0]
-    asked = [Question(user_turn(f"Help me with moss {n}."), (short, long)) for n in range(40)]
+    asked = [RulingRequest(user_turn(f"Help me with moss {n}."), (short, long)) for n in range(40)]
     by_length = rule(SimulatedJudge(replace(EXACT, length=5.0)), asked)
     assert all(ruling.winner == 1 for ruling in by_length)
     by_position = rule(SimulatedJudge(replace(EXACT, position=50.0)), asked)
@@ -90,7 +90,7 @@ def test_a_teacher_without_error_writes_exactly_the_missed_check():
 
 
 def test_a_rubric_is_a_handful_of_tokens_and_is_read_back():
-    from rewardlab.judges.cdrrm.generator import rubric_json
+    from rewardlab.judges.rubrics.rubric import rubric_json
     from rewardlab.tests.stand_ins.check_models import tokenizer
 
     words = tokenizer()

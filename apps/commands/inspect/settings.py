@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ....judges.retrieval.settings import check_retriever
 from ....rm.settings import PORT, Settings, setting
 
 
@@ -28,7 +29,5 @@ class InspectConfig(Settings):
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        from ..judge.retrieval import check_retriever
-
         super().validate()
         check_retriever(self.retriever)

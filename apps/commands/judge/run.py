@@ -1,125 +1,115 @@
-"""`rewardlab judge`: evaluate judges on cases; every reply is stored in the run folder."""
+"""`rewardlab judge`: evaluate or audit judges on cases; every reply is stored in the run folder."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ....benchmarks.evaluate import Evaluation, evaluate
-from ....benchmarks.report import markdown
-from ....benchmarks.types import Suite
-from ....judges.retrieval.selection import SELECTIONS
+from ....benchmarks.accounts import evaluate_judges
+from ....benchmarks.scorers import open_scorer
+from ....benchmarks.suites._cases import CaseFile, open_suite, sample_cases
+from ....judges.audit.plan import names_of, single_note
+from ....judges.audit.run import check_chance, probes
+from ....judges.backends.open import LanguageModels
+from ....judges.backends.settings import ChatConfig
+from ....judges.kinds.checklist import read_checklist
+from ....judges.open import Materials, open_judges
+from ....judges.prompts import Sampling
+from ....judges.retrieval.open import open_examples, open_rubrics, retrieval_notes
+from ....judges.retrieval.settings import SELECTIONS, RetrievalConfig
+from ....judges.rubrics.files import check_matches, open_levels, open_rubric
+from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
-from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
-from ....rm.registry import load
-from ...runs.evaluation_files import write_evaluation
+from ...assembly.routing import fit_route
+from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
-from ...runs.run_folder import CONFIG, data_hash, log, log_report, replace_text, run_folder, trust, write_manifest
-from ..rubrics.files import check_matches
-from .audit import audit_judges, check_chance, left_out, names_of, probes
-from .chats import REPLIES, dry_run_chats, log_estimate, open_chats, short_names, with_stored_replies
-from .fit_route import fit_route
-from .kinds import materials, open_judges
-from .records import CaseFile, account, drawn, write_judgments
-from .retrieval import RetrievalConfig, retrieval_notes
-from .settings import READ_LATER, ChatConfig, JudgeConfig
+from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest
+from ...runs.tables import ITEMS, read_items
+from .settings import READ_LATER, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
     """Judge cases and write the run folder, or report the estimated cost; with --fit_route fit a routing probe."""
     if config.fit_route:
-        return fit_route(config, trust(chats))
+        return fit_route(
+            config.fit_route, config.output, recipe=config.identity(), overwrite=config.overwrite, seed=config.seed,
+            encoder=config.encoder, reward_model=config.fit_reward_model, loading=chats.loading,
+        )  # fmt: skip
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
-    suite = open_suite(config)
+    suite = open_suite(config.benchmark, config.objective, config.on_bad_row)
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    names, given = short_names(chats.names), materials(config, trust(chats), retrieval)
-    imagined = dry_run_chats(names)
-    dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # reports wrong settings first
+    models, materials = LanguageModels(chats), read_materials(config, chats.loading, retrieval)
+    dry_run = models.dry_run()
+    dry_run_judges = open_judges(config.kind, config.together, dry_run, materials)  # reports wrong settings first
     check_chance(config.chance, dry_run_judges)
     cases, notes = suite.cases(sources)
-    cases, of_draw = drawn(cases, config.limit, config.seed)
-    check_matches(config.rubric, given.rubric, cases)
-    check_matches(config.levels, given.levels, cases)
-    of_audit = left_out(cases) if config.audit else []
-    notes = [*notes, *of_draw, *of_audit, *retrieval_notes(retrieval, config.rubric)]
-    signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
+    cases, sample_notes = sample_cases(cases, config.limit, config.seed)
+    check_matches(config.rubric, materials.rubric, cases)
+    check_matches(config.levels, materials.levels, cases)
+    notes += [*sample_notes, *(single_note(cases) if config.audit else ()), *retrieval_notes(retrieval, config.rubric)]
+    short_names = {name: short for short, name in models.names.items()}
+    names = names_of(config.names, dry_run_judges, cases, other_author=config.other_author, short_names=short_names)
     if config.dry_run:
         for judge in dry_run_judges:
-            for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
-                judge(shown)
-        return {"cases": len(cases), **log_estimate(imagined, chats, names, config.tokenizer)}
+            for probe in probes(cases, names.get(judge.name), config.seed) if config.audit else [cases]:
+                judge(probe)
+        return {"cases": len(cases), **models.estimate(dry_run, log, tokenizer=config.tokenizer)}
     recipe = config.identity() | retrieval.identity() | chats.identity()
-    rubric = None if config.rubric in SELECTIONS else config.rubric
-    files = [*sources, *filter(None, (rubric, config.levels, config.checklist)), *retrieval.files]
-    recipe["data_sha256"] = {source: data_hash(source) for source in files}
-    recipe["model_sha256"] = model_hashes(names.values())
-    opened = open_chats(chats)
-    with run_folder(
-        config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
-    ) as work:
-        with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
-            judges = open_judges(config.kind, config.together, asked, given)
+    recipe["data_sha256"] = {file: data_hash(file) for file in [*sources, *_files(config, retrieval)]}
+    recipe["model_sha256"] = model_hashes(models.names.values())
+    opened, keep = models.open(), f"{REPLIES}/{FILE}"
+    with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
+        with stored_replies(opened, models.prices, work, config.on_fault) as run_chats:
+            judges = open_judges(config.kind, config.together, run_chats, materials)
+            options: dict[str, Any] = {"seed": config.seed, "samples": config.bootstrap_samples, "progress": log}
             if config.audit:
-                facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
+                trusted_for = write_audits(judges, cases, work, names=names, chance=config.chance, **options)
+                results = {"trusted_for": trusted_for}
             else:
-                options = {"seed": config.seed, "samples": config.bootstrap_samples}
-                evaluation = judged(suite, cases, judges, notes=notes, **options)
-                facts: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
-                facts["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
-            facts["models"] = {name: chat.account() for name, chat in asked.items()}
+                evaluation = evaluate_judges(suite, cases, judges, notes=notes, **options)
+                results: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
+                results["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
+            results["models"] = {name: chat.account() for name, chat in run_chats.items()}
         contracts = {judge.name: judge.contract for judge in judges}
         about = {"suite": suite.name, "contracts": contracts, "notes": notes, "chats": asdict(chats)}
-        write_manifest(work, data=sources, seed=config.seed, started=started, **about, **facts)
+        write_manifest(work, data=sources, seed=config.seed, started=started, **about, **results)
         # last of all: until here the run may be resumed with other ones
-        settings = recipe | {name: getattr(config, name) for name in READ_LATER}
+        settings = recipe | {name: vars(config)[name] for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
-    return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
+    return {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
 
 
-def write_judged(
-    suite: Suite, evaluation: Evaluation, judges: Sequence[BatchJudge], work: Path
-) -> dict[str, dict[str, Any]]:
-    """Write the folder of an evaluation and the table of judgments, log the report, and return each judge's account."""
-    write_evaluation(evaluation, work)
-    write_judgments(evaluation, [judge.name for judge in judges], work)
-    log_report(markdown(evaluation.report))
-    return {judge.name: account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts for judge in judges}
-
-
-def open_suite(config: JudgeConfig) -> Suite:
-    """Open a benchmark, or the suite of any file of cases and pairs."""
-    if config.benchmark == CaseFile.name:
-        return CaseFile(config.objective, config.on_bad_row)
-    return load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row)
-
-
-def judged(
-    suite: Suite,
-    cases: Sequence[Case],
-    judges: Sequence[BatchJudge],
-    *,
-    notes: Sequence[str],
-    seed: int = 0,
-    samples: int = 1000,
-) -> Evaluation:
-    """Evaluate the judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
-    evaluation = evaluate(
-        suite,
-        cases,
-        [*judges, *suite.baselines(cases, seed)],
-        notes=notes,
-        samples=samples,
-        seed=seed,
-        progress=lambda name: log(f"judging {len(cases)} cases with {name}"),
+def read_materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig) -> Materials:
+    """Read and check the files of the settings."""
+    rubric = None
+    if config.rubric:
+        retrieved = config.rubric in SELECTIONS
+        rubric = open_rubrics(retrieval, config.rubric, config.seed) if retrieved else open_rubric(config.rubric)
+    suite, examples = CaseFile(config.objective, config.on_bad_row), []
+    for source in retrieval.examples_from:
+        examples += read_items(Path(source)) if Path(source).is_dir() else suite.cases([source])[0]
+    return Materials(
+        rubric=rubric,
+        examples=open_examples(retrieval, examples, config.seed) if retrieval.examples else None,
+        score=config.score,
+        levels=open_levels(config.levels) if config.levels else None,
+        questions=read_checklist(config.checklist) if config.checklist else (),
+        sampling=Sampling(config.max_tokens, config.temperature, config.seed),
+        loading=loading,
+        open_scorer=open_scorer,
     )
-    sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
-    report = evaluation.report
-    return evaluation._replace(report=replace(report, notes=(*report.notes, *sentences)))
+
+
+def _files(config: JudgeConfig, retrieval: RetrievalConfig) -> list[str]:
+    """Return the files beside the data that the judgments depend on."""
+    rubric = None if config.rubric in SELECTIONS else config.rubric
+    examples = [str(Path(path) / ITEMS) if Path(path).is_dir() else path for path in retrieval.examples_from]
+    return [*filter(None, (rubric, config.levels, config.checklist, *examples, retrieval.rubrics_from))]

@@ -10,6 +10,7 @@ from ....judges.case_rows import parse_case
 from ....judges.retrieval.encoder import new_encoder
 from ....judges.retrieval.sources import labelled_text
 from ....judges.retrieval.training import RetrieverArguments, RetrieverTrainer, TextPair, joint_rows, pairs_within
+from ....judges.rubrics.files import rubric_of_row
 from ....judges.rubrics.rubric import render
 from ....judges.types import Case
 from ....rm.data.pairs import collect, parse_pair, row_prompt
@@ -18,11 +19,10 @@ from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
 from ...runs.run_folder import data_hash, log, log_rows, run_folder, training_recipe, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
-from ..rubrics.files import rubric_of_row
 from .settings import RetrieverConfig
 
 
-class Entry(NamedTuple):
+class RetrieverRow(NamedTuple):
     """A row: the prompt, the rubric or labelled case that belongs to it, and its group."""
 
     prompt: str
@@ -66,19 +66,19 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
     return {"retriever": config.output, **facts}
 
 
-def _entry(values: Mapping[str, Any], group_by: str) -> Entry:
+def _entry(values: Mapping[str, Any], group_by: str) -> RetrieverRow:
     group = str(values.get(group_by) or "")
     if "rubric" in values or "rubrics" in values:
-        return Entry(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
+        return RetrieverRow(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
     if "answers" in values:
         case = parse_case(values)
     else:
         pair = parse_pair(values)
         case = Case(pair.id, pair.prompt, (pair.chosen, pair.rejected))
-    return Entry(prompt_text(case.prompt), labelled_text(case), group)
+    return RetrieverRow(prompt_text(case.prompt), labelled_text(case), group)
 
 
-def _encoder(config: RetrieverConfig, entries: Sequence[Entry], seed: int) -> Any:
+def _encoder(config: RetrieverConfig, entries: Sequence[RetrieverRow], seed: int) -> Any:
     texts = [text for entry in entries for text in (entry.prompt, entry.document)]
     options = {"hidden": config.small_hidden, "layers": config.small_layers, "vocabulary": config.small_vocabulary}
     encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust(config))

@@ -58,7 +58,7 @@ class RetrieverConfig(Settings):
     def encoder_settings(self) -> EncoderSettings:
         """Return what decides a text's vectors; raise a `UsageError` for a value that does not exist."""
         names = [name for name in EncoderSettings.__dataclass_fields__ if name != "granularities"]
-        values: dict[str, Any] = {name: getattr(self, name) for name in names}
+        values: dict[str, Any] = {name: vars(self)[name] for name in names}
         return EncoderSettings(**values, granularities=tuple(self.granularities))
 
     def identity(self) -> dict[str, Any]:

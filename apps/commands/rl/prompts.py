@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset
 
+from ....judges.rubrics.files import rubric_of_row
 from ....judges.rubrics.rubric import Rubric
 from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.scaffolds._scaffold import Hints
@@ -18,7 +19,6 @@ from ....rm.types import Messages, prompt_text
 from ...rewards._run import SHOWN, PromptRow, Row, RunFacts
 from ...runs.run_folder import log, log_rows
 from ..decode.run import read_prompts
-from ..rubrics.files import rubric_of_row
 from .settings import RlConfig
 
 PROMPT_VARIANTS = "prompt_variants"

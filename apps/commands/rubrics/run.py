@@ -1,102 +1,169 @@
 """`rewardlab rubrics`: build from preferences, train a generator, lint files, apply to cases."""
 
-import json
 import time
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ....judges.cdrrm.generator import Record
-from ....judges.cdrrm.training import Training, train
-from ....judges.rubrics.rubric import lint
-from ....rm.data.pairs import collect
-from ....rm.errors import CheckFailed, DataError, UsageError
-from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_since, trust, write_manifest
-from ..judge.settings import ChatConfig
-from .apply import apply
-from .build import build
-from .files import find_rubric, read_rubrics
+from ....benchmarks.accounts import evaluate_judges
+from ....benchmarks.suites._cases import CaseFile
+from ....benchmarks.suites.pairs import case_ids, collect_files
+from ....judges.backends.open import TOTAL, LanguageModels
+from ....judges.backends.scripted import dry_run_chat
+from ....judges.backends.settings import ChatConfig
+from ....judges.cdrrm import build as cdrrm
+from ....judges.cdrrm.filter import FilterLimits
+from ....judges.cdrrm.generator import RubricJudge, generator_records, judge_records
+from ....judges.cdrrm.synthesise import sides, synthesise
+from ....judges.cdrrm.training import SupervisedSettings, read_records, train
+from ....judges.rubrics.files import RUBRICS, lint_files, rubric_row
+from ....judges.rubrics.rubric import Rubric
+from ....judges.run import REPLIES, stored_replies
+from ....judges.store import FILE
+from ....rm.data.pairs import parse_pair
+from ....rm.errors import DataError, UsageError
+from ...runs.judgments import write_judged
+from ...runs.run_folder import (
+    data_hash,
+    log,
+    log_rows,
+    run_folder,
+    seconds_since,
+    write_json,
+    write_manifest,
+    write_rows,
+)
 from .settings import RubricsConfig
 
+LATER = (
+    "this is for the diagnoses alone; each pair then costs up to nine requests more: a rubric, two checks, two "
+    "verdicts with it and two without, and two that the judge may learn from"
+)
 
-def run_rubrics(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict[str, Any]:
+
+class Roles(NamedTuple):
+    """Models of the settings, and by short name the one that writes rubrics and the one that judges."""
+
+    models: LanguageModels
+    writer: str
+    judge: str
+
+
+def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
     """Run the requested action."""
     if config.does == "lint":
-        return lint_files(config.files)
+        return lint_files(config.files, log)
     if config.does == "train":
-        return train_model(config, chats, how)
+        return train_model(config, chats, training)
     chats.validate([*filter(None, [config.judge])])
     if len(chats.names) != 1:
         raise UsageError(
             f"rubrics {config.does} is for one writer, got {len(chats.names)}: name it with --endpoint and --model, or "
             "with --local; a judge of its own is given with --judge"
         )
-    return build(config, chats, how.seed) if config.does == "build" else apply(config, chats, how.seed)
+    models = LanguageModels(chats, [*filter(None, [config.judge])])
+    shorts = {name: short for short, name in models.names.items()}
+    roles = Roles(models, shorts[chats.names[0]], shorts[config.judge or chats.names[0]])
+    return (build if config.does == "build" else apply)(config, roles, training.seed)
 
 
-# ---- train ----
+def train_model(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
+    """Fine-tune a language model on the records of builds."""
+    from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 
-
-def train_model(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict[str, Any]:
-    """Fine-tune a language model on what `build` wrote; `--local` reads its folder."""
     started = time.time()
-    files = [_records_file(source, config.learn) for source in config.data]
-    records, rows = collect([str(file) for file in files], _record, config.on_bad_row)
+    files, records, rows = read_records(config.data, config.learn, config.on_bad_row)
     log_rows("data", rows)
-    recipe = config.identity() | asdict(how) | {"data_sha256": {str(file): data_hash(str(file)) for file in files}}
+    recipe = config.identity() | asdict(training) | {"data_sha256": {file: data_hash(file) for file in files}}
     with run_folder(config.output, recipe, overwrite=config.overwrite) as work:
-        model, tokenizer = _base(config, chats)
-        train(model, records, work, how, tokenizer)
+        tokenizer = load_tokenizer(config.base, chat_template=chats.chat_template, **chats.loading)
+        model = load_causal_lm(config.base, tokenizer, dtype=chats.dtype, **chats.loading)
+        train(model, records, work, training, tokenizer)
         (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
-        write_manifest(work, data=list(map(str, files)), seed=how.seed, started=started, records=len(records))
+        write_manifest(work, data=files, seed=training.seed, started=started, records=len(records))
     return {"output": config.output, "records": len(records), "seconds": round(seconds_since(started), 1)}
 
 
-def _base(config: RubricsConfig, chats: ChatConfig) -> tuple[Any, Any]:
-    from ....rm.backbones.loading import load_causal_lm, load_tokenizer
-
-    tokenizer = load_tokenizer(config.base, chat_template=chats.chat_template, **trust(chats))
-    return load_causal_lm(config.base, tokenizer, dtype=chats.dtype, **trust(chats)), tokenizer
-
-
-def _records_file(source: str, learn: str) -> Path:
-    path = Path(source)
-    file = path / f"{learn}.jsonl" if path.is_dir() else path
-    if not file.is_file():
-        raise UsageError(f"{source}: no folder of rewardlab rubrics build and no file of records for the {learn}")
-    return file
+def _open_folder(config: RubricsConfig, roles: Roles, **recipe: Any) -> AbstractContextManager[Path]:
+    """Open the run folder; a run that was cut off continues with the same settings, data and seed."""
+    recipe = config.identity() | roles.models.config.identity() | recipe
+    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
+    return run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}")
 
 
-def _record(values: Any) -> Record:
-    for name in ("prompt", "completion"):
-        turns = values.get(name)
-        if not (
-            isinstance(turns, list) and turns and all(isinstance(turn, dict) and "content" in turn for turn in turns)
-        ):
-            raise ValueError(f"'{name}' is a list of messages, got {json.dumps(turns)[:60]}")
-    return {"prompt": values["prompt"], "completion": values["completion"]}
+def build(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
+    """Profile, synthesise and filter rubrics; list the dropped pairs with reasons, and write training records."""
+    started, models = time.time(), roles.models
+    limits = FilterLimits(config.most_rules, config.overlap, config.alike)
+    pairs, rows = collect_files(config.data, parse_pair, config.on_bad_row, unique_ids=True)
+    log_rows("data", rows)
+    preferred = [better for pair in pairs if (better := pair.preferred(config.objective)) is not None]
+    labelled = {name: sides(pair, seed) for name, pair in zip(case_ids(preferred), preferred, strict=True)}
+    if not labelled:
+        raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
+    if config.dry_run:
+        chats = models.dry_run()
+        synthesise(chats[roles.writer], [*labelled.values()])
+        log(LATER)
+        return {"pairs": len(labelled), **models.estimate(chats, log, total="cost_of_diagnoses")}
+    opened = models.open()
+    with _open_folder(config, roles, seed=seed) as work:
+        with stored_replies(opened, models.prices, work, config.on_fault) as chats:
+            writer, judge = chats[roles.writer], chats[roles.judge]
+            names = roles.writer, roles.judge
+            outcomes = cdrrm.build_rubrics(labelled, writer, judge, limits=limits, names=names, log=log)
+            accepted = [*cdrrm.accepted_rubrics(outcomes).values()]
+            lessons = judge_records(writer, accepted)
+            usage = {name: chat.account() for name, chat in chats.items()}
+        counts = {"pairs": len(labelled), "without_preference": len(pairs) - len(preferred)}
+        facts = {**counts, **cdrrm.filter_summary(outcomes), "models": usage}
+        write_rows(work / RUBRICS, cdrrm.rubric_rows(outcomes))
+        write_rows(work / "dropped.jsonl", cdrrm.dropped_rows(outcomes))
+        (work / "report.md").write_text(cdrrm.build_report(facts), encoding="utf-8")
+        write_json(work / "summary.json", facts)
+        write_rows(work / "generator.jsonl", generator_records(accepted, contrast_first=config.contrast_first))
+        write_rows(work / "judge.jsonl", lessons)
+        facts["judge_records"] = len(lessons)
+        about = {"rows": rows.as_json(), "chats": asdict(models.config)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **facts, **about)
+    return {"run": config.output, **facts}
 
 
-# ---- lint ----
-
-
-def lint_files(files: Sequence[str]) -> dict[str, Any]:
-    """Log a line for each doubtful item of the rubrics; a file that is not a rubric fails the check."""
-    findings, errors, rubrics = 0, 0, 0
-    for path in map(find_rubric, files):
-        try:
-            rubrics_read = read_rubrics(path)
-        except DataError as error:
-            log(f"error: {error}")
-            errors += 1
-            continue
-        rubrics += len(rubrics_read)
-        for name, rubric in rubrics_read.items():
-            issues = lint(rubric)
-            findings += len(issues)
-            for issue in issues:
-                log(f"{path}{f' {name}' if name != path.stem else ''}: {issue}")
-    if errors:
-        raise CheckFailed(f"{errors} of {len(files)} files cannot be read as rubrics; see the lines above")
-    return {"files": len(files), "rubrics": rubrics, "findings": findings}
+def apply(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
+    """Generate a rubric for every case of two responses; with --judge also evaluate verdicts under them."""
+    started, models = time.time(), roles.models
+    suite = CaseFile(config.objective, config.on_bad_row)
+    cases, notes = suite.cases(config.data)
+    pairs = [case for case in cases if len(case.answers) == 2]
+    if len(pairs) < len(cases):
+        notes.append(f"{len(cases) - len(pairs)} of {len(cases)} cases have other than two answers and are left out.")
+    if not pairs:
+        raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
+    judge_name = f"{roles.judge} with rubrics of {roles.writer}"
+    if config.dry_run:
+        chats = models.dry_run()
+        cdrrm.generate_rubrics(chats[roles.writer], pairs)
+        if config.judge:
+            RubricJudge(dry_run_chat(), chats[roles.judge], on_flip=config.flip, name=judge_name)(pairs)
+            log("each verdict's prompt is longer by its rubric, which is not counted")
+        total = "cost_without_rubrics" if config.judge else TOTAL
+        return {"cases": len(pairs), **models.estimate(chats, log, total=total)}
+    opened = models.open()
+    with _open_folder(config, roles, seed=seed) as work:
+        with stored_replies(opened, models.prices, work, config.on_fault) as chats:
+            writer = chats[roles.writer]
+            outcomes = cdrrm.generate_rubrics(writer, pairs)
+            rubrics = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Rubric)}
+            facts: dict[str, Any] = {"cases": len(pairs), "rubrics": len(rubrics)}
+            facts["without_rubric"] = cdrrm.count_reasons(outcomes)
+            if config.judge:
+                judge = RubricJudge(writer.chat, chats[roles.judge], on_flip=config.flip, name=judge_name)
+                evaluation = evaluate_judges(suite, pairs, [judge], seed=seed, notes=notes, progress=log)
+                facts["judges"] = write_judged(suite, evaluation, [judge], work)
+                facts["judged_without_rubric"] = dict(judge.fallbacks)
+            facts["models"] = {name: chat.account() for name, chat in chats.items()}
+        write_rows(work / RUBRICS, [rubric_row(name, rubric) for name, rubric in rubrics.items()])
+        about = {"notes": notes, "chats": asdict(models.config)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **facts, **about)
+    return {"run": config.output, **facts}

@@ -14,15 +14,15 @@ class RubricsConfig(Settings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     rules = (
-        Rule(lambda given: given.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
-        Rule(lambda given: given.does == "lint" and not given.files, "--action lint FILE is missing"),
+        Rule(lambda config: config.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
+        Rule(lambda config: config.does == "lint" and not config.files, "--action lint FILE is missing"),
         Rule(
-            lambda given: given.does != "lint" and given.files,
+            lambda config: config.does != "lint" and config.files,
             "rubrics {does} takes no '{files}'; files are given with --data",
         ),
-        Rule(lambda given: given.does != "lint" and not given.data, "--data is missing"),
-        Rule(lambda given: given.does != "lint" and not (given.output or given.dry_run), "--output is missing"),
-        Rule(lambda given: given.does == "train" and not given.base, "--base is missing"),
+        Rule(lambda config: config.does != "lint" and not config.data, "--data is missing"),
+        Rule(lambda config: config.does != "lint" and not (config.output or config.dry_run), "--output is missing"),
+        Rule(lambda config: config.does == "train" and not config.base, "--base is missing"),
     )
     action: list[str] = setting(
         [],

@@ -10,7 +10,7 @@ from ...backends.chat import Ask, Chat, Choice, ChoosingChat, Reply
 from ...judge import Judging, RubricSource, ask_all, described, judgment, rubrics_for
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
-from ...prompting import GREEDY, Sampling
+from ...prompts import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
 from ...types import Case, Comparison, Criterion, Judgment, Reason
 from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
@@ -43,7 +43,7 @@ def generative(
             f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
         )
     chooser = choosing(chat)
-    shown = comparison_prompt(prompt, ties=False, sampling=sampling)
+    comparison = comparison_prompt(prompt, ties=False, sampling=sampling)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases)
@@ -52,12 +52,12 @@ def generative(
             for case, case_rubric in zip(cases, rubrics, strict=True)
         ]
         asks = [
-            [shown.ask(case, order, rubric=case_rubric, sample=k) for order, k in plan]
+            [comparison.ask(case, order, rubric=case_rubric, sample=k) for order, k in plan]
             for case, case_rubric, plan in zip(cases, rubrics, plans, strict=True)
         ]
         orders = [[order for order, _ in plan] for plan in plans]
         replied = ask_all(chat, asks)
-        read = iter(_read(cases, orders, asks, replied, shown, chooser))
+        read = iter(_read(cases, orders, asks, replied, comparison, chooser))
         return [
             _judged(case, plan, replies, [next(read) for _ in plan], chat)
             if plan
@@ -67,7 +67,7 @@ def generative(
 
     settings: dict[str, Any] = {
         "kind": "generative", "chat": chat.name, "samples": samples, "rubric": described(rubric),
-        "system": shown.system, "sampling": sampling._asdict(),
+        "system": comparison.system, "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} generative", settings, judge, sources=(rubric,))
 
@@ -81,14 +81,14 @@ def _read(
     plans: Sequence[Sequence[Order]],
     asks: Sequence[Sequence[Ask]],
     replied: Sequence[Sequence[Reply]],
-    shown: ComparisonPrompt,
+    comparison: ComparisonPrompt,
     chooser: ChoosingChat | None,
 ) -> Iterator[Read]:
     """Yield what every reply says, in order; the probabilities of all are asked for in one call."""
     read = [
-        _stated(case, *asked, shown)
+        _stated(case, *request, comparison)
         for case, *by_order in zip(cases, plans, asks, replied, strict=True)
-        for asked in zip(*by_order, strict=True)
+        for request in zip(*by_order, strict=True)
     ]
     choices = [stated[0] for stated in read if not isinstance(stated, NoVerdict)]
     if choices and chooser is None:
@@ -99,14 +99,14 @@ def _read(
 
 
 def _stated(
-    case: Case, order: Order, ask: Ask, reply: Reply, shown: ComparisonPrompt
+    case: Case, order: Order, ask: Ask, reply: Reply, comparison: ComparisonPrompt
 ) -> tuple[Choice, str] | NoVerdict:
     """Return the choice between the labels at the verdict of a reply, and its reasoning."""
-    verdict = shown.verdict(case, order, reply)
+    verdict = comparison.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
         return verdict
     quoted = [case.answers[index] for index in order]
-    beginning = before_verdict(reply.text, lambda text: shown.read(text, quoted))
+    beginning = before_verdict(reply.text, lambda text: comparison.read(text, quoted))
     if beginning is None:
         return NoVerdict(Reason.MALFORMED, "the verdict is stated without the label A or B")
     return Choice(ask.messages, beginning, LABELS), verdict.reasoning
@@ -124,9 +124,9 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
         for pair in combinations(range(len(case.answers)), 2)
     }
     missing = next((value for value in preferences.values() if isinstance(value, NoVerdict)), None)
-    known = {pair: value for pair, value in preferences.items() if isinstance(value, Preference)}
+    valid = {pair: value for pair, value in preferences.items() if isinstance(value, Preference)}
     of_response = [
-        [(p.value if pair[0] == index else 1 - p.value, p.spread) for pair, p in known.items() if index in pair]
+        [(p.value if pair[0] == index else 1 - p.value, p.spread) for pair, p in valid.items() if index in pair]
         for index in range(len(case.answers))
     ]
     scores = missing or [fmean(value for value, _ in values) for values in of_response]

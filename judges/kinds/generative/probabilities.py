@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....rm.errors import UsageError
-from ...backends.chat import Chat, ChoosingChat
+from ...backends.chat import Chat, ChoosingChat, WrappedChat
 from ...backends.scripted import Scripted
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
@@ -72,20 +72,20 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
     (i, j), *_ = first
     means, values = [], []
     for order, of_order in first.items():
-        known = [value if order == (i, j) else 1 - value for value in of_order if not isinstance(value, NoVerdict)]
-        if 2 * len(known) <= len(of_order):
+        shares = [value if order == (i, j) else 1 - value for value in of_order if not isinstance(value, NoVerdict)]
+        if 2 * len(shares) <= len(of_order):
             return next(value for value in of_order if isinstance(value, NoVerdict))
-        means.append(fmean(known))
-        values += known
+        means.append(fmean(shares))
+        values += shares
     return Preference(fmean(means), stdev(values))
 
 
 def choosing(chat: Chat) -> ChoosingChat | None:
     """Return the chat behind stores and counters that knows the probabilities of labels; None for a dry run."""
-    inner: Any = chat
-    while not hasattr(inner, "choice_logprobs") and hasattr(inner, "chat"):
+    inner = chat
+    while isinstance(inner, WrappedChat) and not isinstance(inner, ChoosingChat):
         inner = inner.chat
-    if hasattr(inner, "choice_logprobs"):
+    if isinstance(inner, ChoosingChat):
         return inner
     if isinstance(inner, Scripted):
         return None

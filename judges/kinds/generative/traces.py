@@ -88,7 +88,7 @@ def select_traces(
         for pair, rubric, plan in zip(pairs, rubrics or [None] * len(pairs), plans, strict=True)
     ]
     traces = Traces([], [], {})
-    for pair, plan, asked, replies in zip(pairs, plans, asks, ask_all(chat, asks), strict=True):
+    for pair, plan, requests, replies in zip(pairs, plans, asks, ask_all(chat, asks), strict=True):
         outcomes = [
             [_outcome(pair, order, prompt, reply) for reply in replies[index * samples : (index + 1) * samples]]
             for index, order in enumerate(plan)
@@ -97,7 +97,7 @@ def select_traces(
             traces.dropped[pair.id] = reason
         else:
             traces.ids.append(pair.id)
-            traces.records.extend(_first_right(asked, replies, outcomes))
+            traces.records.extend(_first_right(requests, replies, outcomes))
     return traces
 
 

@@ -11,7 +11,7 @@ from ....rm.types import RewardModel, content_hash, prompt_text
 from ...judge import Judging, merged
 from ...types import BatchJudge, Case, Criterion, Judgment, strictly_best
 from .features import case_features
-from .rule import Need, Rule
+from .rule import Need, RoutingRule
 
 ROUTED = "routed"
 """Name of the criterion with the probability (NaN: the rule had none) and the sentence that explains the choice."""
@@ -21,7 +21,7 @@ def route(
     cheap: BatchJudge,
     strong: BatchJudge,
     *,
-    rule: Rule,
+    rule: RoutingRule,
     threshold: float | None = None,
     budget: float | None = None,
     reward_model: RewardModel | None = None,
@@ -34,8 +34,8 @@ def route(
     `reward_model` is given, its margin and spread. A case without p_i goes to the strong judge, also beyond the budget.
     A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235).
     """
-    given = [(word, value) for word, value in (("threshold", threshold), ("budget", budget)) if value is not None]
-    if len(given) != 1 or not 0 <= given[0][1] <= 1:
+    limits = [(name, value) for name, value in (("threshold", threshold), ("budget", budget)) if value is not None]
+    if len(limits) != 1 or not 0 <= limits[0][1] <= 1:
         raise UsageError(
             f"a routing judge has a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
         )
@@ -48,13 +48,13 @@ def route(
         needs = rule(case_features(cases, reward_model))
         to_strong = chosen(cases, [need.probability for need in needs], threshold, budget)
         judged: dict[int, Judgment] = {}
-        for word, asked, indices in (
+        for name, chosen_judge, indices in (
             ("cheap", cheap, np.flatnonzero(~to_strong)),
             ("strong", strong, np.flatnonzero(to_strong)),
         ):
-            judgments = asked([cases[index] for index in indices]) if len(indices) else []
+            judgments = chosen_judge([cases[index] for index in indices]) if len(indices) else []
             for index, judgment in zip(indices, judgments, strict=True):
-                judged[index] = _routed(cases[index], judgment, needs[index], f"{word} judge, by the {rule.name}")
+                judged[index] = _routed(cases[index], judgment, needs[index], f"{name} judge, by the {rule.name}")
         return [judged[index] for index in range(len(cases))]
 
     contracts = {"cheap": cheap.contract or cheap.name, "strong": strong.contract or strong.name}

@@ -84,12 +84,13 @@ def distil(
 
 def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
     """Return which of margin and spread all cases have."""
-    known = {name: sum(np.isfinite(getattr(each, name)) for each in features) for name in REWARDS}
-    if partly := [name for name, count in known.items() if 0 < count < len(features)]:
+    counts = {name: sum(np.isfinite(getattr(each, name)) for each in features) for name in REWARDS}
+    if partly := [name for name, count in counts.items() if 0 < count < len(features)]:
         raise DataError(
-            f"{known[partly[0]]} of {len(features)} cases have a {partly[0]}; leave the others out, or the reward model"
+            f"{counts[partly[0]]} of {len(features)} cases have a {partly[0]}; leave the others out, or the reward "
+            "model"
         )
-    return [name for name, count in known.items() if count]
+    return [name for name, count in counts.items() if count]
 
 
 def load_distilled(folder: Path, settings: Mapping[str, Any], *, trust_remote_code: bool = False) -> Distilled:

@@ -142,5 +142,5 @@ def described(features: CaseFeatures) -> str:
         f"Markdown marks of a response: {features.markdown:.1f} on average",
         f"most marks / fewest, each plus 1: {2**features.markdown_difference:.2f}",
     ]
-    known = {name: value for name in REWARDS if np.isfinite(value := getattr(features, name))}
-    return "\n".join([*lines, *(f"{name} of a reward model: {value:.3g}" for name, value in known.items())])
+    finite = {name: value for name in REWARDS if np.isfinite(value := getattr(features, name))}
+    return "\n".join([*lines, *(f"{name} of a reward model: {value:.3g}" for name, value in finite.items())])

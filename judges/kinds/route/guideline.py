@@ -7,7 +7,7 @@ from ...backends.chat import Ask, Chat, Reply
 from ...judge import failure, judgment
 from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict, pair_verdict
-from ...prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ...prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ...types import Reason
 from .features import CaseFeatures, described
 from .rule import Need
@@ -39,9 +39,9 @@ class Guideline:
     def _ask(self, features: CaseFeatures) -> Ask:
         prompt = features.prompt
         cut = f"{prompt[: self.longest]} [...]" if len(prompt) > self.longest else prompt
-        shown = messages(self.system, {"instruction": cut, "metadata": described(features)})
+        conversation = messages(self.system, {"instruction": cut, "metadata": described(features)})
         schema = object_schema(reasoning={"type": "string"}, choice={"type": "string", "enum": list(CHOICES)})
-        return self.sampling.ask(shown, schema)
+        return self.sampling.ask(conversation, schema)
 
     def _need(self, features: CaseFeatures, reply: Reply) -> Need:
         request = judgment(features.case, REQUEST, self.chat, [reply], orders=[()])

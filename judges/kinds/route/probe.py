@@ -26,7 +26,7 @@ FOLDS, STEPS = 5, 5000
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearProbe:
     """Standardised inputs x [F] and their weights: P = σ(b + Σ_j w_j (x_j - μ_j) / σ_j)."""
 
     mean: np.ndarray
@@ -53,7 +53,7 @@ class Probe:
     def __init__(
         self,
         inputs: Sequence[str],
-        linear: Linear,
+        linear: LinearProbe,
         embedder: "Embedder | None" = None,
         facts: Mapping[str, Any] = MappingProxyType({}),
     ):
@@ -131,7 +131,7 @@ def fit_probe(
 
 def fit_logistic(
     inputs: np.ndarray, labels: np.ndarray, groups: Sequence[str], *, C: float | None = None, seed: int = 0
-) -> tuple[Linear, float]:
+) -> tuple[LinearProbe, float]:
     """Fit standardised logistic regression to inputs [N, F] and labels [N]; return it and C. See `fit_probe`."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
@@ -152,7 +152,7 @@ def fit_logistic(
         model = search.fit(standardised, labels, groups=groups).best_estimator_
     else:
         model = LogisticRegression(C=C, max_iter=STEPS).fit(standardised, labels)
-    return Linear(scaler.mean_, scaler.scale_, model.coef_[0], model.intercept_), float(model.C)
+    return LinearProbe(scaler.mean_, scaler.scale_, model.coef_[0], model.intercept_), float(model.C)
 
 
 def load_probe(
@@ -160,7 +160,7 @@ def load_probe(
 ) -> Probe:
     """Load a saved probe; its encoder has to have the weights that it was fitted with."""
     try:
-        linear = Linear(**load_file(folder / WEIGHTS))
+        linear = LinearProbe(**load_file(folder / WEIGHTS))
         inputs, encoder, facts = tuple(settings["inputs"]), settings["encoder"], settings["facts"]
         feature_numbers([], inputs)
         if encoder is None and not all(array.shape == (len(inputs),) for array in (linear.mean, linear.weights)):

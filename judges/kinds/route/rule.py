@@ -27,7 +27,7 @@ class Need(NamedTuple):
     """Reply and cost of the request that the rule made, if it made one; its abstention scores no response."""
 
 
-class Rule(Protocol):
+class RoutingRule(Protocol):
     """Chooses a judge before one is asked."""
 
     name: str
@@ -47,11 +47,12 @@ def save_rule(folder: Path, rule: str, settings: Mapping[str, Any]) -> None:
     (folder / FILE).write_text(json.dumps({"rule": rule, **settings}, indent=2) + "\n", encoding="utf-8")
 
 
-def load_rule(source: str | Path, **options: Any) -> Rule:
+def load_rule(source: str | Path, **options: Any) -> RoutingRule:
     """Load the rule in a folder that a probe or a distilled rule was saved to; options are those of its loader."""
     folder = Path(source)
     settings = read_settings(folder)
-    load: Callable[..., Rule] = getattr(import_module(f".{settings['rule']}", __package__), f"load_{settings['rule']}")
+    module = import_module(f".{settings['rule']}", __package__)
+    load: Callable[..., RoutingRule] = vars(module)[f"load_{settings['rule']}"]
     return load(folder, settings, **options)
 
 

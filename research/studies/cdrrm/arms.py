@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from ....judges.cdrrm.filter import FilteredRubric, verify
-from ....judges.cdrrm.generator import Record, generate, generator_records, rubric_json, rule_with
+from ....judges.cdrrm.generator import Record, generate, generator_records, rule_with
 from ....judges.cdrrm.requests import Rejected, ask
 from ....judges.cdrrm.ruling import Ruling
 from ....judges.cdrrm.synthesise import Sides, Synthesis, read_rubric, sides, synthesise
-from ....judges.rubrics.rubric import SCHEMA, Rubric, parse
+from ....judges.rubrics.rubric import SCHEMA, Rubric, parse, rubric_json
 from ....rm.types import PreferencePair, prompt_text
 from ....tests.stand_ins.checks import demanded
 from ....tests.stand_ins.simulated_judge import Biases, SimulatedJudge, rubric_of

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ....judges.cdrrm.generator import Record, generate
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides
-from ....judges.cdrrm.training import Training, train
+from ....judges.cdrrm.training import SupervisedSettings, train
 from ....judges.rubrics.rubric import Rubric
 from .._runs.job_cache import Arrays, Job
 from .arms import Asked, Corpus, Source
@@ -70,6 +70,8 @@ class LanguageModel(Source):
 def _train(
     model: Any, records: Sequence[Record], words: Any, steps: int, learning_rate: float, batch: int, seed: int = 0
 ) -> None:
-    how = Training(steps=steps, learning_rate=learning_rate, batch=batch, accumulate=1, max_length=512, seed=seed)
+    how = SupervisedSettings(
+        steps=steps, learning_rate=learning_rate, batch=batch, accumulate=1, max_length=512, seed=seed
+    )
     with TemporaryDirectory() as folder:
         train(model, records, folder, how, words)

@@ -22,7 +22,7 @@ from ....judges.kinds._comparison import orders_of
 from ....judges.kinds.generative.rewards import PROMPTS, VerdictRewards, labelled_prompts, verdict_row
 from ....judges.kinds.generative.traces import Traces, select_traces
 from ....judges.kinds.rubric import rubric
-from ....judges.prompting import Sampling
+from ....judges.prompts import Sampling
 from ....judges.rubrics.rubric import Rubric, Rule
 from ....judges.types import Case
 from ....rm.backbones.tokenization import Encoder, describe_tokenizer

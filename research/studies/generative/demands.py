@@ -13,7 +13,7 @@ from ....judges.backends.chat import Ask
 from ....judges.cdrrm.requests import read_part
 from ....judges.kinds._comparison import ComparisonPrompt
 from ....judges.parsing.grammars import LABELS
-from ....judges.prompting import Sampling
+from ....judges.prompts import Sampling
 from ....judges.types import Case
 from ....rm.types import OVERALL, PreferencePair, user_turn
 

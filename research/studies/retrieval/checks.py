@@ -13,8 +13,8 @@ from ....judges.backends.chat import Arrived, Ask, Reply
 from ....judges.cdrrm.requests import read_part
 from ....judges.judge import ExampleSource
 from ....judges.kinds.pairwise import pairwise
-from ....judges.prompting import part
-from ....judges.retrieval.index import Index, VectorIndex
+from ....judges.prompts import part
+from ....judges.retrieval.index import TextIndex, VectorIndex
 from ....judges.retrieval.lexical import Bm25Index, TfidfIndex
 from ....judges.retrieval.selection import RANDOM, RETRIEVED, Collection, Selection
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of, example_text
@@ -142,7 +142,7 @@ class ChecksArm(Job):
         )
         return RetrievedRubrics(nearest, rubrics), RetrievedExamples(several, labelled)
 
-    def _index(self, collection: Collection, rubrics: Sequence[Rubric]) -> Index:
+    def _index(self, collection: Collection, rubrics: Sequence[Rubric]) -> TextIndex:
         if self.arm in LEXICAL:
             return LEXICAL[self.arm](collection.ids, collection.prompts)
         questions = [TextPair(text, render(rubric)) for text, rubric in zip(collection.prompts, rubrics, strict=True)]

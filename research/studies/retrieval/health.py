@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....judges.retrieval.index import Index, VectorIndex
+from ....judges.retrieval.index import TextIndex, VectorIndex
 from ....judges.retrieval.lexical import Bm25Index, TfidfIndex
 from ....judges.retrieval.training import TextPair, pairs_within
 from ....rm.data.pairs import row_prompt
@@ -93,7 +93,7 @@ class HealthArm(Job):
             }
         )
 
-    def _indices(self, train: list[Prompt], rubrics: list[str], texts: list[str]) -> tuple[Index, Index]:
+    def _indices(self, train: list[Prompt], rubrics: list[str], texts: list[str]) -> tuple[TextIndex, TextIndex]:
         ids = [str(number) for number in range(len(texts))]
         if self.arm in LEXICAL:
             return LEXICAL[self.arm](ids, rubrics), LEXICAL[self.arm](ids, texts)

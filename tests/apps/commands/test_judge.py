@@ -5,13 +5,15 @@ import json
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from rewardlab.apps.commands.judge.kinds import Materials, materials, open_judges
-from rewardlab.apps.commands.judge.records import account
-from rewardlab.apps.commands.judge.settings import ChatConfig, JudgeConfig
+from rewardlab.apps.commands.judge.run import read_materials
+from rewardlab.apps.commands.judge.settings import JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
-from rewardlab.apps.runs.run_folder import trust
+from rewardlab.benchmarks.accounts import account
 from rewardlab.benchmarks.baselines import longest
 from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.judges.backends.settings import ChatConfig
+from rewardlab.judges.open import Materials, open_judges
+from rewardlab.judges.retrieval.settings import RetrievalConfig
 from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.types import user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
@@ -220,9 +222,9 @@ def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
         asked.append(options)
         return longest()
 
-    monkeypatch.setattr("rewardlab.apps.commands.judge.kinds.open_scorer", opened)
+    monkeypatch.setattr("rewardlab.apps.commands.judge.run.open_scorer", opened)
     for trusted in (False, True):
-        given = materials(JudgeConfig(), trust(ChatConfig(trust_remote_code=trusted)))
+        given = read_materials(JudgeConfig(), ChatConfig(trust_remote_code=trusted).loading, RetrievalConfig())
         open_judges([f"reward_model(model=rm-{trusted})"], None, {}, given)
     assert asked == [{"objective": None}, {"objective": None, "trust_remote_code": True}]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.commands.rubrics.files import read_rubrics, rubric_row
 from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.rubrics.files import read_rubrics, rubric_row
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.tests.stand_ins import check_models
 from rewardlab.tests.stand_ins.chat_server import ChatServer

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import yaml
-from rewardlab.apps.commands.judge.records import write_judgments
-from rewardlab.apps.commands.judge.run import judged
 from rewardlab.apps.runs.evaluation_files import write_evaluation
+from rewardlab.apps.runs.judgments import write_judgments
+from rewardlab.benchmarks.accounts import evaluate_judges
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.pairwise import pairwise
@@ -61,7 +61,7 @@ def write_court(folder: Path, *, named: str = "rubric.toml") -> Path:
         rubric(scripted(by_rubric, "qwen"), from_toml(TEXT), name=RUBRIC),
         pairwise(scripted(lambda asked: "Hm <b>bold</b>. Winner: A", "qwen"), name=ORDERS),
     ]
-    evaluation = judged(pairs(), CASES, judges, notes=(), samples=20)
+    evaluation = evaluate_judges(pairs(), CASES, judges, notes=(), samples=20)
     write_evaluation(evaluation, folder)
     write_judgments(evaluation, [RUBRIC, ORDERS], folder)
     (folder / "rubric.toml").write_text(TEXT)

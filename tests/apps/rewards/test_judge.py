@@ -4,18 +4,27 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.commands.judge.kinds import Materials, open_judge
-from rewardlab.apps.commands.judge.settings import ChatConfig
+from rewardlab.apps.assembly.judge_reward import (
+    POINTWISE_KINDS,
+    DistinctRequests,
+    JudgeReward,
+    OpenJudge,
+    by_judge,
+    open_reward_judge,
+    win_share,
+)
 from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
-from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.backends.settings import ChatConfig
+from rewardlab.judges.open import Materials, open_judge
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
+from rewardlab.judges.run import CountedChat
 from rewardlab.policy.scaffolds._scaffold import Hints
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.specs import build
@@ -31,9 +40,9 @@ SHORT = ("--max_completion_length", 1)
 
 
 def reward(answer, kind="pointwise", given: Materials | None = None, prices: Prices | None = None) -> JudgeReward:
-    chat = Asked(scripted(answer), prices or Prices())
-    made = open_judge(kind, Once(chat), given or Materials(), name="it")
-    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in ALONE))
+    chat = CountedChat(scripted(answer), prices or Prices())
+    made = open_judge(kind, DistinctRequests(chat), given or Materials(), name="it")
+    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in POINTWISE_KINDS))
 
 
 def answers(*texts, prompt=QUESTION) -> list[Example]:
@@ -43,9 +52,9 @@ def answers(*texts, prompt=QUESTION) -> list[Example]:
 def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text():
     one = reward(longer)
     assert one([*answers("abc", "abcdef", "abc"), *answers("abc", prompt=OTHER)]) == [3.0, 6.0, 3.0, 3.0]
-    assert one.asked.total.requests == 3
+    assert one.chat.total.requests == 3
     drawn = reward(longer, "pointwise(samples=3)", Materials(sampling=Sampling(temperature=1.0, seed=5)))
-    assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.asked.total.requests == 6, (
+    assert drawn(answers("abc", "abcd")) == [3.0, 4.0] and drawn.chat.total.requests == 6, (
         "samples are draws of their own"
     )
 
@@ -53,7 +62,7 @@ def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text(
 def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a_fault(capsys):
     one = reward(lambda ask: "I cannot say." if shown(ask, "answer") == "odd" else longer(ask), prices=Prices(1, 10))
     assert one(answers("abc", "odd", "abcd")) == [3.0, None, 4.0]
-    done = one.asked.account()
+    done = one.chat.account()
     assert done["cost"] == pytest.approx((done["prompt_tokens"] + 10 * done["completion_tokens"]) / 1e6)
     assert "it: 3 answers, 1 without a verdict; 3 requests" in capsys.readouterr().err
     one(answers("abcde"))
@@ -61,7 +70,7 @@ def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a
         "calls": 1, "estimated": 0, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
         "judgments": 1, "abstentions": 0,
     }  # fmt: skip
-    assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
+    assert 0 < one.facts()["cost"] == one.chat.account()["cost"] - done["cost"]
     one = reward(lambda ask: failed("connection refused"))
     with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
         one(answers("a", "b"))
@@ -71,9 +80,9 @@ def test_a_pairwise_judge_plays_a_tournament_within_the_answers_to_a_prompt():
     """Of three the middle one wins one of its two comparisons; the other prompt's two are by themselves."""
     one = reward(longer, "pairwise")
     found = one([*answers("a", "aaa", "aa"), *answers("aaaaaaa", "aaaaaa", prompt=OTHER)])
-    assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.asked.total.requests == 2 * (3 + 1)
+    assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.chat.total.requests == 2 * (3 + 1)
     one = reward(longer, "pairwise")
-    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.total.requests == 2, (
+    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.chat.total.requests == 2, (
         "nobody is asked about a tie"
     )
     assert one(answers("aa", "aa")) == [0.5, 0.5] and one(answers("alone")) == [None]
@@ -92,10 +101,10 @@ def test_a_missing_comparison_is_missing_for_its_two_answers_and_one_that_follow
 
 
 def test_equal_requests_are_asked_once_and_a_judge_behind_several_servers_is_that_behind_the_first():
-    chat = Asked(scripted(["one", "two"]))
+    chat = CountedChat(scripted(["one", "two"]))
     asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
     arrived = {}
-    replies = Once(chat).ask(asks, arrived.__setitem__)
+    replies = DistinctRequests(chat).ask(asks, arrived.__setitem__)
     assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.total.requests == 2
     assert arrived == dict(enumerate(replies))
     config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
@@ -133,11 +142,11 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
         short = Materials(sampling=Sampling(max_tokens=4))
 
         def opened():
-            return JudgeReward(open_one("pointwise", short, str(tmp_path / "kept"), settings))
+            return JudgeReward(open_reward_judge("pointwise", short, str(tmp_path / "kept"), settings))
 
         first = opened()
         assert first(answers("a", "b", "c")) == [10.0] * 3
-        first.asked.chat.store.close()  # as a process does that ends
+        first.chat.chat.store.close()  # as a process does that ends
         again = opened()
         with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent"):
             assert again(answers("a", "d", "e", "f", "g")) == [10.0, 10.0, 10.0, None, None]
@@ -150,7 +159,7 @@ def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_rep
     """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
     settings = {"endpoint": server.url, "model": "shared"}
     kept = tmp_path / "kept"
-    first, second = (JudgeReward(open_one("pointwise", Materials(), str(place), settings)) for place in
+    first, second = (JudgeReward(open_reward_judge("pointwise", Materials(), str(place), settings)) for place in
                      (kept, tmp_path / "x" / ".." / "kept"))  # fmt: skip
     before = len(server.requests)
     assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
@@ -159,8 +168,8 @@ def test_processes_and_judges_of_a_run_share_a_limit_of_cost_and_a_folder_of_rep
     for rank in "01":
         monkeypatch.setenv("RANK", rank)
         monkeypatch.setenv("WORLD_SIZE", "2")
-        opened = open_one("pointwise", Materials(), str(tmp_path / "ranks"), settings)
-        assert opened.asked.chat.chat.bill.budget.limit == 4
+        opened = open_reward_judge("pointwise", Materials(), str(tmp_path / "ranks"), settings)
+        assert opened.chat.chat.chat.bill.budget.limit == 4
     assert {path.name for path in (tmp_path / "ranks").iterdir()} == {"rank-0", "rank-1"}
 
 

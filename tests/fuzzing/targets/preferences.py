@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rewardlab.apps.commands.decode.run import read_prompts
-from rewardlab.apps.commands.judge.records import CaseFile
 from rewardlab.benchmarks.scorers import load_stored
+from rewardlab.benchmarks.suites._cases import CaseFile
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.rm.data.lint import lint
 from rewardlab.rm.data.pairs import load_examples, load_pairs

@@ -62,7 +62,7 @@ def test_the_interval_of_a_mean_is_wilsons_where_all_agree_and_wide_for_one_of_m
     found = mean_estimate(np.array([1.0, NAN, 0.0, NAN]), np.arange(4))
     assert (found.value, found.items) == (0.5, 2)
     nothing = mean_estimate(np.full(3, NAN), np.arange(3))
-    assert not nothing.known and nothing.items == 0 and np.isnan(nothing.low)
+    assert not nothing.valid and nothing.items == 0 and np.isnan(nothing.low)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say_with_a_prompts_rows_as_one_piece_of_evidence():

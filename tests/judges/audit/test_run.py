@@ -201,7 +201,7 @@ def test_abstentions_are_counted_with_their_reason_and_enter_no_figure():
 def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_fooled():
     found = audited(Adder(silent="Ignore all"))
     attacked = found.attacks["injected command"]
-    assert not attacked.after.known and attacked.after.items == 0
+    assert not attacked.after.valid and attacked.after.items == 0
     assert found.unanswered["injected command"] == {"no verdict in the reply": 300}
     reward = trusts(found)[2]
     assert reward.answer != "yes"
@@ -211,9 +211,9 @@ def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_
 def test_a_dry_run_asks_for_everything_and_measures_nothing():
     chat = dry_run_chat()
     found = audited(pairwise(chat), sums(10, ties=2), samples=20)
-    expected = sum(map(len, plan(sums(10, ties=2), ATTACKS, NAMES).shown.values()))
+    expected = sum(map(len, plan(sums(10, ties=2), ATTACKS, NAMES).probes.values()))
     assert len(chat.asked) == 2 * expected == 2 * (10 * (4 + 2 + len(ATTACKS)) + 2)
-    assert found.figures["coverage"].value == 0 and not found.figures["accuracy"].known
+    assert found.figures["coverage"].value == 0 and not found.figures["accuracy"].valid
     assert found.bounds == (0.0, 1.0) and all(one.answer == "no" for one in trusts(found))
     told = facts(found)["figures"]["accuracy"]
     assert math.isnan(told["value"]) and told["items"] == 0
@@ -244,7 +244,7 @@ def test_a_judge_of_slot_a_is_not_trusted_because_it_asks_in_both_orders():
     assert comparing.answer == "no" and any("order flips is 40.0 %" in because for because in comparing.because)
     assert trusted(flip="abstain")[0]["order flips"].value == pytest.approx(0.4)
     figures, comparing = trusted(orders="one")
-    assert not figures["order flips"].known and figures["first slot of equals"].value == 1.0
+    assert not figures["order flips"].valid and figures["first slot of equals"].value == 1.0
 
 
 # ---- the plan ----
@@ -271,8 +271,8 @@ def test_every_probe_is_one_call_and_what_cannot_be_audited_is_left_out_or_refus
     assert judge.calls == [*found.asked.values()] == [20, 20, 20, 20, 5, 20, 20] + [20] * len(ATTACKS)
     assert told[0] == "as given: 20 judgments" and found.tokens == (9 * sum(judge.calls), sum(judge.calls))
     assert found.cost == 0.5 * sum(judge.calls)
-    shown = plan(sums(20), ATTACKS, NAMES).shown
-    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in shown.values())
+    probes = plan(sums(20), ATTACKS, NAMES).probes
+    assert all([one.id for one in cases] == [f"sum-{n}" for n in range(20)] for cases in probes.values())
     single = Case("one", user_turn("q"), ("alone",), values=(0.7,))
     assert plan([single, *sums(3)], ATTACKS) == plan(sums(3), ATTACKS)
     with pytest.raises(DataError, match="none of 1 cases has a right and a wrong answer"):

@@ -8,8 +8,8 @@ from rewardlab.judges.backends.chat import Reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.cdrrm.filter import (
-    Bar,
     FilteredRubric,
+    FilterLimits,
     answer_specific,
     minimal,
     objection,
@@ -22,14 +22,13 @@ from rewardlab.judges.cdrrm.generator import (
     generate_ask,
     generator_records,
     judge_records,
-    rubric_json,
 )
 from rewardlab.judges.cdrrm.profile import as_profile
 from rewardlab.judges.cdrrm.requests import Rejected, read_part
-from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule, verdict_ask
+from rewardlab.judges.cdrrm.ruling import Checked, RulingRequest, check, rule, verdict_ask
 from rewardlab.judges.cdrrm.synthesise import Sides, Synthesis, contrast, read_rubric, sides, synthesis_ask, synthesise
-from rewardlab.judges.cdrrm.training import Training, train
-from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse
+from rewardlab.judges.cdrrm.training import SupervisedSettings, train
+from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse, rubric_json
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import PreferencePair, user_turn
@@ -132,7 +131,7 @@ def test_twins_and_answer_specific_rules_go_opposites_stay_and_too_many_are_reje
     rule = replace(RULE, criterion="It flows through Paris.")
     assert answer_specific(rule, SHOWN) == 1.0  # flows, through and Paris are in LONG alone
     assert answer_specific(replace(RULE, criterion="It names a brief river, the Seine."), SHOWN) == 0.0
-    assert objection(Rubric((rule,)), SHOWN, Bar()).reason == "answer-specific"
+    assert objection(Rubric((rule,)), SHOWN, FilterLimits()).reason == "answer-specific"
     rules = tuple(replace(RULE, id=f"r{n}", criterion=f"Criterion number{n} holds{n}.") for n in range(7))
     judge = judge_of([])
     (found,) = verify(judge, [SHOWN], written(Rubric(rules)))
@@ -141,12 +140,12 @@ def test_twins_and_answer_specific_rules_go_opposites_stay_and_too_many_are_reje
 
 def test_winners_are_mapped_back_from_the_slots_and_a_check_without_an_answer_is_unread():
     replies = ["Winner: A", "Winner: B", "Winner: A", "Winner: A"]
-    first, second = rule(scripted(replies), [Question(PROMPT, ("x", "y"))] * 2)
+    first, second = rule(scripted(replies), [RulingRequest(PROMPT, ("x", "y"))] * 2)
     assert (first.first, first.second, first.winner, first.flipped) == (0, 0, 0, False)
     assert (second.first, second.second, second.winner, second.flipped) == (0, 1, None, True)
-    (found,) = rule(scripted(["Winner: A", "no"]), [Question(PROMPT, ("Winner: B", "y"))])
+    (found,) = rule(scripted(["Winner: A", "no"]), [RulingRequest(PROMPT, ("Winner: B", "y"))])
     assert (found.first, found.second) == (0, None)
-    text = text_of(verdict_ask(Question(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
+    text = text_of(verdict_ask(RulingRequest(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
     assert "Count the words." in text and "MUST" in text
     assert read_part(text, "answer_a") == LONG
     rules = ("", '{"id": "r1", "met": "yes"}', '{"id": "r2", "met": true}')
@@ -216,7 +215,7 @@ def test_a_generator_is_trained_and_read_back_as_a_chat(tmp_path, lora_rank):
     model = causal_lm(words)
     before = model.lm_head.weight.detach().clone()
     size = {"steps": 2, "batch": 2, "accumulate": 1, "max_length": 512}
-    how = Training(**size, learning_rate=1e-2, lora_rank=lora_rank, attn_implementation="eager")
+    how = SupervisedSettings(**size, learning_rate=1e-2, lora_rank=lora_rank, attn_implementation="eager")
     folder = train(model, generator_records([KEPT]), tmp_path / "generator", how, words)
     chat = local(str(folder))
     after = chat.model.lm_head.weight.detach()

@@ -6,7 +6,7 @@ from rewardlab.judges.backends.chat import Reply
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.cdrrm.profile import as_profile, profile, profile_ask
 from rewardlab.judges.cdrrm.requests import Rejected, ask, json_object, read_part, system_prompt
-from rewardlab.judges.prompting import part
+from rewardlab.judges.prompts import part
 from rewardlab.rm.types import Example, user_turn
 
 PROMPT = user_turn("Name a river. Be brief.")

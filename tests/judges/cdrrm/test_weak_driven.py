@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
-from rewardlab.judges.cdrrm.training import Training, train
+from rewardlab.judges.cdrrm.training import SupervisedSettings, train
 from rewardlab.judges.cdrrm.weak_driven import IGNORED, WeakDrivenTrainer, mixed_cross_entropy, mixed_loss
 from rewardlab.rm.errors import UsageError
 from torch.nn.functional import cross_entropy
@@ -93,7 +93,9 @@ def test_the_trained_model_alone_is_saved(words, records, tmp_path):
     weak.save_pretrained(tmp_path / "weak")
     words.save_pretrained(tmp_path / "weak")
     start = copy.deepcopy(strong.state_dict())
-    how = Training(steps=2, batch=2, accumulate=2, learning_rate=1e-3, weak=str(tmp_path / "weak"), strong_share=0.5)
+    how = SupervisedSettings(
+        steps=2, batch=2, accumulate=2, learning_rate=1e-3, weak=str(tmp_path / "weak"), strong_share=0.5
+    )
     folder = train(strong, records, tmp_path / "run", how, words)
     saved = AutoModelForCausalLM.from_pretrained(folder).state_dict()
     distance = {name: (saved[name] - one).abs().max().item() for name, one in start.items()}
@@ -103,7 +105,7 @@ def test_the_trained_model_alone_is_saved(words, records, tmp_path):
 def test_a_share_outside_its_range_and_a_weaker_model_with_other_tokens_are_refused(words, records, tmp_path):
     for share in [0.0, -0.5, 1.5]:
         with pytest.raises(UsageError, match=r"strong_share is a share in \(0, 1\], got"):
-            Training(strong_share=share)
+            SupervisedSettings(strong_share=share)
     other = tokenizer()
     other.add_tokens(["<other>"])
     weak = causal_lm(words, seed=1)
@@ -111,6 +113,6 @@ def test_a_share_outside_its_range_and_a_weaker_model_with_other_tokens_are_refu
     weak.save_pretrained(tmp_path / "weak")
     other.save_pretrained(tmp_path / "weak")
     with pytest.raises(UsageError, match="its tokenizer differs; give an earlier checkpoint"):
-        train(causal_lm(words), records, tmp_path / "run", Training(weak=str(tmp_path / "weak")), words)
+        train(causal_lm(words), records, tmp_path / "run", SupervisedSettings(weak=str(tmp_path / "weak")), words)
     with pytest.raises(UsageError, match="give an earlier checkpoint of the same model"):
         trainer(words, records, tmp_path / "b", weak=weak, share=0.5)

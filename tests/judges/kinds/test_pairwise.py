@@ -7,7 +7,7 @@ from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.judges.prompting import Sampling, part
+from rewardlab.judges.prompts import Sampling, part
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.judges.types import Reason
 from rewardlab.rm.errors import UsageError

@@ -2,7 +2,7 @@ import pytest
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds.pointwise import pointwise
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.formats import Levels
 from rewardlab.judges.types import Reason
 from rewardlab.rm.errors import UsageError

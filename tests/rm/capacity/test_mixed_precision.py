@@ -1,5 +1,5 @@
 import pytest
-from rewardlab.judges.cdrrm.training import Training, _arguments
+from rewardlab.judges.cdrrm.training import SupervisedSettings, _arguments
 from rewardlab.judges.retrieval.training import RetrieverArguments
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.capacity import mixed_precision
@@ -15,4 +15,4 @@ def test_bfloat16_without_a_gpu_for_it_is_refused_with_the_remedy(monkeypatch, t
                 arguments(output_dir=str(tmp_path), **{name: True})
             assert getattr(arguments(output_dir=str(tmp_path), use_cpu=True, **{name: True}), name)
     with pytest.raises(UsageError, match="--bf16 True: there is no GPU here .*; leave it out"):
-        _arguments(tmp_path, Training(bf16=True), {})
+        _arguments(tmp_path, SupervisedSettings(bf16=True), {})

@@ -5,9 +5,7 @@ import math
 
 import pytest
 import yaml
-from rewardlab.apps.commands.judge.audit import names_of
-from rewardlab.apps.commands.judge.settings import JudgeConfig
-from rewardlab.judges.audit.plan import Names
+from rewardlab.judges.audit.plan import Names, names_of
 from rewardlab.judges.judge import Judging
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
@@ -58,8 +56,7 @@ def test_a_name_is_for_a_model_in_all_its_judges_or_for_one_judge():
     judges = [Judging(name, {}, lambda cases: []) for name in names]
 
     def named(*texts, other=""):
-        config = JudgeConfig(audit=True, names=list(texts), other_author=other)
-        return names_of(judges, cases, config, {"org/big": "big"})
+        return names_of(texts, judges, cases, other_author=other, short_names={"org/big": "big"})
 
     assert named() == {}
     assert named("org/big=gpt") == dict.fromkeys(["big pairwise", "big pointwise"], Names("gpt", "llama"))

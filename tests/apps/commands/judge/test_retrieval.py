@@ -5,8 +5,8 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.commands.judge.retrieval import _unique, open_index
 from rewardlab.judges.retrieval.encoder import new_encoder
+from rewardlab.judges.retrieval.open import distinct_cases, open_index
 from rewardlab.judges.retrieval.settings import EncoderSettings
 from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
@@ -96,7 +96,7 @@ def test_an_encoder_retrieves_and_its_vectors_are_stored(run, tmp_path):
 
 def test_examples_with_one_id_are_numbered_and_repetitions_left_out():
     cases = [Case("a", user_turn(prompt), ("x", "y")) for prompt in ("p", "p", "q")]
-    assert [case.id for case in _unique(cases)] == ["a", "a#2"]
+    assert [case.id for case in distinct_cases(cases)] == ["a", "a#2"]
 
 
 def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, asked):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.commands.judge.records import CaseFile
+from rewardlab.benchmarks.suites._cases import CaseFile
 from rewardlab.judges.case_rows import parse_case
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 

@@ -17,7 +17,7 @@ from rewardlab.judges.kinds.generative import SPREAD, generative
 from rewardlab.judges.kinds.generative.probabilities import before_verdict, first_probability, preference
 from rewardlab.judges.parsing.statements import NoVerdict
 from rewardlab.judges.parsing.verdicts import pair_verdict
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Reason
 from rewardlab.rm.errors import UsageError

@@ -11,7 +11,7 @@ from rewardlab.judges.kinds.generative.traces import (
     right_label,
     select_traces,
 )
-from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric
 
 from tests.judges.kinds.asking import case, longer, shown

@@ -5,7 +5,7 @@ import pytest
 import torch
 from rewardlab.judges.kinds.route import strong_needed
 from rewardlab.judges.kinds.route.features import case_features
-from rewardlab.judges.kinds.route.probe import Linear, Probe, fit_logistic, fit_probe, open_embedder
+from rewardlab.judges.kinds.route.probe import LinearProbe, Probe, fit_logistic, fit_probe, open_embedder
 from rewardlab.judges.kinds.route.rule import load_rule
 from rewardlab.judges.types import Judgment
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
@@ -67,14 +67,14 @@ def test_the_fit_minimises_the_stated_loss():
 
 
 def test_a_probability_and_its_reason_by_hand_and_none_where_the_margin_is_missing():
-    linear = Linear(np.array([0.0, 2.0]), np.array([1.0, 2.0]), np.array([1.0, -1.0]), np.array([-1.0]))
+    linear = LinearProbe(np.array([0.0, 2.0]), np.array([1.0, 2.0]), np.array([1.0, -1.0]), np.array([-1.0]))
     probe = Probe(["code", "Markdown difference"], linear)
     features = case_features([case(answers=("- a\n- b\n- c", "d"), prompt=user_turn("Use Python."))])
     # log-odds: -1 + 1 · (1 - 0) / 1 - 1 · (2 - 2) / 2 = 0
     need = probe(features)[0]
     assert need.probability == 0.5 and need.reason == "Most for the strong judge is code (+1.00)."
     assert probe.needs == () and probe([]) == []
-    linear = Linear(np.zeros(1), np.ones(1), np.ones(1), np.zeros(1))
+    linear = LinearProbe(np.zeros(1), np.ones(1), np.ones(1), np.zeros(1))
     probe = Probe(["margin"], linear)
     known, missing = probe(case_features([case("1", ("abcd", "a")), case("2", ("a?", "b"))], Members()))
     assert known.probability == pytest.approx(expit(6.0)) and probe.needs == ("margin",)

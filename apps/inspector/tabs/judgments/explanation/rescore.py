@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ......judges.rubrics import scoring as rubric_score
+from ......judges.rubrics.files import ENDINGS, OURS, RUBRICS, read_rubrics
 from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
-from ......judges.rubrics.scoring import RubricScore
+from ......judges.rubrics.scoring import SCORES, RubricScore
 from ......rm.errors import DataError, UsageError
-from .....commands.judge.settings import SCORES
-from .....commands.rubrics.files import ENDINGS, OURS, read_rubrics
-from .....commands.rubrics.roles import RUBRICS
 from .....runs.run_folder import read_settings
 from .... import html
 from ....html import number, shown
@@ -22,7 +20,7 @@ class Source(NamedTuple):
 
     rubric: Rubric | None
     score: str
-    """How its marks became a number: one of `apps.commands.judge.settings.SCORES`."""
+    """How its marks became a number: one of `judges.rubrics.scoring.SCORES`."""
     note: str = ""
 
     @property

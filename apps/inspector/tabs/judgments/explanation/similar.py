@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ......judges.retrieval.index import Index, search
-from .....commands.judge.retrieval import open_index
+from ......judges.retrieval.index import TextIndex, search
+from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
 from ....html import STYLE, number, pill, shown
 from ....run_list import stamp
@@ -38,7 +38,7 @@ def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Simi
 
 
 @lru_cache(maxsize=2)
-def _indexed(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], Index]:
+def _indexed(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], TextIndex]:
     """Return the prompts of a run by case, and their index."""
     prompts = dict(tables_of(folder).query(f'SELECT "case"::VARCHAR, prompt::VARCHAR FROM {ITEM_TABLE}'))
     return prompts, open_index(retriever, [*prompts], [*prompts.values()])

@@ -1,72 +1,43 @@
-"""Cases for judges, and their accounts (coverage, bounds, cost) and the table of judgments."""
+"""Accounts of judges: coverage, accuracy with its bounds, order, abstentions and cost."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from random import Random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ....benchmarks.evaluate import Evaluation, credits_of
-from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
-from ....benchmarks.suites.pairs import Pairs, collect_files
-from ....benchmarks.types import PART, Suite
-from ....judges.audit.measures import asked_in_both_orders, comparison_flips, first_credits
-from ....judges.case_rows import parse_case
-from ....judges.kinds.route import routing_counts
-from ....judges.types import Case, Judgment
-from ....rm.data.pairs import parse_pair
-from ....rm.types import PreferencePair, prompt_text
-from ...runs.tables import JUDGMENTS
-
-# ---- cases ----
+from ..judges.audit.measures import asked_in_both_orders, comparison_flips, first_credits
+from ..judges.kinds.route import routing_counts
+from ..judges.types import BatchJudge, Case, Judgment
+from .evaluate import Evaluation, credits_of, evaluate
+from .types import Suite
 
 
-class CaseFile(Pairs):
-    """The suite `pairs`, which also reads rows with `prompt`, `answers` and `best`, and the authors of responses."""
-
-    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases, then those of preference pairs, and notes on what is left out."""
-        rows, read = collect_files(sources, _case_or_pair, self.on_bad_row)
-        pairs = [row for row in rows if isinstance(row, _Written)]
-        wrote = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
-        given = [row for row in rows if isinstance(row, Case)]
-        cases, notes = self.with_preference(pairs, sources, given)
-        compared = cases[len(given) :]
-        compared = [replace(case, authors=wrote[(prompt_text(case.prompt), *case.answers)]) for case in compared]
-        refuse_repeated(cases, sources)
-        return [*given, *compared], [*notes, *dropped_note(read), *ignored_note(read)]
-
-
-@dataclass(frozen=True)
-class _Written(PreferencePair):
-    """A pair, and the models that wrote its chosen and its rejected answer, if the row names both."""
-
-    authors: tuple[str, ...] = ()
-
-
-def _case_or_pair(values: Mapping[str, Any]) -> Case | _Written:
-    if "answers" in values:
-        return parse_case(values)
-    authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
-    return _Written(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
-
-
-def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
-    """Return a random sample of the cases in their order, and a note on it."""
-    if limit is None or limit >= len(cases):
-        return list(cases), []
-    indices = sorted(Random(seed).sample(range(len(cases)), limit))
-    note = f"{PART}: {limit} of {len(cases)} cases were drawn, with seed {seed}."
-    return [cases[position] for position in indices], [note]
-
-
-# ---- accounts ----
+def evaluate_judges(
+    suite: Suite,
+    cases: Sequence[Case],
+    judges: Sequence[BatchJudge],
+    *,
+    notes: Sequence[str] = (),
+    seed: int = 0,
+    samples: int = 1000,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    """Evaluate judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
+    evaluation = evaluate(
+        suite,
+        cases,
+        [*judges, *suite.baselines(cases, seed)],
+        notes=notes,
+        samples=samples,
+        seed=seed,
+        progress=lambda name: progress(f"judging {len(cases)} cases with {name}"),
+    )
+    sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
+    report = evaluation.report
+    return evaluation._replace(report=replace(report, notes=(*report.notes, *sentences)))
 
 
 class Account(NamedTuple):
@@ -178,43 +149,3 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
         truncated=sum(judgment.truncated for judgment in judgments),
         omitted=sum(bool(judgment.omitted) for judgment in judgments),
     )
-
-
-# ---- on disk ----
-
-CRITERION = {
-    "answer": pa.int64(),
-    "name": pa.string(),
-    "value": pa.float64(),
-    "evidence": pa.string(),
-    "quoted": pa.bool_(),
-}
-COLUMNS = {
-    "scorer": pa.string(),
-    "case": pa.string(),
-    "criteria": pa.list_(pa.struct(list(CRITERION.items()))),
-    "reasoning": pa.string(),
-    "raw": pa.list_(pa.string()),
-    "orders": pa.list_(pa.list_(pa.int64())),
-    "prompt_tokens": pa.int64(),
-    "completion_tokens": pa.int64(),
-    "seconds": pa.float64(),
-    "cost": pa.float64(),
-    "requests": pa.int64(),
-    "estimated": pa.int64(),
-    "retrieved": pa.list_(pa.string()),
-}
-
-
-def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
-    """Write one row per judge and case with the grounds of the judgment; keys are scorer and case."""
-    rows = [_row(name, judgment) for name in names for judgment in evaluation.judgments[name]]
-    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
-
-
-def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
-    names = ("case", "reasoning", "raw", "orders", "seconds", "cost", "requests", "estimated", "retrieved")
-    same = {name: getattr(judgment, name) for name in names}
-    criteria = [criterion._asdict() for criterion in judgment.criteria]
-    tokens = dict(zip(("prompt_tokens", "completion_tokens"), judgment.tokens, strict=True))
-    return {"scorer": scorer, **same, "criteria": criteria, **tokens}

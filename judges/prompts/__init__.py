@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..rm.types import Message, Messages
-from .backends.chat import Ask
+from ...rm.types import Message, Messages
+from ..backends.chat import Ask
 
-PROMPTS = Path(__file__).parent / "prompts"
+PROMPTS = Path(__file__).parent
 PARTS = (
     "instruction", "metadata", "reference", "rubric", "scale", "checklist", "conversation",
     "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "examples",
@@ -37,8 +37,8 @@ def part(name: str, text: str) -> str:
 
 def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
     """Return the instructions and the parts that are not None, in order; an empty response is shown."""
-    shown = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
-    return (Message(role="system", content=system), Message(role="user", content=shown))
+    body = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
+    return (Message(role="system", content=system), Message(role="user", content=body))
 
 
 def object_schema(**fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,10 +56,10 @@ class Sampling(NamedTuple):
     seed: int | None = None
     """Seed of the first sample; it increases by 1 for each further one."""
 
-    def ask(self, asked: Messages, schema: Mapping[str, Any], sample: int = 0) -> Ask:
+    def ask(self, conversation: Messages, schema: Mapping[str, Any], sample: int = 0) -> Ask:
         """Return the request for one sample."""
         seed = None if self.seed is None else self.seed + sample
-        return Ask(asked, schema, self.max_tokens, self.temperature, seed)
+        return Ask(conversation, schema, self.max_tokens, self.temperature, seed)
 
 
 GREEDY = Sampling()

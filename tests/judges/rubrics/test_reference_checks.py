@@ -1,7 +1,15 @@
-"""judges/reference_checks.py: contents and styles worked out by hand."""
+"""judges/rubrics/reference_checks.py: contents and styles worked out by hand."""
 
 import pytest
-from rewardlab.judges.reference_checks import Check, checks_of, content, key_points, longest_common, matched, style
+from rewardlab.judges.rubrics.reference_checks import (
+    FormCheck,
+    checks_of,
+    content,
+    key_points,
+    longest_common,
+    matched,
+    style,
+)
 
 REFERENCE = "The sun heats the sea; water rises, cools and falls as rain on the sea."
 
@@ -31,7 +39,12 @@ def test_keywords_are_whole_words_and_content_their_share_in_the_references_orde
 
 
 def test_style_adds_up_the_weights_of_the_checks_that_pass():
-    checks = [Check(0.4, has=r"^- "), Check(0.3, lacks="(?i)as an ai"), Check(0.2, least=2, most=4), Check(0.1, most=1)]
+    checks = [
+        FormCheck(0.4, has=r"^- "),
+        FormCheck(0.3, lacks="(?i)as an ai"),
+        FormCheck(0.2, least=2, most=4),
+        FormCheck(0.1, most=1),
+    ]
     assert style("- one two three", checks) == pytest.approx(0.9)
     assert style("As an AI I say so", checks) == 0.0
     assert style("one", checks) == pytest.approx(0.3 + 0.1) and style("one", []) == 0.0
@@ -39,7 +52,7 @@ def test_style_adds_up_the_weights_of_the_checks_that_pass():
 
 def test_points_and_checks_of_another_shape_are_refused():
     assert key_points([[["a", "b"], ["c"]]]) == ((("a", "b"), ("c",)),)
-    assert checks_of([{"weight": 1, "has": "x", "most": 3}]) == (Check(1, has="x", most=3),) and checks_of([]) == ()
+    assert checks_of([{"weight": 1, "has": "x", "most": 3}]) == (FormCheck(1, has="x", most=3),) and checks_of([]) == ()
     for values in [[], "a", ["a"], [["a"]], [[[]]], [[["a", ""]]], [[["a"], []]], [[[1]]]]:
         with pytest.raises(ValueError, match="keywords are a list of points, each a list of wordings, each a list of"):
             key_points(values)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ....judges.backends.settings import ChatConfig
 from ....rm.errors import UsageError
 from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
 from ....rm.specs import typed_arguments
 from ....rm.types import OVERALL
-from .settings import ChatConfig
 
 
 @dataclass
@@ -18,11 +18,11 @@ class JudgeTrainConfig(Settings):
     required = ("data", "base", "output")
     rules = (
         Rule(
-            lambda given: given.stage == "sft" and given.no_verdict is not None,
+            lambda config: config.stage == "sft" and config.no_verdict is not None,
             "--no_verdict is a reward, and --stage sft has none; leave one of them out",
         ),
         Rule(
-            lambda given: given.stage == "rl" and given.teacher,
+            lambda config: config.stage == "rl" and config.teacher,
             "--teacher writes traces, and --stage rl reads none; leave one of them out",
         ),
     )
@@ -107,8 +107,8 @@ class JudgeTrainConfig(Settings):
                 f"--teacher: no folder '{self.teacher}'; write 'local=FOLDER', or 'endpoint=URL, model=NAME'"
             )
         source = f"teacher({self.teacher})"
-        known = ChatConfig.__dataclass_fields__
-        if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in known]:
+        chat_settings = ChatConfig.__dataclass_fields__
+        if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in chat_settings]:
             raise UsageError(f"--teacher: no setting '{unknown[0]}'; they are those of models in rewardlab judge")
         config = ChatConfig(**(opening | typed_arguments(source, ChatConfig)))
         config.validate()

@@ -57,7 +57,7 @@ def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
 # ---- style ----
 
 
-class Check(NamedTuple):
+class FormCheck(NamedTuple):
     """A form that an answer is to have; it passes with all that is asked for."""
 
     weight: float
@@ -77,7 +77,7 @@ class Check(NamedTuple):
         return has_pattern and clean and self.least <= words and (self.most is None or words <= self.most)
 
 
-def style(answer: str, checks: Sequence[Check]) -> float:
+def style(answer: str, checks: Sequence[FormCheck]) -> float:
     """Σ_j w_j 1[check j passes]                                                         RLVRR: arXiv:2601.18533
 
     The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds.
@@ -109,25 +109,27 @@ def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
     return tuple(tuple(map(tuple, point)) for point in values)
 
 
-def checks_of(values: Any) -> tuple[Check, ...]:
-    """Checks as JSON has them, objects with the fields of `Check`; one that asks for nothing is refused."""
+def checks_of(values: Any) -> tuple[FormCheck, ...]:
+    """Checks as JSON has them, objects with the fields of `FormCheck`; one that asks for nothing is refused."""
     if not isinstance(values, list):
         raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
     return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))
 
 
-def _check(values: Any, location: str) -> Check:
-    if not isinstance(values, Mapping) or values.keys() - {*Check._fields} or "weight" not in values:
-        raise ValueError(f"{location} has a weight and some of {', '.join(Check._fields[1:])}, got {str(values)[:60]}")
+def _check(values: Any, location: str) -> FormCheck:
+    if not isinstance(values, Mapping) or values.keys() - {*FormCheck._fields} or "weight" not in values:
+        raise ValueError(
+            f"{location} has a weight and some of {', '.join(FormCheck._fields[1:])}, got {str(values)[:60]}"
+        )
     for name, kind in (("weight", (int, float)), ("has", str), ("lacks", str), ("least", int), ("most", int)):
         if name in values and not isinstance(values[name], kind):
             raise ValueError(f"{location}: '{name}' is of the wrong type, {values[name]!r}")
-    check = Check(**values)
+    check = FormCheck(**values)
     for pattern in (check.has, check.lacks):
         try:
             re.compile(pattern)
         except re.error as error:
             raise ValueError(f"{location}: no regular expression: {pattern!r} ({error})") from error
-    if check[1:] == Check(0.0)[1:]:
+    if check[1:] == FormCheck(0.0)[1:]:
         raise ValueError(f"{location} asks for nothing; give it has, lacks, least or most")
     return check

@@ -9,14 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....benchmarks.suites._cases import CaseFile
+from ....judges.backends.open import LanguageModels
 from ....judges.cdrrm.generator import Record
-from ....judges.cdrrm.training import Training, save_trained, sft_trainer
+from ....judges.cdrrm.training import SupervisedSettings, save_trained, sft_trainer
 from ....judges.judge import rubrics_for
 from ....judges.kinds._comparison import comparison_prompt
 from ....judges.kinds.generative.rewards import verdict_row
 from ....judges.kinds.generative.traces import labelled_pairs, select_traces
-from ....judges.prompting import Sampling
+from ....judges.open import check_prompt
+from ....judges.prompts import Sampling
+from ....judges.rubrics.files import check_matches, open_rubric
 from ....judges.rubrics.rubric import Rubric
+from ....judges.run import stored_replies
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
@@ -25,6 +30,9 @@ from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
+from ...commands.rl.prompts import Prompts, check_number
+from ...commands.rl.run import POLICY, check_together, open_language_model, train_policy
+from ...commands.rl.settings import RlConfig
 from ...rewards._run import PromptRow
 from ...runs.run_folder import (
     MANIFEST,
@@ -38,14 +46,7 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
-from ..rl.prompts import Prompts, check_number
-from ..rl.run import POLICY, check_together, open_language_model, train_policy
-from ..rl.settings import RlConfig
-from ..rubrics.files import check_matches, open_rubric
-from .chats import open_chats, short_names, with_stored_replies
-from .kinds import check_prompt
-from .records import CaseFile
-from .train_settings import JudgeTrainConfig
+from .settings import JudgeTrainConfig
 
 JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"
 """Folders of a run: the trained judge, the two stages, and the weights of the first one."""
@@ -95,14 +96,14 @@ def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
         labelled_pairs(case) if rubric or not config.rubric else [] for case, rubric in zip(cases, rubrics, strict=True)
     ]
     needed = "a wrong response and a rubric" if config.rubric else "a wrong response"
-    shown = [(pair, rubric) for pairs, rubric in zip(by_case, rubrics, strict=True) for pair in pairs]
-    if not shown:
+    labelled = [(pair, rubric) for pairs, rubric in zip(by_case, rubrics, strict=True) for pair in pairs]
+    if not labelled:
         raise DataError(f"{', '.join(config.data)}: none of {len(cases)} cases has {needed}")
-    if left := by_case.count([]):
-        notes = [*notes, f"{left} of {len(cases)} cases do not have {needed}, and are left out."]
+    if incomplete := by_case.count([]):
+        notes = [*notes, f"{incomplete} of {len(cases)} cases do not have {needed}, and are left out."]
     for note in notes:
         log(f"data: {note}")
-    return TrainingPairs(*map(list, zip(*shown, strict=True))), notes
+    return TrainingPairs(*map(list, zip(*labelled, strict=True))), notes
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:
@@ -141,17 +142,16 @@ def collect_traces(
     """Return the conversations to learn from and the account of what was dropped, and write both."""
     chats = config.teacher_chat()
     chats.trust_remote_code = bool(trust(arguments))
-    names = short_names(chats.names)
-    (short,) = names
+    models = LanguageModels(chats)
+    (short,) = models.names
     sampling = Sampling(
         arguments.max_completion_length or 1024, arguments.temperature if config.samples > 1 else 0.0, arguments.seed
     )
     prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
-    opened = open_chats(chats)
-    with with_stored_replies(opened, work, chats, names, config.on_fault) as asked:
+    with stored_replies(models.open(), models.prices, work, config.on_fault) as teacher_chats:
         log(f"asking {short} for {config.samples} replies in both orders of {len(pairs.cases)} pairs")
-        traces = select_traces(asked[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
-        account = traces.account() | {"teacher": asked[short].account()}
+        traces = select_traces(teacher_chats[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
+        account = traces.account() | {"teacher": teacher_chats[short].account()}
     write_rows(work / TRACES, traces.records)
     write_rows(work / DROPPED, [{"case": name, "reason": reason} for name, reason in traces.dropped.items()])
     log(f"traces: {len(traces.ids)} of {len(pairs.cases)} pairs kept; dropped: {account['dropped']}")
@@ -171,16 +171,22 @@ def _train_on(
     output: Path,
 ) -> None:
     """Train on conversations in a run folder of its own, from the last complete checkpoint when resuming."""
-    started, how = time.time(), _training(config, arguments)
+    started, settings = time.time(), _training(config, arguments)
     keep = f"{CHECKPOINTS}/*"
-    with run_folder(str(output), vars(how), overwrite=False, resume=config.resume, keep=keep) as folder:
+    with run_folder(str(output), vars(settings), overwrite=False, resume=config.resume, keep=keep) as folder:
         tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
         model = load_causal_lm(
             config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
         )
-        shown = {"save_strategy": "steps", "disable_tqdm": arguments.disable_tqdm, "use_cpu": arguments.use_cpu}
-        shown |= {name: getattr(arguments, name) for name in ("save_steps", "save_total_limit", "logging_steps")}
-        trainer = sft_trainer(model, records, folder / CHECKPOINTS, how, tokenizer, **shown)
+        trainer_arguments = {
+            "save_strategy": "steps",
+            "disable_tqdm": arguments.disable_tqdm,
+            "use_cpu": arguments.use_cpu,
+        }
+        trainer_arguments |= {
+            name: vars(arguments)[name] for name in ("save_steps", "save_total_limit", "logging_steps")
+        }
+        trainer = sft_trainer(model, records, folder / CHECKPOINTS, settings, tokenizer, **trainer_arguments)
         trainer.add_callback(MarkComplete())
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None
         if checkpoint:
@@ -190,11 +196,11 @@ def _train_on(
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
         chat = asdict(config.teacher_chat())
-        write_manifest(folder, data=[], seed=how.seed, started=started, chat=chat, **facts)
+        write_manifest(folder, data=[], seed=settings.seed, started=started, chat=chat, **facts)
 
 
-def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> Training:
-    return Training(
+def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> SupervisedSettings:
+    return SupervisedSettings(
         epochs=config.sft_epochs,
         learning_rate=config.sft_learning_rate,
         batch=config.sft_batch,

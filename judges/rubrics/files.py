@@ -1,27 +1,25 @@
-"""Rubrics and levels in files: one in TOML or JSON, or one for each case in JSON lines; and checklists."""
+"""Rubrics and levels in files: one in TOML or JSON, or one for each case in JSON lines."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ....judges.case_rows import stated_id
-from ....judges.cdrrm.generator import rubric_json
-from ....judges.judge import ByCase, RubricSource, described
-from ....judges.kinds.checklist import Question
-from ....judges.kinds.pointwise import LevelsSource
-from ....judges.rubrics import rubric as rubrics
-from ....judges.rubrics.formats import Levels, biggen, healthbench
-from ....judges.rubrics.rubric import Rubric, from_toml, from_values, parse
-from ....judges.types import Case
-from ....rm.data.pairs import collect, column, row_prompt
-from ....rm.data.readers import read_rows
-from ....rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
-from ....rm.io.checked_files import from_json
-from ....rm.io.checked_files import from_toml as toml_values
-from ....rm.types import content_hash, prompt_text
+from ...rm.data.pairs import collect, column, row_prompt
+from ...rm.data.readers import read_rows
+from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError, did_you_mean
+from ...rm.io.checked_files import from_json
+from ...rm.io.checked_files import from_toml as toml_values
+from ...rm.types import content_hash, prompt_text
+from ..case_rows import stated_id
+from ..judge import ByCase, LevelsSource, RubricSource, described
+from ..types import Case
+from .formats import Levels, biggen, healthbench
+from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
 
-OURS = Path(str(rubrics.__file__)).parent
+RUBRICS = "rubrics.jsonl"
+"""File of a run with a rubric for each case."""
+OURS = Path(__file__).parent
 ENDINGS = (".toml", ".json", ".jsonl")
 T = TypeVar("T")
 
@@ -58,6 +56,27 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
         return {path.stem: from_toml(text) if path.suffix == ".toml" else parse(text)}
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, Any]:
+    """Log a line for each doubtful item of the rubrics; raise `CheckFailed` if a file is not a rubric."""
+    findings, errors, rubrics = 0, 0, 0
+    for path in map(find_rubric, files):
+        try:
+            by_name = read_rubrics(path)
+        except DataError as error:
+            log(f"error: {error}")
+            errors += 1
+            continue
+        rubrics += len(by_name)
+        for name, rubric in by_name.items():
+            issues = lint(rubric)
+            findings += len(issues)
+            for issue in issues:
+                log(f"{path}{f' {name}' if name != path.stem else ''}: {issue}")
+    if errors:
+        raise CheckFailed(f"{errors} of {len(files)} files cannot be read as rubrics; see the lines above")
+    return {"files": len(files), "rubrics": rubrics, "findings": findings}
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
@@ -142,15 +161,3 @@ def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
     """Return a row of a `.jsonl` file that `read_rubrics` reads back."""
     return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}
-
-
-def read_checklist(source: str) -> list[Question]:
-    """Load `[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
-    try:
-        values = toml_values(Path(source).read_text(encoding="utf-8"))["questions"]
-        return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
-    except OSError as error:
-        raise UsageError(f"cannot read the checklist {source}: {error}") from error
-    except UNREADABLE as error:
-        fields = ", ".join(Question._fields)
-        raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error

@@ -1,0 +1,89 @@
+"""Files of evaluated judges: those of an evaluation with the table of judgments, and those of an audit."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...benchmarks.accounts import account
+from ...benchmarks.evaluate import Evaluation
+from ...benchmarks.report import markdown
+from ...benchmarks.types import Suite
+from ...judges.audit.plan import Names
+from ...judges.audit.report import markdown as audit_markdown
+from ...judges.audit.report import trusts
+from ...judges.audit.run import audit, chance_of, facts
+from ...judges.types import BatchJudge, Case, Judgment
+from .evaluation_files import write_evaluation
+from .run_folder import log_report, write_json
+from .tables import JUDGMENTS
+
+CRITERION = {
+    "answer": pa.int64(),
+    "name": pa.string(),
+    "value": pa.float64(),
+    "evidence": pa.string(),
+    "quoted": pa.bool_(),
+}
+COLUMNS = {
+    "scorer": pa.string(),
+    "case": pa.string(),
+    "criteria": pa.list_(pa.struct(list(CRITERION.items()))),
+    "reasoning": pa.string(),
+    "raw": pa.list_(pa.string()),
+    "orders": pa.list_(pa.list_(pa.int64())),
+    "prompt_tokens": pa.int64(),
+    "completion_tokens": pa.int64(),
+    "seconds": pa.float64(),
+    "cost": pa.float64(),
+    "requests": pa.int64(),
+    "estimated": pa.int64(),
+    "retrieved": pa.list_(pa.string()),
+}
+
+
+def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
+    """Write one row per judge and case with the grounds of the judgment; keys are scorer and case."""
+    rows = [_row(name, judgment) for name in names for judgment in evaluation.judgments[name]]
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
+
+
+def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
+    same = {name: value for name, value in vars(judgment).items() if name in COLUMNS}
+    criteria = [criterion._asdict() for criterion in judgment.criteria]
+    tokens = dict(zip(("prompt_tokens", "completion_tokens"), judgment.tokens, strict=True))
+    return {**same, "scorer": scorer, "criteria": criteria, **tokens}
+
+
+def write_judged(
+    suite: Suite, evaluation: Evaluation, judges: Sequence[BatchJudge], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Write the folder of an evaluation and the table of judgments, log the report, and return each judge's account."""
+    write_evaluation(evaluation, folder)
+    write_judgments(evaluation, [judge.name for judge in judges], folder)
+    log_report(markdown(evaluation.report))
+    return {judge.name: account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts for judge in judges}
+
+
+def write_audits(
+    judges: Sequence[BatchJudge],
+    cases: Sequence[Case],
+    folder: Path,
+    *,
+    names: Mapping[str, Names],
+    chance: str | None,
+    **options: Any,
+) -> dict[str, dict[str, str]]:
+    """Audit every judge, write `audit.json` and `audit.md`, and return for which uses each may be trusted.
+
+    `chance` is a name of `chance_of`; `options` are those of `audit`.
+    """
+    convert = chance_of(chance) if chance else None
+    audits = [audit(judge, cases, names=names.get(judge.name), chance=convert, **options) for judge in judges]
+    text = "\n".join(map(audit_markdown, audits))
+    (folder / "audit.md").write_text(text, encoding="utf-8")
+    write_json(folder / "audit.json", {result.judge: facts(result) for result in audits})
+    log_report(text)
+    return {result.judge: {trust.use: trust.answer for trust in trusts(result)} for result in audits}

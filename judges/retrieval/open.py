@@ -1,0 +1,68 @@
+"""Retrieved examples and rubrics of judges, from their settings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...rm.types import content_hash, prompt_text
+from ..case_rows import unique_ids
+from ..rubrics.files import read_collection
+from ..types import Case
+from .index import TextIndex
+from .selection import Collection, Selection
+from .settings import LEXICAL, ORACLE, RETRIEVED, SELECTIONS, RetrievalConfig
+from .sources import RetrievedExamples, RetrievedRubrics, collection_of
+
+
+def open_examples(retrieval: RetrievalConfig, examples: Sequence[Case], seed: int) -> RetrievedExamples:
+    """Return the source of examples for `--examples`: labelled cases, of which repetitions are left out."""
+    distinct = distinct_cases(examples)
+    selection = _selection(retrieval, retrieval.examples, collection_of(distinct), retrieval.shots, seed)
+    return RetrievedExamples(selection, distinct)
+
+
+def distinct_cases(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases without repetitions, as in several runs on the same data; a repeated id gets a number."""
+    distinct = {content_hash([prompt_text(case.prompt), list(case.answers)]): case for case in cases}
+    ids = unique_ids(case.id for case in distinct.values())
+    return [replace(case, id=name) for case, name in zip(distinct.values(), ids, strict=True)]
+
+
+def open_rubrics(retrieval: RetrievalConfig, how: str, seed: int) -> RetrievedRubrics:
+    """Return the source of rubrics for `--rubric retrieved`, `random` or `oracle`."""
+    entries = read_collection(Path(retrieval.rubrics_from))
+    collection = Collection([entry.id for entry in entries], [entry.prompt for entry in entries])
+    return RetrievedRubrics(_selection(retrieval, how, collection, 1, seed), [entry.rubric for entry in entries])
+
+
+def _selection(retrieval: RetrievalConfig, how: str, collection: Collection, k: int, seed: int) -> Selection:
+    folder = Path(retrieval.retriever_index) if retrieval.retriever_index else None
+    texts = collection.ids, collection.prompts
+    index = open_index(retrieval.retriever, *texts, folder) if how == RETRIEVED else None
+    return Selection(collection, how, k, index=index, seed=seed)
+
+
+def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> TextIndex:
+    """Return the index of a collection: TF-IDF, BM25, or the vectors of an encoder's folder, stored in `folder`."""
+    from .lexical import Bm25Index, TfidfIndex
+
+    if retriever in LEXICAL:
+        return (TfidfIndex if retriever == "tfidf" else Bm25Index)(ids, texts)
+    from .encoder import load_encoder
+    from .index import indexed
+
+    return indexed(folder, load_encoder(retriever), ids, texts)
+
+
+def retrieval_notes(retrieval: RetrievalConfig, rubric: str | None) -> list[str]:
+    """Return notes of the report on what the judge retrieves."""
+    method = {RETRIEVED: f" by {Path(retrieval.retriever).name}", ORACLE: " (these are of the case's own prompt)"}
+    notes = []
+    if retrieval.examples:
+        sources, by = ", ".join(retrieval.examples_from), method.get(retrieval.examples, "")
+        notes.append(
+            f"Up to {retrieval.shots} {retrieval.examples} examples{by} from {sources} are shown with each case."
+        )
+    if rubric in SELECTIONS:
+        notes.append(f"Rubrics are {rubric}{method.get(str(rubric), '')} from {retrieval.rubrics_from}.")
+    return notes
