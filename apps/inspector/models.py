@@ -15,8 +15,8 @@ from ...rm.specs import call, is_function, named, parse_spec
 from ...rm.types import RewardModel
 from ..commands.decode.guides import arms, check_guides
 from ..commands.decode.settings import DecodeConfig
-from ..commands.inspect.settings import InspectConfig
 from ..runs.run_folder import trust
+from .settings import InspectConfig
 
 if TYPE_CHECKING:
     from ...policy.decoding.engines import Engine

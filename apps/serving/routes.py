@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...rm.types import RewardModel
-from ..commands.serve.settings import ServeConfig
 from .access import LOCAL
 from .bodies import check_objective, one_number
 from .metrics import Metrics
@@ -27,6 +26,7 @@ from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreReque
 from .refusals import Refused
 from .request_queue import RequestQueue
 from .requests import Item, Reader
+from .settings import ServeConfig
 
 
 class Scored(NamedTuple):

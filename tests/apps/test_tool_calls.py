@@ -9,7 +9,6 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.parity.vllm import chat_body
 from rewardlab.apps.commands.rl.prompts import load_prompts
-from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.export import export
@@ -17,6 +16,7 @@ from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.apps.runs.tables import read_items
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks.suites.pairs import as_cases
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.checklist import until

@@ -1,8 +1,8 @@
-"""The settings of `rewardlab inspect`."""
+"""Settings of the inspector, which are those of `rewardlab inspect`."""
 
 from dataclasses import dataclass
 
-from ....rm.settings import PORT, Settings, setting
+from ...rm.settings import PORT, Settings, setting
 
 
 @dataclass
@@ -28,7 +28,7 @@ class InspectConfig(Settings):
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
-        from ..judge.retrieval import check_retriever
+        from ..commands.judge.retrieval import check_retriever
 
         super().validate()
         check_retriever(self.retriever)
