@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....apps.commands.decode.run import open_engine
-from ....apps.commands.decode.settings import DecodeConfig
 from ....examples.fetch_models import fetched
+from ....policy.decoding.engines import open_engine
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....rm.data.pairs import RowReport
@@ -185,7 +184,7 @@ class Completions(Job):
         if len(arms) > 1:
             names = [guide.objectives[0] for guide in self.guides]
             arms = [f"{name}={folder}" for name, folder in zip(names, arms, strict=True)]
-        engine, objectives = open_engine(DecodeConfig(base=source, arm=arms))
+        engine, objectives = open_engine(source, arms)
         started, prompts = time.time(), load_texts(cache, self.texts).prompts(self.prompts)
         requests = [
             Request(
