@@ -17,8 +17,8 @@ from scipy.special import expit
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from ...rm.io.server_rotation import LOCAL
 from ...rm.types import RewardModel
-from .access import LOCAL
 from .bodies import check_objective, one_number
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
