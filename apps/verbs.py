@@ -185,7 +185,7 @@ VERBS = {
     ),
     "plan": Verb(
         "Compute how much memory each GPU needs for a job and how long it takes, by formula, without loading weights.",
-        ".commands.plan.settings:PlanConfig",
+        "..rm.capacity.settings:PlanConfig",
         "commands.plan.run:run_plan",
         "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
     ),

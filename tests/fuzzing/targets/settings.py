@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 from rewardlab.apps.cli import VERBS, parse
-from rewardlab.apps.commands.compare.run import read_gate
 from rewardlab.apps.commands.rubrics.files import open_levels, read_checklist, read_rubrics
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_rubric
+from rewardlab.benchmarks.gate import read_gate
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
 from rewardlab.rm.specs import build, is_function, named, parse_spec
