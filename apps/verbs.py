@@ -165,14 +165,14 @@ VERBS = {
     ),
     "inspect": Verb(
         "Inspect runs in the browser: every judgment, every reward, every step.",
-        ".commands.inspect.settings:InspectConfig",
+        ".inspector.settings:InspectConfig",
         "inspector.server:serve",
         "rewardlab inspect runs",
         positional="run",
     ),
     "serve": Verb(
         "Serve a reward model over HTTP: batched requests, vLLM's /classify and OpenRLHF's /get_reward beside /score.",
-        ".commands.serve.settings:ServeConfig",
+        ".serving.settings:ServeConfig",
         "commands.serve.run:serve",
         "rewardlab serve runs/rm --port 8000",
         positional="model",
@@ -185,7 +185,7 @@ VERBS = {
     ),
     "plan": Verb(
         "Compute how much memory each GPU needs for a job and how long it takes, by formula, without loading weights.",
-        ".commands.plan.settings:PlanConfig",
+        "..rm.capacity.settings:PlanConfig",
         "commands.plan.run:run_plan",
         "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
     ),

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector.server import launch
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.site import build
 
 WIDTHS = {1280: 960, 1920: 1080, 390: 1000}

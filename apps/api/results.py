@@ -267,7 +267,7 @@ class MemoryPlan(Summary):
         return frame_of([{**phase, **phase["gigabytes"]} for phase in phases]).drop(columns="gigabytes")
 
     def _repr_html_(self) -> str:
-        from ..commands.plan.drawing import figure
+        from ...rm.capacity.report import figure
 
         return super()._repr_html_() + figure_image(figure(self.facts))
 

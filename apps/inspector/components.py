@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import gradio as gr
 
 from ...rm.errors import DataError, UsageError
-from ..commands.inspect.settings import InspectConfig
 from ..runs.summaries import read_heading
 from .html import note_html
 from .models import Models
 from .run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, is_whole
+from .settings import InspectConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,17 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...rm.adapters.settings import SETTINGS, load_settings
+from ...policy.decoding.guides import check_guides, parse_arms, preference_objectives
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.hub_names import absent
 from ...rm.kind import kind_of
 from ...rm.load import contract_and_kind
 from ...rm.specs import call, is_function, named, parse_spec
 from ...rm.types import RewardModel
-from ..commands.decode.guides import arms, check_guides
-from ..commands.decode.settings import DecodeConfig
-from ..commands.inspect.settings import InspectConfig
 from ..runs.run_folder import trust
+from .settings import InspectConfig
 
 if TYPE_CHECKING:
     from ...policy.decoding.engines import Engine
@@ -33,7 +31,7 @@ class Models:
             if name in self._sources:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
             self._sources[name] = source
-        self.objectives = _objectives(config)
+        self.objectives = preference_objectives(config.arm)
         """Of the playground, by what the reward models' folders say."""
         self._opened: dict[str, RewardModel] = {}
         self._engine: Engine | None = None
@@ -66,9 +64,12 @@ class Models:
             raise UsageError(
                 "no guide was named at the start; start with --arm, and with --base unless it is an adapter"
             )
+        from ...policy.decoding.engines import open_engine
+
         with self._turn:
             if self._engine is None:
-                self._engine = _open_engine(self._config)
+                config = self._config
+                self._engine = open_engine(config.base, config.arm, **trust(config))[0]
             yield self._engine
 
 
@@ -80,7 +81,7 @@ def check_models(config: InspectConfig) -> None:
     for text in config.model:
         _check_source(named(text)[1])
     if config.arm:
-        check_guides(config.base, [folder for _, folder in arms(config.arm)])
+        check_guides(config.base, [folder for _, folder in parse_arms(config.arm)])
 
 
 def _check_source(source: str) -> None:
@@ -108,22 +109,3 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
         return open_scorer(source, **trust(config)).model
     except CheckFailed as error:
         raise DataError(str(error)) from error
-
-
-def _open_engine(config: InspectConfig) -> "Engine":
-    from ..commands.decode.run import open_engine
-
-    settings = DecodeConfig(base=config.base, arm=config.arm, trust_remote_code=config.trust_remote_code)
-    settings.validate()
-    return open_engine(settings)[0]
-
-
-def _objectives(config: InspectConfig) -> tuple[str, ...]:
-    """Return the objectives of several guides, or those that a single guide's adapter follows."""
-    guides = arms(config.arm)
-    if guides and all(name for name, _ in guides):
-        return tuple(name for name, _ in guides)
-    if len(guides) == 1 and (Path(guides[0][1]) / SETTINGS).exists():
-        settings = load_settings(Path(guides[0][1]))
-        return settings.objectives if settings.follows_preference else ()
-    return ()

@@ -12,11 +12,12 @@ from gradio.routes import App
 from starlette.middleware import Middleware
 from uvicorn import Config
 
-from ..commands.inspect.settings import InspectConfig
-from ..serving.access import LOCAL, address, check_reach, listen
+from ...rm.io.server_rotation import LOCAL
+from ..serving.access import address, check_reach, listen
 from .assets import CLONING, JOINING
 from .guard import Guard
 from .models import check_models
+from .settings import InspectConfig
 from .site import build
 from .style import CSS, POLICY, THEME
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import gradio as gr
 
-from ..commands.inspect.settings import InspectConfig
 from ..runs.imported_results import import_results
 from .assets import CLICKS, COPYING, HISTORY, LISTS
 from .components import QUIET, Site, asked_tab
@@ -14,6 +13,7 @@ from .guard import private_cache
 from .html import STYLE, shown
 from .models import Models
 from .run_list import Root, open_root
+from .settings import InspectConfig
 from .tabs.compare import view as compare
 from .tabs.judgments import view as judgments
 from .tabs.overview import view as overview

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...benchmarks.compare import Comparison, compare
+from ...benchmarks.compare import Comparison, check_samples, compare
 from ...benchmarks.statistics.areas import section_members
 from ...benchmarks.statistics.figures import INTERVALS
 from ...benchmarks.types import Suite, part_of
@@ -148,6 +148,23 @@ def check_shared(first: Path, second: Path, shared: int, changed: str | None) ->
         raise DataError(f"{first} and {second} have no case in common; compare runs of the same data")
     if changed is not None:
         raise DataError(f"case '{changed}' is not the same in {first} and {second}; run both on the same data")
+
+
+def compare_runs(
+    first: str, second: str, *, scorers: Sequence[str] = (), samples: int = 1000, seed: int = 0
+) -> Comparison:
+    """Compare the second run folder with the first on their common cases.
+
+    `scorers` is one name, or one for each run; by default the only model of each.
+    """
+    check_samples(samples)
+    runs = [open_finished(first), open_finished(second)]
+    cases = shared_cases(*runs)
+    if len(scorers) > 2:
+        raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(scorers)}")
+    names = [*scorers, *scorers][:2] or [None, None]
+    before, after = ((run, run.model(name)) for run, name in zip(runs, names, strict=True))
+    return compare_finished(before, after, cases, samples=samples, seed=seed)
 
 
 def compare_finished(

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from ...rm.errors import UsageError
-
-LOCAL = ("127.0.0.1", "localhost", "::1")
+from ...rm.io.server_rotation import LOCAL
 
 
 def check_reach(host: str, token: str | None, opened: str) -> None:

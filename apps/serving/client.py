@@ -13,8 +13,8 @@ from ...rm.contract.scoring_contract import contract_of
 from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
+from ...rm.io.server_rotation import LOCAL
 from ...rm.types import Example, completion
-from .access import LOCAL
 from .bodies import body, check_objective, one_number, requests, rewards_of, row
 
 HEADER = "x-scoring-contract"

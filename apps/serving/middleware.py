@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..commands.serve.settings import ServeConfig
 from ..runs.run_folder import log
 from .access import refusal_reason
 from .metrics import Metrics
 from .refusals import Refused
 from .request_queue import RequestQueue
+from .settings import ServeConfig
 
 HEADER = "x-scoring-contract"
 OPEN = ("/health",)

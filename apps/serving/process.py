@@ -11,9 +11,9 @@ from typing import Any
 import uvicorn
 
 from ...rm.types import Example, RewardModel, user_turn
-from ..commands.serve.settings import ServeConfig
 from .access import address, free_port
 from .routes import Site
+from .settings import ServeConfig
 
 PROBE = Example(user_turn("a"), "b")
 CLOSING = 5

@@ -15,9 +15,9 @@ from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.readings import Rated, Reading
 from ...rm.types import Example
-from ..commands.serve.settings import TOKEN
 from .bodies import EACH, body, readings_of, requests, rewards_of, row
 from .client import Busy, ScoringClient
+from .settings import TOKEN
 
 
 class Replicas:

@@ -11,9 +11,9 @@ from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
 from ...rm.readings import encoders_of
 from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
-from ..commands.serve.settings import ServeConfig
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, Turn
 from .refusals import Refused
+from .settings import ServeConfig
 
 SHOWN = 300  # characters of a template's own words
 

@@ -17,9 +17,8 @@ from scipy.special import expit
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from ...rm.io.server_rotation import LOCAL
 from ...rm.types import RewardModel
-from ..commands.serve.settings import ServeConfig
-from .access import LOCAL
 from .bodies import check_objective, one_number
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
@@ -27,6 +26,7 @@ from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreReque
 from .refusals import Refused
 from .request_queue import RequestQueue
 from .requests import Item, Reader
+from .settings import ServeConfig
 
 
 class Scored(NamedTuple):

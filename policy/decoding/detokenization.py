@@ -1,7 +1,11 @@
-"""Incremental detokenization: tokens become text that can no longer change."""
+"""Incremental detokenization: tokens become text that can no longer change, up to the end of a completion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from .requests import FACTS, DecodedCompletion, Finish, Request
 
 CHARACTER = 4  # maximum number of tokens for one character: one per byte of UTF-8
 
@@ -48,3 +52,108 @@ class TextStream:
             self._context = self._pending[:end]
             self._length = len(self.decode(self._context)) - held
         self._pending = self._pending[end:]
+
+
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the text that each token adds: the name of a special token, `·` for a token within a character."""
+    stream, texts = TextStream(tokenizer), []
+    special = {*tokenizer.all_special_ids}
+    for id in ids:
+        before = len(stream.text)
+        stream.add([id])
+        text = stream.text[before:]
+        texts.append(text or (str(tokenizer.convert_ids_to_tokens(id)) if id in special else "·"))
+    return texts
+
+
+# ---- ends ----
+
+
+class CompletionReader:
+    """Reads one request's tokens incrementally: detects the end, and returns text that can no longer change."""
+
+    def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
+        self.request = request
+        self.finished: Finish | None = None
+        self.room = capacity
+        """Number of tokens that fit into the context."""
+        self._stream = TextStream(tokenizer)
+        self._eos = frozenset() if request.ignore_eos else eos
+        added = tokenizer.get_added_vocab()
+        self._stop_ids = {added[stop] for stop in request.stop if stop in added}
+        self._given = 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens up to the end."""
+        return self._stream.tokens
+
+    @property
+    def budget(self) -> int:
+        """Maximum number of tokens."""
+        return min(self.request.max_new_tokens, self.room)
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """Append tokens up to the end, if they contain it; return the newly final text."""
+        chunk = self._until_end(tokens)
+        if self.request.stop:
+            self._read_for_stops(chunk)
+        else:
+            self._stream.add(chunk)
+        return self._news()
+
+    def text(self) -> str:
+        """Return the full text, without the stop string and what follows."""
+        full_text = self._stream.decode(self.tokens)
+        return full_text[: self._stop_place(full_text)]
+
+    def completion(
+        self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
+    ) -> DecodedCompletion:
+        """Return what was read with the statistics `FACTS` of its tokens; `finished` is "length" if no end was read."""
+        by_name = dict(zip(FACTS, facts, strict=True))
+        end = self.finished or "length"
+        return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)
+
+    def _until_end(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens before the end, if it is determined by a token id or by the number of tokens."""
+        chunk = list(tokens[: self.budget - len(self.tokens)])
+        ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
+        if ends:
+            chunk = chunk[: ends[0] + 1]
+            self.finished = "eos" if chunk[-1] in self._eos else "stop"
+        elif len(self.tokens) + len(chunk) == self.budget:
+            self.finished = "length" if self.budget == self.request.max_new_tokens else "context"
+        return chunk
+
+    def _read_for_stops(self, chunk: list[int]) -> None:
+        """Read token by token, so that the end does not depend on the size of the chunks."""
+        longest = max(map(len, self.request.stop))
+        for token in chunk:
+            before = len(self._stream.text)
+            self._stream.add([token])
+            tail = self._stream.text[max(0, before - longest + 1) :]
+            if any(stop in tail for stop in self.request.stop):
+                self.finished = "stop"
+                return
+
+    def _stop_place(self, text: str) -> int:
+        starts = [start for start in map(text.find, self.request.stop) if start >= 0]
+        return min(starts, default=len(text))
+
+    def _news(self) -> str:
+        """Return the text since the last call; a suffix that may become a stop string is held back."""
+        text = self.text() if self.finished else self._stream.text
+        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
+        news, self._given = text[self._given : end], max(self._given, end)
+        return news
+
+
+def _overlap(text: str, stops: Sequence[str]) -> int:
+    """Return the length of the longest suffix that may be the start of a stop string.
+
+    >>> _overlap("one two\\nQ", ["\\nQuestion"])
+    2
+    """
+    sizes = (size for stop in stops for size in range(1, len(stop)) if text.endswith(stop[:size]))
+    return max(sizes, default=0)

@@ -8,17 +8,25 @@ single guide π_α that is conditioned on the preference: one forward pass per t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.adapters.settings import SETTINGS, load_settings
+from ...rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
 from ...rm.backbones.tokenization import Encoder
+from ...rm.contract.scoring_contract import FILE, load_contract
 from ...rm.data.preference_vectors import preference_matrix
-from ...rm.errors import UsageError
+from ...rm.errors import DataError, UsageError
+from ...rm.kinds.autoregressive.model import load_autoregressive
+from ...rm.types import OVERALL, Messages
+from .guides import check_guides, parse_arms
 from .language_models import (
     DecodingModel,
+    decoding_model,
     end_tokens,
     language_model,
     positions,
@@ -28,11 +36,12 @@ from .language_models import (
     shared_vocabulary,
 )
 from .requests import Request
-from .static.branching import branching
 from .static.forward import Forward
+from .static.layers import branching
 from .static.session import Counters, Part, Session, exclusively
 
 GUIDE = "guide"
+UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
 
 
 class Engine(Protocol):
@@ -172,3 +181,80 @@ def _forward(
 ) -> Forward:
     steps = max(min(request.max_new_tokens, room) for request, room in zip(requests, capacity, strict=True))
     return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
+
+
+# ---- opening ----
+
+
+def open_engine(
+    base: str | None,
+    arms: Sequence[str],
+    *,
+    dtype: str | None = None,
+    chat_template: str | None = None,
+    trust_remote_code: bool = False,
+) -> tuple[Engine, tuple[str, ...]]:
+    """Return the engine that reads the fewest weights, and the objectives of a preference, if the guides follow one.
+
+    `arms` are folders or Hub ids of autoregressive reward models, as `guides.parse_arms` takes them. `dtype` is the
+    base's precision, by default the first guide's.
+    """
+    guides = parse_arms(arms)
+    folders = [folder for _, folder in guides]
+    if len(guides) > 1 and not all(objective for objective, _ in guides):
+        raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(arms)}")
+    for objective, folder in guides:
+        _check_objective(objective, folder)
+    source = check_guides(base, folders)
+    contracts = [load_contract(Path(folder)) for folder in folders if (Path(folder) / FILE).exists()]
+    dtype = dtype or next((contract.dtype for contract in contracts), "float32")
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    model = load_causal_lm(source, tokenizer, dtype=dtype, trust_remote_code=trust_remote_code)
+    decoder = decoding_model(model, tokenizer)
+
+    def open_guide(folder: str, *, copy: bool) -> DecodingModel:
+        """Load a guide on the weights of the base model if it is an adapter on it, else with separate weights."""
+        over = (sharing(model) if copy else model) if _adapts(folder, decoder) else None
+        return load_autoregressive(folder, base=over, trust_remote_code=trust_remote_code)
+
+    if not guides:
+        return SeparateModels(decoder), ()
+    if guides[0][0]:
+        by_objective = {objective: open_guide(folder, copy=True) for objective, folder in guides}
+        return SeparateModels(decoder, by_objective), tuple(by_objective)
+    shares_backbone = _adapts(folders[0], decoder)
+    guide = open_guide(folders[0], copy=not shares_backbone)
+    adapter = guide.adapter
+    objectives = adapter.objectives if adapter and adapter.settings.follows_preference else ()
+    if not shares_backbone:
+        return SeparateModels(decoder, guide), objectives
+    late = adapter is not None and adapter.settings.from_layer > 0
+    late = late and guide.contract.template == decoder.contract.template  # base and guide then read the same prompt
+    return SharedBackbone(guide, encoder=decoder.encoder, late=late), objectives
+
+
+def _adapts(folder: str, base: DecodingModel) -> bool:
+    """Return whether a reward model is an adapter on this base model."""
+    path = Path(folder)
+    return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
+
+
+def _check_objective(objective: str, folder: str) -> None:
+    """Raise a `UsageError` for a guide under another objective's name; unnamed objectives match any."""
+    path = Path(folder)
+    stated = load_contract(path).objectives if (path / FILE).exists() else UNNAMED
+    if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:
+        raise UsageError(
+            f"--arm {objective}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
+            f"{stated[0]}={folder}, or name the folder of a model for {objective}"
+        )
+
+
+def check_room(engine: Engine, prompts: Sequence[tuple[str, Messages]]) -> None:
+    """Raise a `DataError` with the id of the first prompt that leaves no room for a completion."""
+    for id, prompt in prompts:
+        for decoder in engine.models:
+            try:
+                room_of(decoder, [decoder.encoder.encode_prompt(prompt)])
+            except DataError as error:
+                raise DataError(f"{error} (the prompt with id {id})") from error

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from .detokenization import CompletionReader
 from .engines import Engine
 from .requests import FACTS, DecodedCompletion, Request
 from .static.session import Session
 from .static.steps import Steps
-from .stop_strings import Reader
 
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 
@@ -66,7 +66,7 @@ def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool 
         return
     with engine.session(requests) as session:
         token_readers = [
-            Reader(request, engine.base.encoder.tokenizer, engine.eos, capacity)
+            CompletionReader(request, engine.base.encoder.tokenizer, engine.eos, capacity)
             for request, capacity in zip(requests, session.room, strict=True)
         ]
         steps = max(reader.budget for reader in token_readers)
@@ -80,7 +80,7 @@ def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool 
 
 
 def _pieces(
-    token_readers: Sequence[Reader], log: Steps, seen: int, engine: Engine, session: Session
+    token_readers: Sequence[CompletionReader], log: Steps, seen: int, engine: Engine, session: Session
 ) -> Iterator[Piece]:
     """Yield pieces with the tokens of the steps from `seen` on, for rows that were not finished."""
     for row, tokens in enumerate(log.tokens[:, seen : log.done].tolist()):
@@ -93,7 +93,7 @@ def _pieces(
         yield Piece(row, tuple(reader.tokens[before:]), text, completion)
 
 
-def _completion(reader: Reader, row: int, log: Steps, engine: Engine, session: Session) -> DecodedCompletion:
+def _completion(reader: CompletionReader, row: int, log: Steps, engine: Engine, session: Session) -> DecodedCompletion:
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
     for guide_index, used in enumerate(session.used):

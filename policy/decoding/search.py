@@ -21,10 +21,10 @@ from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
+from .detokenization import CompletionReader
 from .engines import Engine
 from .guided import decode
 from .requests import FACTS, DecodedCompletion, Request
-from .stop_strings import Reader
 
 
 class Candidate(NamedTuple):
@@ -215,7 +215,7 @@ class _Steps:
 
     def _longer(self, chain: DecodedCompletion, piece: DecodedCompletion) -> _Chain:
         """Concatenate both and read them from the start: a stop string may span two steps."""
-        reader = Reader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
+        reader = CompletionReader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
         reader.read([*chain.tokens, *piece.tokens])
 
         def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:

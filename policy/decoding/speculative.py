@@ -31,6 +31,7 @@ from ...kernels import philox
 from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Truncation, mixed, threshold
 from ...rm.errors import UsageError
+from .detokenization import CompletionReader
 from .engines import GUIDE
 from .language_models import (
     DecodingModel,
@@ -43,7 +44,6 @@ from .language_models import (
 )
 from .requests import FACTS, DecodedCompletion, Request
 from .static.session import Logits, exclusively
-from .stop_strings import Reader
 
 STREAM = 5  # philox stream of the random numbers
 DRAFT, TEST, REST = range(3)  # their indices
@@ -102,7 +102,7 @@ def speculate(
         for request, big_prompt, other, capacity, alpha in zip(
             requests, *prompts, capacities, alphas.split(1), strict=True
         ):
-            reader = Reader(request, big.encoder.tokenizer, ends, capacity)
+            reader = CompletionReader(request, big.encoder.tokenizer, ends, capacity)
             target = Reading(models[0], big_prompt, rows=1, vocabulary=vocabulary)
             drafter = Reading(models[1], other, rows=1 + (request.weight != 0), vocabulary=vocabulary)
             with guide.adapter.serving(guide.adapter.modulations(alpha), start=1):
@@ -165,7 +165,7 @@ class _Target(NamedTuple):
 class Writing:
     """Generates one completion in rounds of drafting and verification."""
 
-    def __init__(self, reader: Reader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
+    def __init__(self, reader: CompletionReader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
         self.reader, self.big, self.small, self.draft = reader, big, small, draft
         self.request = reader.request
         self.ends = frozenset() if self.request.ignore_eos else ends

@@ -38,8 +38,8 @@ SEARCHES = ("shrd", "etao", "lu i", "nsh", "dru")
 
 
 def _serve(folder: Path, pipe: Connection) -> None:
-    from ...apps.commands.inspect.settings import InspectConfig
     from ...apps.inspector.server import launch
+    from ...apps.inspector.settings import InspectConfig
     from ...apps.inspector.site import build
 
     page = build(InspectConfig(run=str(folder)))

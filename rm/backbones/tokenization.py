@@ -64,6 +64,15 @@ def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
 
 
+def control_tokens(tokenizer: Any) -> list[str]:
+    """Return the texts that a tokenizer encodes as control tokens wherever they stand, longest first.
+
+    Those of the format of turns are often special among the added tokens only, without a role such as EOS.
+    """
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return sorted({token for token in [*added, *tokenizer.all_special_tokens] if len(token) > 2}, key=len, reverse=True)
+
+
 def context_length(model: Any, tokenizer: Any) -> int:
     """Return the maximum number of tokens of prompt and completion together."""
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)

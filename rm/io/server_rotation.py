@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 from ..errors import UsageError
 
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine."""
+
 
 @dataclass
 class Rotation:

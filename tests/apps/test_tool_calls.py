@@ -7,9 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.parity.vllm import chat_body
 from rewardlab.apps.commands.rl.prompts import load_prompts
-from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.export import export
@@ -17,6 +15,7 @@ from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.apps.runs.tables import read_items
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks.suites.pairs import as_cases
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.checklist import until
@@ -28,6 +27,7 @@ from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.data.messages_and_tools import with_tools
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.load import load_reward_model
+from rewardlab.rm.parity.vllm import chat_body
 from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write

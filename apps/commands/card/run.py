@@ -12,8 +12,8 @@ from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, DataError, UsageError
 from ....rm.io.checked_files import from_yaml
 from ...runs.finished import Finished, open_finished
+from ...runs.model_card import Measured, card
 from ...runs.run_folder import CONFIG, replace_text, trust
-from .page import Measured, card
 from .settings import CardConfig
 
 AGAIN = 8

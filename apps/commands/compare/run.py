@@ -1,53 +1,31 @@
 """`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from ....benchmarks import compare as comparing
-from ....benchmarks.compare import Change, Comparison
+from ....benchmarks.compare import Comparison, markdown
 from ....benchmarks.evaluate import OVERALL
-from ....rm.data.pairs import is_number
+from ....benchmarks.gate import broken_rules, check_areas, read_gate
 from ....rm.errors import CheckFailed, UsageError
-from ....rm.io.checked_files import from_yaml
-from ...runs.finished import compare_finished, open_finished, shared_cases
+from ...runs.finished import compare_runs
 from ...runs.run_folder import log_report, run_folder, write_json
 from .settings import CompareConfig
-
-RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false, max_unscored: 0}"
-OPTIONAL = {"even_if_noise", "max_unscored"}
-
-
-def comparison_of(config: CompareConfig) -> Comparison:
-    """Compare the second run with the first on their common cases."""
-    if len(config.runs) != 2:
-        raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
-    comparing.check_samples(config.bootstrap_samples)
-    first, second = map(open_finished, config.runs)
-    cases = shared_cases(first, second)
-    if len(config.scorer) > 2:
-        raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(config.scorer)}")
-    names = [*config.scorer, *config.scorer][:2] or [None, None]
-    sides = [(run, run.model(name)) for run, name in zip((first, second), names, strict=True)]
-    return compare_finished(sides[0], sides[1], cases, samples=config.bootstrap_samples, seed=config.seed)
 
 
 def checked_comparison(config: CompareConfig) -> Comparison:
     """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
     gate = read_gate(config.gate) if config.gate else []
-    comparison = comparison_of(config)
-    changes = _changes(comparison)
-    if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
-        raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
-    text = comparing.markdown(comparison)
+    if len(config.runs) != 2:
+        raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
+    comparison = compare_runs(*config.runs, scorers=config.scorer, samples=config.bootstrap_samples, seed=config.seed)
+    check_areas(gate, comparison)
+    text = markdown(comparison)
     log_report(text)
     if config.output:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")
             write_json(work / "comparison.json", asdict(comparison))
-    if broken := [sentence for rule in gate if (sentence := _broken(rule, comparison))]:
+    if broken := broken_rules(gate, comparison):
         raise CheckFailed("; ".join(broken))
     return comparison
 
@@ -64,56 +42,3 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         "real": overall.significant,
         "flips": len(comparison.flips),
     }
-
-
-def read_gate(path: str) -> list[dict[str, Any]]:
-    """Load rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
-    try:
-        rules = from_yaml(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as rules ({error})") from error
-    if not isinstance(rules, list):
-        raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
-    for number, rule in enumerate(rules, start=1):
-        if fault := _fault_of(rule):
-            raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
-    return rules
-
-
-def _fault_of(rule: Any) -> str:
-    """Return what is wrong with a rule of a gate; empty if nothing is."""
-    if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
-        return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
-    if not isinstance(rule["area"], str):
-        return f"area is the name of one area, got {rule['area']!r:.40}"
-    if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
-        return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
-    if not isinstance(rule.get("even_if_noise", False), bool):
-        return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
-    most = rule.get("max_unscored", 0)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        return f"max_unscored is a number of cases, got {most!r:.40}"
-    return ""
-
-
-def _changes(comparison: Comparison) -> dict[str, Change]:
-    """Return the change of every area that a rule may name; a subset hides a section of its name."""
-    return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
-
-
-def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """Return how a comparison breaks a rule: cases without a score, or a drop beyond `max_drop`; None if it holds."""
-    area, change = rule["area"], _changes(comparison)[rule["area"]]
-    is_subset = area in comparison.subsets and area != OVERALL
-    unscored = comparison.unscored[f"subset:{area}" if is_subset else area]
-    drop = -change.difference.value
-    if math.isnan(drop):
-        return f"{area} has no case that both scored, so that its rule cannot be checked"
-    if unscored > rule.get("max_unscored", 0):
-        return (
-            f"{area}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "
-            f"scored, so that the rule cannot be checked; find out why, or accept it with max_unscored: {unscored}"
-        )
-    if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
-        return None
-    return f"{area} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"

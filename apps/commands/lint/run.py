@@ -8,14 +8,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....benchmarks.contamination import benchmark_prompts, nearest_prompts, split_name
 from ....judges.case_rows import parse_case
-from ....judges.retrieval.index import VectorIndex, search
 from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, Linted, lint, markdown
 from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
-from ....rm.registry import load
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, log_report, log_rows, run_folder, trust, write_manifest, write_rows
 from .settings import LintConfig
@@ -54,7 +53,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         if work is not None:
             (work / REPORT).write_text(f"# {title}\n\n{text}", encoding="utf-8")
             write_rows(work / FINDINGS, (_finding_row(read, finding) for finding in linted.findings))
-            data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
+            data = [*config.data, *filter(None, (source for _, source in map(split_name, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
         return facts | _fix(read, linted.left_out(config.keep), Path(config.fix))
@@ -121,11 +120,11 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
 
 def _all_of(read: Read, config: LintConfig) -> Linted:
     """Return the findings of unusable rows and of pairs, sorted by row."""
-    benchmarks = _benchmarks(config.against)
+    benchmarks = benchmark_prompts(config.against)
     linted = lint(
         read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_reading(config)
     )
-    similar = similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
+    similar = _similar(read.pairs, benchmarks, config) if config.encoder else []
     rows = read.pair_rows
     of_pairs = [
         finding._replace(row=rows[finding.row], other=None if finding.other is None else rows[finding.other])
@@ -136,32 +135,18 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
     return Linted(tuple(findings), tuple(leaks), linted.shared)
 
 
-def similar_prompts(
+def _similar(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], config: LintConfig
 ) -> list[Finding]:
-    """Return the rows with a user turn whose nearest benchmark prompt has a similarity of at least `--similar`.
-
-        max_{u, b} sim(u, b) over the user turns u of a row and the prompts b of a benchmark, in [-1, 1]
-
-    with `judges.retrieval.pooling.similarity`; at most one finding for each row and benchmark. Beside the shared words
-    of `rm.data.contamination` it finds prompts in other words, as far as the encoder knows what they mean.
-    """
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
 
-    encoder = load_encoder(str(config.encoder), **trust(config))
-    turns = [(row, turn["content"]) for row, pair in enumerate(pairs) for turn in pair.prompt if turn["role"] == "user"]
     findings = []
-    for name, prompts in benchmarks.items():
-        known = [*dict.fromkeys(prompts)]
-        hits = search(VectorIndex(encoder, known, known), [text for _, text in turns], 1)
-        nearest = {}
-        for (row, _), (hit,) in zip(turns, hits, strict=True):
-            nearest[row] = max(hit, nearest.get(row, hit), key=lambda candidate: candidate.score)
-        similar = {row: hit for row, hit in nearest.items() if hit.score >= config.similar}
-        log(f"{name}: {len(similar)} of {len(nearest)} rows are similar to one of its prompts by the encoder")
+    encoder = load_encoder(str(config.encoder), **trust(config))
+    for name, nearest in nearest_prompts(pairs, benchmarks, encoder):
+        hits = {row: hit for row, hit in nearest.items() if hit.score >= config.similar}
+        log(f"{name}: {len(hits)} of {len(nearest)} rows are similar to one of its prompts by the encoder")
         findings += [
-            Finding(row, SIMILAR, f"{name}, similarity {hit.score:.2f}: {hit.id[:80]!r}")
-            for row, hit in similar.items()
+            Finding(row, SIMILAR, f"{name}, similarity {hit.score:.2f}: {hit.id[:80]!r}") for row, hit in hits.items()
         ]
     return findings
 
@@ -169,7 +154,10 @@ def similar_prompts(
 def _reading(config: LintConfig) -> dict[str, Any]:
     if not config.model:
         return {}
-    from ....rm.backbones.tokenization import Encoder  # PyTorch, which a check without a model does not need
+    from ....rm.backbones.tokenization import (  # PyTorch, which a check without a model does not need
+        Encoder,
+        control_tokens,
+    )
     from ....rm.load import load_reward_model
 
     model: Any = load_reward_model(config.model, check=False, **trust(config))
@@ -180,37 +168,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     return {"encode": encoder.encode_all, "max_length": limit, "special": control_tokens(encoder.tokenizer)}
 
 
-def control_tokens(tokenizer: Any) -> list[str]:
-    """Return the texts that a tokenizer encodes as control tokens wherever they stand, longest first.
-
-    Those of the format of turns are often special among the added tokens only, without a role such as EOS.
-    """
-    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-    return sorted({token for token in [*added, *tokenizer.all_special_tokens] if len(token) > 2}, key=len, reverse=True)
-
-
-def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:
-    """Return benchmark -> the user turns of its prompts, from NAME or NAME=FILE, each possibly repeated."""
-    prompts: dict[str, list[str]] = {}
-    for name, source in map(_named, against):
-        prompts.setdefault(name, []).extend(_user_turns(name, source))
-    return prompts
-
-
-def _named(text: str) -> tuple[str, str]:
-    name, _, source = text.partition("=")
-    return name, source
-
-
-def _user_turns(name: str, source: str) -> list[str]:
-    suite = load("benchmarks.suites", name)(on_bad_row="skip")
-    if not (source or suite.hub):
-        raise UsageError(f"--against {name}: it has no data set of its own on the Hub; write {name}=FILE")
-    cases, _ = suite.cases([source or suite.hub])
-    return [turn["content"] for case in cases for turn in case.prompt if turn["role"] == "user"]
-
-
-# ---- what is written ----
+# ---- output ----
 
 
 def _fixed(fix: str) -> tuple[Path, Path]:

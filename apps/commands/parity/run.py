@@ -1,8 +1,13 @@
 """`rewardlab parity`: score conversations in every way, and report differences and their causes."""
 
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,35 +15,29 @@ from ....rm.contract.golden_scores import GOLDEN, read_golden
 from ....rm.contract.loading_settings import reading
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
-from ....rm.errors import CheckFailed, UsageError
-from ....rm.kinds.latent.model import LatentRewardModel
+from ....rm.errors import CheckFailed
 from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.known_faults import Scored
+from ....rm.parity.loaders import Group, cut_plainly, target_groups
 from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
-from ....rm.types import Example
+from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
+from ....rm.parity.sglang import PROBABILITIES
+from ....rm.parity.steps import StepModel, process_parities, step_parities
+from ....rm.types import Example, completion_json
+from ... import cli
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
-from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
-from .report import as_json, junit, markdown, sentence, verdict
-from .settings import NATIVE_WAYS, Against, ParityConfig
-from .sglang import PROBABILITIES, sglang
-from .steps import process_parities, step_parities
-from .vllm import served, vllm
-
-
-class Group(NamedTuple):
-    """Ways that score the same conversations."""
-
-    examples: Sequence[Example]
-    ways: dict[str, Way]
-    theirs: bool = False
-    """Whether another program computes them."""
+from ...serving.client import ScoringClient
+from .settings import ParityConfig
 
 
 def run_parity(config: ParityConfig) -> dict[str, Any]:
     """Compare every way with the model's own scores and write the reports; a way that differs fails the check."""
     if config.step_token is not None:
-        return _report(config, *step_parities(config, _data_examples(config)))
+        edges = {"bos": config.bos, "eos": config.eos}
+        steps_model = StepModel(config.model, config.step_token, config.step_labels, **edges, **trust(config))
+        results, note = step_parities(steps_model, config.targets, _data_examples(config), half=config.half)
+        return _report(config, steps_model.contract, results, [note])
     model = load_reward_model(config.model, check=False, **reading(config), **trust(config))
     folder = Path(config.model)
     golden = read_golden(folder) if (folder / GOLDEN).exists() else ([], None)
@@ -53,7 +52,7 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
             log(f"{verdict(result):>6}  {sentence(result)}")
             results.append(result)
     if isinstance(model, ProcessRewardModel):
-        steps = process_parities(config, model, examples)
+        steps = process_parities(model, config.targets, examples, token=config.token, half=config.half)
         results += steps
         left_out += [f"token_classify: n counts the steps of {len(examples)} conversations."] if steps else []
     return _report(config, model.contract, results, notes + left_out)
@@ -112,10 +111,14 @@ def _groups(
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
-        groups.append(Group(examples, fresh_process(config.model, objectives, **reading(config), **trust(config))))
+        groups.append(Group(examples, _fresh_process(config.model, objectives, **reading(config), **trust(config))))
     plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
-    for against in config.asked:
-        groups += _against(against, config, model, examples, plain)
+    for target in config.targets:
+        if target.kind == "http":
+            client = ScoringClient(target.target, config.token, truncate=True)
+            groups.append(Group(examples, {target.target: partial(_served, client)}, True))
+        else:
+            groups += target_groups(target, config.model, model, examples, plain, **trust(config))
     left = len(examples) - len(plain)
     note = f"{left} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
     needs_note = left and any(group.examples is plain for group in groups)
@@ -124,34 +127,30 @@ def _groups(
     ] if needs_note else []
 
 
-def _against(
-    asked: Against, config: ParityConfig, model: Any, examples: list[Example], plain: list[Example]
-) -> list[Group]:
-    options = trust(config)
-    if isinstance(model, ProcessRewardModel) and asked.kind not in ("http", "model"):
-        if asked.kind == "vllm":
-            return []  # compared step by step, by `process_parities`
-        raise UsageError(
-            f"--against {asked.kind} gives one score for a conversation; the steps of a process reward model are "
-            "compared with --against vllm URL or http URL"
-        )
-    if isinstance(model, LatentRewardModel) and asked.kind in ("vllm", "sglang"):
-        raise UsageError(
-            f"--against {asked.kind} feeds no hidden state back, which a latent reward model needs; compare it with "
-            "http URL of rewardlab serve, or with another folder"
-        )
-    if asked.kind in NATIVE_WAYS:
-        read = checkpoint if asked.kind == "checkpoint" else adapter
-        return [Group(plain, read(config.model, model, **options), True)]
-    if asked.kind == "vllm":
-        by_ids, by_messages = vllm(asked.target, model)
-        return [Group(examples, by_ids, True), Group(plain, by_messages, True)]
-    if asked.kind == "sglang":
-        by_ids, by_text = sglang(asked.target, model)
-        lengths = [encoded.length for encoded in model.encoder.encode_all(examples)]
-        limit = model.contract.max_length or max(lengths)
-        short = [example for example, length in zip(examples, lengths, strict=True) if length <= limit]
-        return [Group(examples, by_ids, True), Group(short, by_text, True)]
-    if asked.kind == "http":
-        return [Group(examples, served(asked.target, config.token), True)]
-    return [Group(examples, other_model(asked.target, **options), True)]
+def _served(client: ScoringClient, examples: Sequence[Example]) -> Scored:
+    return Scored(client.rate(examples))
+
+
+def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
+    """`rewardlab score` in a process of its own, with the options as its settings."""
+    module = cli.__name__
+
+    def way(examples: Sequence[Example]) -> Scored:
+        with tempfile.TemporaryDirectory() as folder:
+            data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
+            rows = (
+                {"prompt": list(example.prompt), "completion": completion_json(example.completion)}
+                for example in examples
+            )
+            data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
+            command += ["--on_long", "truncate"]
+            command += ["--data", str(data), "--output", str(out)]
+            command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
+            run = subprocess.run(command, capture_output=True, text=True)
+            if run.returncode:
+                return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
+            rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
+        return Scored(np.array([[row[name] for name in objectives] for row in rows_read], float))
+
+    return {"fresh process": way}

@@ -1,22 +1,12 @@
 """The settings of `rewardlab parity`."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.errors import UsageError
+from ....rm.parity.targets import Against, parse_against
 from ....rm.settings import Rule, Settings, setting
-
-SERVERS = ("vllm", "sglang", "http")
-NATIVE_WAYS = ("checkpoint", "adapter")
-
-
-class Against(NamedTuple):
-    """A target of the comparison: its kind, and an address or folder if it has one."""
-
-    kind: str
-    target: str = ""
 
 
 @dataclass
@@ -30,7 +20,7 @@ class ParityConfig(Settings):
             "--step_token compares all scores of a step; leave --objective out",
         ),
         Rule(
-            lambda given: given.step_token is not None and {target.kind for target in given.asked} != {"vllm"},
+            lambda given: given.step_token is not None and {target.kind for target in given.targets} != {"vllm"},
             "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
             "the other targets document none",
         ),
@@ -75,7 +65,7 @@ class ParityConfig(Settings):
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     @property
-    def asked(self) -> list[Against]:
+    def targets(self) -> list[Against]:
         """Parsed targets of --against."""
         return parse_against(self.against)
 
@@ -83,25 +73,3 @@ class ParityConfig(Settings):
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
         parse_against(self.against)
-
-
-def parse_against(words: list[str]) -> list[Against]:
-    """Parse the words of --against; a server kind is followed by its address.
-
-    >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
-    [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]
-    """
-    parsed: list[Against] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word in SERVERS:
-            address = left.pop(0) if left else ""
-            if not address.startswith(("http://", "https://")):
-                raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
-            parsed.append(Against(word, address))
-        elif word.startswith(("http://", "https://")):
-            raise UsageError(f"--against {word}: say what answers there, vllm {word}, sglang {word} or http {word}")
-        else:
-            parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
-    return parsed

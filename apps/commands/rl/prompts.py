@@ -13,12 +13,11 @@ from ....policy.training.arguments import PolicyArguments
 from ....policy.training.prompt_sampling import VARIANTS
 from ....rm.backbones.chat_templates import prefilled
 from ....rm.data.messages_and_tools import as_columns, parsed_messages
-from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
+from ....rm.data.pairs import RowReport, collect, column, parse_pair, read_prompts, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text
 from ...rewards._run import SHOWN, PromptRow, Row, RunFacts
 from ...runs.run_folder import log, log_rows
-from ..decode.run import read_prompts
 from .settings import RlConfig
 
 PROMPT_VARIANTS = "prompt_variants"

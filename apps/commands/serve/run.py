@@ -9,7 +9,7 @@ from ....rm.errors import UsageError
 from ....rm.load import load_reward_model
 from ...runs.run_folder import trust
 from ...serving.access import check_reach
-from .settings import ServeConfig
+from ...serving.settings import ServeConfig
 
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 

@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ....rm.errors import UsageError
-from .attention import one_token_attention
 from .forward import Forward
-from .linear import fast_linear
+from .layers import fast_linear, one_token_attention
 
 _busy: WeakSet[nn.Module] = WeakSet()
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....apps.commands.decode.run import open_engine
-from ....apps.commands.decode.settings import DecodeConfig
+from ....policy.decoding.engines import open_engine
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....rm.data.scored_rows import Judged
@@ -133,7 +132,7 @@ class Completions(Job):
         if len(arms) > 1:
             names = [guide.objectives[0] for guide in self.guides]
             arms = [f"{name}={folder}" for name, folder in zip(names, arms, strict=True)]
-        engine, objectives = open_engine(DecodeConfig(base=source, arm=arms))
+        engine, objectives = open_engine(source, arms)
         started, prompts = time.time(), load_texts(cache, self.texts).prompts(self.prompts)
         requests = [
             Request(

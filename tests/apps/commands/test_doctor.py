@@ -5,9 +5,9 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from rewardlab.apps import machine
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.doctor import run as doctoring
-from rewardlab.apps.commands.doctor.run import Check, checks, disk, environment, extras, table, templates
+from rewardlab.apps.machine import Check, checks, disk, environment, extras, table, templates
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_an_extra_that_is_absent_comes_with_the_line_that_installs_it(monkeypatc
     metadata = SimpleNamespace(get_all=lambda _: ["vllm", "dev"])
     monkeypatch.setattr("importlib.metadata.requires", lambda _: requires)
     monkeypatch.setattr("importlib.metadata.metadata", lambda _: metadata)
-    monkeypatch.setattr(doctoring, "installed_version", lambda name: None if name == "vllm" else "9")
+    monkeypatch.setattr(machine, "installed_version", lambda name: None if name == "vllm" else "9")
     assert extras() == {
         "dev": {"present": True, "absent": [], "install": "pip install 'rewardlab[dev]'"},
         "vllm": {"present": False, "absent": ["vllm"], "install": "pip install 'rewardlab[vllm]'"},
@@ -70,7 +70,7 @@ def by_name(facts) -> dict[str, Check]:
 
 def test_a_package_in_a_version_that_does_not_fit_fails_with_the_way_out(monkeypatch):
     monkeypatch.setattr("importlib.metadata.requires", lambda _: ["trl<1.17,>=1.16", "absent-package>=1"])
-    monkeypatch.setattr(doctoring, "installed_version", lambda name: "1.20" if name == "trl" else None)
+    monkeypatch.setattr(machine, "installed_version", lambda name: "1.20" if name == "trl" else None)
     found = by_name({})
     assert found["trl"] == Check("trl", "fail", "1.20", "pip install 'trl<1.17,>=1.16'")
     assert found["absent-package"].found == "not installed" and found["absent-package"].status == "fail"
@@ -86,5 +86,5 @@ def test_disks_devices_and_kernels_are_judged():
 
 def test_a_sandbox_that_lets_out_is_a_failure(monkeypatch):
     assert templates().status == "ok"
-    monkeypatch.setattr(doctoring, "fault_of", lambda template: "")
+    monkeypatch.setattr(machine, "fault_of", lambda template: "")
     assert templates().status == "fail"

@@ -12,8 +12,6 @@ import pytest
 import torch
 from peft import LoraConfig
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.parity.report import as_json, junit, markdown
-from rewardlab.apps.commands.parity.settings import Against, parse_against
 from rewardlab.apps.runs.run_folder import plain
 from rewardlab.apps.serving.process import serving
 from rewardlab.rm.contract.golden_scores import write_golden
@@ -24,6 +22,8 @@ from rewardlab.rm.kinds.multi_objective.model import with_overall
 from rewardlab.rm.kinds.scalar.model import load_scalar
 from rewardlab.rm.parity.known_faults import score_ids
 from rewardlab.rm.parity.parity import Parity
+from rewardlab.rm.parity.report import as_json, junit, markdown
+from rewardlab.rm.parity.targets import Against, parse_against
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 

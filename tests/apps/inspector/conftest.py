@@ -6,11 +6,11 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector.components import Site
 from rewardlab.apps.inspector.models import Models
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.server import launch
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.site import build
 
 from tests.apps.inspector import gallery

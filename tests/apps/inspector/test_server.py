@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from gradio import networking, route_utils
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector import server
 from rewardlab.apps.inspector.server import launch, serve
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.site import build
 from rewardlab.apps.serving.access import listen
 from rewardlab.rm.errors import UsageError

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.commands.rl.run import check_together
-from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks import garden
 from rewardlab.examples.vllm_training import run as whole
 from rewardlab.judges.parsing.verdicts import points

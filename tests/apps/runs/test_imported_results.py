@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector.run_list import JUDGED, open_root
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.site import build
 from rewardlab.apps.runs import imported_results
 from rewardlab.apps.runs.imported_results import import_results

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.process import PROBE, serving
+from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config

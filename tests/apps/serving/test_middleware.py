@@ -11,12 +11,12 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.protocol import ScoreRequest
 from rewardlab.apps.serving.refusals import Refused
 from rewardlab.apps.serving.requests import Item
 from rewardlab.apps.serving.routes import Site
+from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn
 from starlette.datastructures import Headers

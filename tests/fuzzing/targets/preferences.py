@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewardlab.apps.commands.decode.run import read_prompts
 from rewardlab.benchmarks.scorers import load_stored
 from rewardlab.benchmarks.suites._cases import CaseFile
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.rm.data.lint import lint
-from rewardlab.rm.data.pairs import load_examples, load_pairs
+from rewardlab.rm.data.pairs import load_examples, load_pairs, read_prompts
 from rewardlab.rm.data.scored_rows import load_judged
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, Shape

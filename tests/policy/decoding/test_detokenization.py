@@ -3,9 +3,8 @@
 import random
 
 import pytest
-from rewardlab.policy.decoding.detokenization import TextStream
+from rewardlab.policy.decoding.detokenization import CompletionReader, TextStream
 from rewardlab.policy.decoding.requests import Request
-from rewardlab.policy.decoding.stop_strings import Reader
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.types import user_turn
 
@@ -19,7 +18,7 @@ def tokenizer():
 
 def reader(tokenizer, room=1000, **settings):
     request = Request(user_turn("x"), **{"max_new_tokens": 500} | settings)
-    return Reader(request, tokenizer, frozenset({tokenizer.eos_token_id}), room)
+    return CompletionReader(request, tokenizer, frozenset({tokenizer.eos_token_id}), room)
 
 
 def chunks(tokens, size):

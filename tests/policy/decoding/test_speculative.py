@@ -8,13 +8,13 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
+from rewardlab.policy.decoding.detokenization import CompletionReader
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
 from rewardlab.policy.decoding.static.session import Logits
-from rewardlab.policy.decoding.stop_strings import Reader
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
@@ -107,7 +107,9 @@ def count(words, big, small, arm, *, number, draft, **settings):
     for seed in range(number):
         request = Request(BEES, seed=seed, max_new_tokens=length, ignore_eos=True, **settings)
         reads = [Table(big[None]), Table(torch.stack([small, arm][: 1 + (request.weight != 0)]))]
-        answer, counts = Writing(Reader(request, words, frozenset(), 100), *reads, frozenset(), draft).finish(1)
+        answer, counts = Writing(CompletionReader(request, words, frozenset(), 100), *reads, frozenset(), draft).finish(
+            1
+        )
         found[answer.tokens] += 1
         drafted, kept = drafted + counts.drafted, kept + counts.accepted
     return found, kept / drafted

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....runs.token_texts import pieces
+from .....policy.decoding.detokenization import token_texts
 from ... import html
 from ...figures import PALETTE
 from ...html import number, shown
@@ -59,7 +59,7 @@ class ShownCompletion:
 def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
     """Return a completion of `policy.decoding.guided` for the page."""
     curves = answer.base, answer.mixed, answer.kl, answer.entropy, answer.guides
-    texts = tuple(pieces(tokenizer, answer.tokens))
+    texts = tuple(token_texts(tokenizer, answer.tokens))
     return ShownCompletion(title, answer.text, answer.finished, texts, *curves, weights)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .....policy.decoding import detokenization
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
 from .....rm.training import CHECKPOINTS
-from ....runs.token_texts import pieces
 from ...html import STYLE, decimals_of, number, shown
 from ...texts.tokens import STYLE as HEAT
 from ...texts.tokens import heat_html, legend_html, scale_of, shades
@@ -292,7 +292,9 @@ def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
     home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)
     if home is None:
         return [f"{token} " for token in tokens]
-    return pieces(_tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS]))
+    return detokenization.token_texts(
+        _tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS])
+    )
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,6 @@
 """Checks of preference data that need a model's tokenizer."""
 
-from rewardlab.apps.commands.lint.run import control_tokens
+from rewardlab.rm.backbones.tokenization import control_tokens
 from rewardlab.rm.data.lint import MARKUP, markup
 from rewardlab.rm.types import PreferencePair, user_turn
 from tokenizers import AddedToken, Tokenizer

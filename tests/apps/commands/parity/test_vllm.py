@@ -15,13 +15,13 @@ import httpx
 import pytest
 import torch
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.parity.vllm import token_classify_options
 from rewardlab.apps.runs.run_folder import MANIFEST, write_json, write_manifest
 from rewardlab.apps.serving.process import serving
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.kinds.process.model import process_from_config
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
+from rewardlab.rm.parity.vllm import token_classify_options
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running

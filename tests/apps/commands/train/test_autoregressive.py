@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.plan.settings import PlanConfig
 from rewardlab.apps.commands.train import run as train_run
 from rewardlab.apps.runs.stop_training import train_until_asked
 from rewardlab.benchmarks.garden import pairs
+from rewardlab.rm.capacity.settings import PlanConfig
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.kinds.autoregressive.settings import AutoregressiveSettings
 from rewardlab.rm.load import load_reward_model

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.policy.decoding.static.attention import NAME, attend, one_token_attention
+from rewardlab.policy.decoding.static.layers import ONE_TOKEN_ATTENTION, attend, one_token_attention
 from transformers import DynamicCache
 
 from .test_forward import made
@@ -37,7 +37,7 @@ def test_it_is_transformers_attention_up_to_rounding_and_only_while_it_lasts(arc
     model = made(architecture)
     before, whole = decoded(model), decoded(model, padding=(0, 0, 0))
     with one_token_attention([model]):
-        assert model.config._attn_implementation == NAME
+        assert model.config._attn_implementation == ONE_TOKEN_ATTENTION
         torch.testing.assert_close(decoded(model), before, atol=2e-6, rtol=0)
         torch.testing.assert_close(decoded(model, padding=(0, 0, 0)), whole, atol=2e-6, rtol=0)
     assert model.config._attn_implementation == "sdpa" and torch.equal(decoded(model), before)

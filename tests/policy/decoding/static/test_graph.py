@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.policy.decoding.static import graph
+from rewardlab.policy.decoding.static import steps as static_steps
 
 DEVICE = "cuda:1"
 
@@ -31,7 +31,7 @@ def events(monkeypatch):
         CUDAGraph=lambda: SimpleNamespace(replay=lambda: happened.append("replay")),
         graph=capture,
     )
-    monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(static_steps, "torch", SimpleNamespace(cuda=cuda))
     return happened
 
 
@@ -43,7 +43,7 @@ def notice(mode):
 
 @pytest.mark.filterwarnings("error")
 def test_the_first_step_of_a_shape_runs_the_second_is_captured_and_all_further_are_replayed(events):
-    step = graph.GraphedStep(lambda: events.append("step"), DEVICE)
+    step = static_steps.GraphedStep(lambda: events.append("step"), DEVICE)
     for key in (256, 256, 256, 512, 512, 256):
         step.run(key)
     first = ["step", "capture", "step", "replay", "replay"]
@@ -58,7 +58,7 @@ def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph_and_anothe
             raise failures.pop()
         events.append("step")
 
-    step = graph.GraphedStep(run, DEVICE)
+    step = static_steps.GraphedStep(run, DEVICE)
     with pytest.warns(UserWarning, match="decoding without a CUDA graph"):
         step.run(256)
     step.run(256)
@@ -68,7 +68,7 @@ def test_a_model_that_waits_for_the_device_is_decoded_without_a_graph_and_anothe
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        graph.GraphedStep(run, DEVICE).run(256)
+        static_steps.GraphedStep(run, DEVICE).run(256)
 
 
 def test_every_step_runs_captures_and_replays_with_its_device_as_the_current_one(events, monkeypatch):
@@ -78,8 +78,8 @@ def test_every_step_runs_captures_and_replays_with_its_device_as_the_current_one
         yield
         events.append("left")
 
-    monkeypatch.setattr(graph.torch.cuda, "device", current)
-    step = graph.GraphedStep(lambda: events.append("step"), DEVICE)
+    monkeypatch.setattr(static_steps.torch.cuda, "device", current)
+    step = static_steps.GraphedStep(lambda: events.append("step"), DEVICE)
     step.run(256)
     step.run(256)
     assert events == [DEVICE, "step", "left", DEVICE, "capture", "step", "replay", "left"]

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from ......policy.decoding.detokenization import token_texts
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
 from ......rm.kinds.autoregressive.contract import LogprobContract
 from ......rm.types import Example, Messages, RewardModel
 from .....runs.run_folder import MANIFEST
-from .....runs.token_texts import pieces
 from .... import figures, html
 from ....figures import PALETTE
 from ....html import number, shown
@@ -90,7 +90,7 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
     rewards = []
     for index, example in enumerate(examples):
         row = encoder.encode_completion(example)
-        texts = pieces(encoder.tokenizer, row.ids[row.start :])
+        texts = token_texts(encoder.tokenizer, row.ids[row.start :])
         values = model.contract.beta * np.stack([of_objective[index] for of_objective in read])
         rewards.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
     return tuple(rewards)

@@ -1,9 +1,9 @@
 import gradio as gr
 import pytest
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector.components import Site
 from rewardlab.apps.inspector.models import Models
 from rewardlab.apps.inspector.run_list import open_root
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.tabs.judgments import view as judgments
 from rewardlab.apps.inspector.tabs.judgments.client.case_server import server_functions
 from rewardlab.apps.inspector.tabs.judgments.filters import Asked

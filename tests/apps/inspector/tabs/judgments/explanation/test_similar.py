@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.commands.inspect.settings import InspectConfig
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.tabs.judgments.explanation.similar import similar_cases, similar_html
 from rewardlab.apps.inspector.tabs.judgments.queries import Line, open_run
 from rewardlab.judges.types import Case

@@ -2,10 +2,10 @@ import json
 
 import gradio as gr
 import pytest
-from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector.components import Site
 from rewardlab.apps.inspector.models import Models
 from rewardlab.apps.inspector.run_list import open_root
+from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 from rewardlab.rm.errors import DataError, UsageError
 

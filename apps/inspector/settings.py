@@ -1,9 +1,9 @@
-"""The settings of `rewardlab inspect`."""
+"""Settings of the inspector, which are those of `rewardlab inspect`."""
 
 from dataclasses import dataclass
 
-from ....judges.retrieval.settings import check_retriever
-from ....rm.settings import PORT, Settings, setting
+from ...judges.retrieval.settings import check_retriever
+from ...rm.settings import PORT, Settings, setting
 
 
 @dataclass

@@ -1,27 +1,67 @@
-"""Other ways to compute scores: plain Transformers or PEFT, a fresh process, another folder."""
+"""Other ways to compute scores: plain Transformers or PEFT, and another folder."""
 
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from peft import AutoPeftModelForSequenceClassification
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from ....rm.backbones.hub import parse_source, tokenizer_source
-from ....rm.backbones.lora_classifier import ADAPTER
-from ....rm.errors import UsageError
-from ....rm.kinds.scalar.model import ScalarRewardModel
-from ....rm.load import load_reward_model
-from ....rm.parity.known_faults import Scored, device_of, whole_ids
-from ....rm.parity.parity import BATCH_SIZE, Way
-from ....rm.types import Example, completion_json, tools_of
-from ... import cli
+from ..backbones.hub import parse_source, tokenizer_source
+from ..backbones.lora_classifier import ADAPTER
+from ..errors import UsageError
+from ..kinds.latent.model import LatentRewardModel
+from ..kinds.process.model import ProcessRewardModel
+from ..kinds.scalar.model import ScalarRewardModel
+from ..load import load_reward_model
+from ..types import Example, tools_of
+from .known_faults import Scored, device_of, whole_ids
+from .parity import BATCH_SIZE, Way
+from .sglang import sglang
+from .targets import NATIVE_WAYS, Against
+from .vllm import vllm
+
+
+class Group(NamedTuple):
+    """Ways that score the same conversations."""
+
+    examples: Sequence[Example]
+    ways: dict[str, Way]
+    theirs: bool = False
+    """Whether another program computes them."""
+
+
+def target_groups(
+    target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
+) -> list[Group]:
+    """Return the ways of a target with the conversations that it reads; `plain` are those that it truncates alike."""
+    if isinstance(model, ProcessRewardModel) and target.kind != "model":
+        if target.kind == "vllm":
+            return []  # compared step by step, by `process_parities`
+        raise UsageError(
+            f"--against {target.kind} gives one score for a conversation; the steps of a process reward model are "
+            "compared with --against vllm URL or http URL"
+        )
+    if isinstance(model, LatentRewardModel) and target.kind in ("vllm", "sglang"):
+        raise UsageError(
+            f"--against {target.kind} feeds no hidden state back, which a latent reward model needs; compare it with "
+            "http URL of rewardlab serve, or with another folder"
+        )
+    if target.kind in NATIVE_WAYS:
+        read = checkpoint if target.kind == "checkpoint" else adapter
+        return [Group(plain, read(source, model, **options), True)]
+    if target.kind == "vllm":
+        by_ids, by_messages = vllm(target.target, model)
+        return [Group(examples, by_ids, True), Group(plain, by_messages, True)]
+    if target.kind == "sglang":
+        by_ids, by_text = sglang(target.target, model)
+        lengths = [encoded.length for encoded in model.encoder.encode_all(examples)]
+        limit = model.contract.max_length or max(lengths)
+        short = [example for example, length in zip(examples, lengths, strict=True) if length <= limit]
+        return [Group(examples, by_ids, True), Group(short, by_text, True)]
+    return [Group(examples, other_model(target.target, **options), True)]
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
@@ -117,9 +157,6 @@ def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[in
     return way
 
 
-# ---- this package, elsewhere ----
-
-
 def other_model(source: str, **options: Any) -> dict[str, Way]:
     """Another folder, by its own tokenizer and contract."""
     other: Any = load_reward_model(source, check=False, **options)
@@ -130,28 +167,3 @@ def other_model(source: str, **options: Any) -> dict[str, Way]:
         return Scored(other.rate(examples), tokens)
 
     return {source: way}
-
-
-def fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
-    """`rewardlab score` in a process of its own, with the options as its settings."""
-    module = cli.__name__
-
-    def way(examples: Sequence[Example]) -> Scored:
-        with tempfile.TemporaryDirectory() as folder:
-            data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
-            rows = (
-                {"prompt": list(example.prompt), "completion": completion_json(example.completion)}
-                for example in examples
-            )
-            data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
-            command += ["--on_long", "truncate"]
-            command += ["--data", str(data), "--output", str(out)]
-            command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
-            run = subprocess.run(command, capture_output=True, text=True)
-            if run.returncode:
-                return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
-            rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-        return Scored(np.array([[row[name] for name in objectives] for row in rows_read], float))
-
-    return {"fresh process": way}

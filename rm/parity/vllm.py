@@ -1,4 +1,4 @@
-"""The scores of vLLM's pooling endpoints, and of `rewardlab serve`."""
+"""The scores of vLLM's pooling endpoints, which `rewardlab serve` has too."""
 
 import json
 import shlex
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....rm.errors import DataError, UsageError
-from ....rm.parity.known_faults import Scored
-from ....rm.parity.parity import Way
-from ....rm.types import Example
+from ..errors import DataError, UsageError
+from ..types import Example
+from .known_faults import Scored
 from .model_server import ModelServer, all_or_none, batches, by_index, chat_body
+from .parity import Way
 
 
 def token_classify_options(labels: Sequence[str] = ()) -> str:
@@ -86,11 +86,3 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
 
     ids = {"vLLM": lambda examples: by_ids(examples, use_activation=False), "vLLM, as it activates": by_ids}
     return ids, {"vLLM, its template": by_messages}
-
-
-def served(url: str, token: str | None) -> dict[str, Way]:
-    """A model behind `rewardlab serve`."""
-    from ...serving.client import ScoringClient
-
-    client = ScoringClient(url, token, truncate=True)
-    return {url: lambda examples: Scored(client.rate(examples))}

@@ -1,12 +1,12 @@
-"""apps/commands/parity/model_server.py: requests to servers of other programs."""
+"""rm/parity/model_server.py: requests to servers of other programs."""
 
 from functools import partial
 
 import httpx
 import pytest
-from rewardlab.apps.commands.parity.model_server import ModelServer
-from rewardlab.apps.commands.parity.vllm import ServedSteps, Vllm
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.parity.model_server import ModelServer
+from rewardlab.rm.parity.vllm import ServedSteps, Vllm
 
 
 @pytest.fixture

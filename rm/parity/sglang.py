@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ....rm.errors import DataError, UsageError
-from ....rm.parity.known_faults import Scored
-from ....rm.parity.parity import Way
-from ....rm.types import Example
+from ..errors import DataError, UsageError
+from ..types import Example
+from .known_faults import Scored
 from .model_server import ModelServer, all_or_none, batches, by_index
+from .parity import Way
 
 PROBABILITIES = "SGLang, /v1/classify"
 """Always a softmax over the labels, and so 1 for a model with one label: reported, and never a failure."""

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
-from ....benchmarks.evaluate import OVERALL
-from ....benchmarks.report import table
-from ....benchmarks.statistics.calibration import reliability
-from ....benchmarks.types import Interval, part_of
-from ....rm.backbones.lora_classifier import ADAPTER
-from ....rm.contract.scoring_contract import ScoringContract
-from ....rm.errors import DataError
-from ....rm.io.checked_files import from_json, from_yaml
-from ....rm.io.escaping import CONTROL
-from ...runs.finished import Finished
-from ...runs.run_folder import CONFIG, MANIFEST
+from ...benchmarks.evaluate import OVERALL
+from ...benchmarks.report import table
+from ...benchmarks.statistics.calibration import reliability
+from ...benchmarks.types import Interval, part_of
+from ...rm.backbones.lora_classifier import ADAPTER
+from ...rm.contract.scoring_contract import ScoringContract
+from ...rm.errors import DataError
+from ...rm.io.checked_files import from_json, from_yaml
+from ...rm.io.escaping import CONTROL
+from .finished import Finished
+from .run_folder import CONFIG, MANIFEST
 
 PARITY = "parity.json"
 CLASSIFIERS = ("scalar", "multi_objective")
@@ -123,7 +123,7 @@ def _loading(folder: Path, contract: ScoringContract) -> str:
         else ""
     )
     return (
-        "## Use\n\n```python\nfrom rewardlab.rm.contract.golden_scores import load_reward_model\n"
+        "## Use\n\n```python\nfrom rewardlab.rm.load import load_reward_model\n"
         "from rewardlab.rm.types import Example, user_turn\n"
         f"print(load_reward_model({json.dumps(folder.resolve().name)})"
         '.rate([Example(user_turn("A question?"), "An answer.")]))\n```' + also

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ....rm.errors import DataError
-from ....rm.io.api_keys import authorization, clean_token, environment_key
-from ....rm.types import Example, Message, tools_of
-from ...serving.access import LOCAL
+from ..errors import DataError
+from ..io.api_keys import authorization, clean_token, environment_key
+from ..io.server_rotation import LOCAL
+from ..types import Example, Message, tools_of
 
 EACH = 64
 """Maximum number of conversations in a request."""

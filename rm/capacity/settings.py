@@ -1,11 +1,11 @@
-"""The settings of `rewardlab plan`."""
+"""Settings of a memory and time estimate, which are those of `rewardlab plan`."""
 
 from dataclasses import dataclass
 
-from ....rm.adapters import ADAPTER_OF_METHOD
-from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
-from ....rm.capacity.gpus import GPUS, find_gpu
-from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, SHARE_ABOVE_0, SHARE_BELOW_1, Rule, Settings, setting
+from ..adapters import ADAPTER_OF_METHOD
+from ..settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, SHARE_ABOVE_0, SHARE_BELOW_1, Rule, Settings, setting
+from .choices import PRECISIONS, STATES, STRATEGIES
+from .gpus import GPUS, find_gpu
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""

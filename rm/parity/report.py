@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from ....benchmarks.report import table
-from ....rm.contract.scoring_contract import ScoringContract
-from ....rm.parity.parity import FULL, HALF, Parity
+from ..contract.scoring_contract import ScoringContract
+from ..io.markdown import table
+from .parity import FULL, HALF, Parity
 
 COLUMNS: dict[str, Callable[[Parity], str]] = {
     "way": lambda result: one_line(result.way),

@@ -1,1 +1,0 @@
-"""`rewardlab inspect`: the inspector."""

@@ -1,0 +1,81 @@
+"""A file of JSON lines that survives a kill: rows go to a partial file, which replaces the file at the end."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...rm.errors import UsageError
+from .lock import only_writer
+from .run_folder import PARTIAL, plain, replace_text, write_rows
+from .signals import Terminated
+
+
+class ResumableRows:
+    """Rows by key, in a partial file beside `output`; raises a `UsageError` if a file would be lost."""
+
+    def __init__(self, output: Path, *, resume: bool, overwrite: bool):
+        self.output = output
+        self.partial = output.with_name(f".{output.name}{PARTIAL}")
+        if output.is_dir():
+            raise UsageError(f"--output {output} is a folder; name a file for the completions")
+        if output.exists() and not overwrite:
+            raise UsageError(
+                f"{output} exists already; name another file with --output, or replace it with --overwrite"
+            )
+        if self.partial.exists() and not resume:
+            if not overwrite:
+                raise UsageError(
+                    f"{self.partial} holds completions of a run that was cut off; continue it with --resume, or start "
+                    "over with --overwrite"
+                )
+            self.partial.unlink()
+
+    def resume(self, keys: Sequence[str]) -> set[str]:
+        """Drop an incomplete line and return the keys of the others; raise a `UsageError` unless all are in `keys`."""
+        if not self.partial.exists():
+            return set()
+        lines = self._lines()
+        if others := lines.keys() - {*keys}:
+            raise UsageError(
+                f"{self.partial}: {len(others)} of its {len(lines)} completions come from other weights, prompts or "
+                "settings; resume with the same ones, or leave --resume out and start over with --overwrite"
+            )
+        replace_text(self.partial, "".join(f"{line}\n" for line in lines.values()))
+        return {*lines}
+
+    def append(self, key: str, row: Mapping[str, Any]) -> None:
+        """Append a row to the partial file."""
+        with open(self.partial, "a", encoding="utf-8") as lines:
+            lines.write(json.dumps(plain({"key": key} | dict(row)), ensure_ascii=False) + "\n")
+
+    def finish(self, keys: Sequence[str]) -> None:
+        """Write the rows to the output file in the order of their keys, without them, in one step."""
+        lines = self._lines()
+        rows = [json.loads(lines[key]) for key in keys]
+        write_rows(self.output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
+        self.partial.unlink()
+
+    def _lines(self) -> dict[str, str]:
+        """Return complete lines by key; the row of an incomplete line is computed again."""
+        lines: dict[str, str] = {}
+        for line in self.partial.read_bytes().split(b"\n"):
+            try:  # a kill may cut a line within a character
+                lines[json.loads(line)["key"]] = line.decode()
+            except (ValueError, KeyError):
+                continue
+        return lines
+
+
+@contextmanager
+def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[ResumableRows]:
+    """Open a file of rows as its only writer; a signal that ends the process says whether it can be resumed."""
+    with only_writer(output):
+        rows = ResumableRows(output, resume=resume, overwrite=overwrite)
+        try:
+            yield rows
+        except Terminated as signal:
+            if rows.partial.exists():
+                signal.mark_resumable()
+            raise

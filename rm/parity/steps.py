@@ -1,0 +1,235 @@
+"""Parity of process reward models: the scores of reasoning steps through Transformers and through vLLM."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
+
+from ..backbones.hub import parse_source
+from ..backbones.loading import load_tokenizer
+from ..backbones.tokenization import Encoder, describe_tokenizer, single_token_id
+from ..backbones.value_heads import refuse_pickles
+from ..contract.scoring_contract import Edge, ScoringContract
+from ..errors import DataError
+from ..kinds.process.model import ProcessRewardModel
+from ..types import Example
+from .known_faults import EXPLAINED
+from .model_server import batches
+from .parity import FULL, HALF, Parity, flipped
+from .targets import Against
+from .vllm import ServedSteps, Vllm, token_classify_options
+
+
+class StepOutputs(NamedTuple):
+    """What a process reward model computes for one conversation."""
+
+    ids: Sequence[int]
+    """Token ids [L]."""
+    logits: np.ndarray
+    """The head's output at every token [L, C], without activation."""
+    steps: Sequence[int]
+    """Positions of the step tokens [S]."""
+
+
+def step_positions(ids: Sequence[int], step_id: int) -> list[int]:
+    """Return the positions of the step token.
+
+    >>> step_positions([5, 9, 6, 9], 9)
+    [1, 3]
+    """
+    return [position for position, token in enumerate(ids) if token == step_id]
+
+
+def step_activation(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities of logits [S, C]: softmax over the labels, or the sigmoid of a single one."""
+    return softmax(logits, axis=1) if logits.shape[1] > 1 else expit(logits)
+
+
+def at_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
+    """Return scores of the steps [S, C] from rows for every token or for step tokens, or why there are none."""
+    scores = np.array(theirs, float)
+    if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
+        return f"output of shape {scores.shape}, where {outputs.logits.shape[1]} labels per token are expected"
+    if len(scores) == len(outputs.ids):
+        return scores[list(outputs.steps)]
+    if len(scores) == len(outputs.steps):
+        return scores
+    return f"{len(scores)} rows, where the conversation has {len(outputs.ids)} tokens and {len(outputs.steps)} steps"
+
+
+def compare_steps(
+    way: str,
+    outputs: Sequence[StepOutputs],
+    theirs: Sequence[Sequence[Sequence[float]]],
+    *,
+    activated: bool,
+    half: bool = False,
+) -> Parity:
+    """Compare the scores of all steps with ours, after activation or before it; `conversations` counts steps."""
+    ours = _ours(outputs, activated)
+    spread = float(ours.std(0).max())
+    tolerance = max((HALF if half else FULL) * spread, 1e-6)
+    rows = [at_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
+    refused = [f"conversation {index + 1}: {row}" for index, row in enumerate(rows) if isinstance(row, str)]
+    known = [row for row in rows if not isinstance(row, str)]
+    scores = np.full_like(ours, np.nan) if refused else np.concatenate(known)
+    gaps = np.nan_to_num(np.abs(scores - ours), nan=np.inf)
+    size, why = (len(ours), float(gaps.max()), float(gaps.mean()), spread), refused[0] if refused else ""
+    result = Parity(way, *size, tolerance, flipped(ours, scores), "", why)
+    return result if result.same or refused else result._replace(culprit=step_culprit(outputs, scores, activated))
+
+
+def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: bool) -> str:
+    """Return the name of the fault that turns our step scores into `scores` [S, C], or a sentence that none does."""
+    gap = np.abs(scores - _ours(outputs, activated)).max()
+    if not np.isfinite(gap):
+        return "scores that are missing or not finite"
+    for name, other in step_faults(outputs, activated):
+        if np.abs(scores - other).max() <= EXPLAINED * gap:
+            return name
+    return "other weights, another head or other tokens: no known fault explains the scores"
+
+
+def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names of faults, and the scores of the steps [S, C] that our model gives with each."""
+    logits, ours = _at(outputs, 0), _ours(outputs, activated)
+    if activated:
+        yield "no activation: logits, not probabilities", logits
+        yield "activation applied twice", step_activation(ours)
+        yield "sigmoid instead of softmax", expit(logits)
+    else:
+        yield "activated: probabilities, not logits", step_activation(logits)
+    yield "labels in the opposite order", ours[:, ::-1]
+    for name, offset in (("read one token before the step token", -1), ("read one token after the step token", 1)):
+        moved = _at(outputs, offset)
+        yield name, step_activation(moved) if activated else moved
+
+
+def _ours(outputs: Sequence[StepOutputs], activated: bool) -> np.ndarray:
+    logits = _at(outputs, 0)
+    return step_activation(logits) if activated else logits
+
+
+def _at(outputs: Sequence[StepOutputs], offset: int) -> np.ndarray:
+    """Return the logits at all step tokens, `offset` tokens away, [S, C]."""
+    rows: list[Any] = []
+    for output in outputs:
+        last = len(output.ids) - 1
+        rows += [output.logits[min(max(position + offset, 0), last)] for position in output.steps]
+    return np.array(rows, float)
+
+
+class StepModel:
+    """A process reward model: a token classifier, or a causal language model that predicts a label at step tokens."""
+
+    def __init__(
+        self,
+        source: str,
+        step_token: str,
+        labels: Sequence[str] = (),
+        *,
+        bos: Edge | None = None,
+        eos: Edge | None = None,
+        trust_remote_code: bool = False,
+    ):
+        self.tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+        self.step_id = single_token_id(self.tokenizer, step_token, "step_token")
+        self.label_ids = [single_token_id(self.tokenizer, label, "step_labels") for label in labels]
+        auto = AutoModelForCausalLM if self.label_ids else AutoModelForTokenClassification
+        self.model = _load(auto, source, trust_remote_code)
+        described = describe_tokenizer(self.tokenizer, bos, eos)
+        objectives = tuple(labels or self.model.config.id2label.values())
+        self.contract = ScoringContract(kind="process", objectives=objectives, **described)
+        self.encoder = Encoder(self.tokenizer, self.contract)
+
+    @torch.inference_mode()
+    def outputs(self, examples: Sequence[Example]) -> list[StepOutputs]:
+        """Return the logits of every conversation, computed alone, and where its step tokens are."""
+        results = []
+        for index, encoded in enumerate(self.encoder.encode_all(examples)):
+            logits = self.model(input_ids=torch.tensor([encoded.ids])).logits[0].double()
+            logits = logits[:, self.label_ids] if self.label_ids else logits
+            steps = step_positions(encoded.ids, self.step_id)
+            if not steps:
+                raise DataError(
+                    f"conversation {index + 1}: no token {self.tokenizer.convert_ids_to_tokens(self.step_id)!r} in it; "
+                    "write it after every step of the completions of --data"
+                )
+            results.append(StepOutputs(encoded.ids, logits.numpy(), steps))
+        return results
+
+
+def step_parities(
+    model: StepModel, targets: Sequence[Against], examples: Sequence[Example], *, half: bool
+) -> tuple[list[Parity], str]:
+    """Compare the step scores of each server, with its activation and without; the note says what n counts."""
+    outputs = model.outputs(examples)
+    start = token_classify_options(model.tokenizer.convert_ids_to_tokens(model.label_ids))
+    servers = [Vllm(target.target, start=start) for target in targets]
+    results = [result for server in servers for result in _compared(server, outputs, half=half)]
+    steps = sum(len(output.steps) for output in outputs)
+    return results, f"n counts steps: {steps} in {len(outputs)} conversations of --data."
+
+
+def process_parities(
+    model: ProcessRewardModel,
+    targets: Sequence[Against],
+    examples: Sequence[Example],
+    *,
+    token: str | None = None,
+    half: bool = False,
+) -> list[Parity]:
+    """Compare the step scores of a loaded process reward model with those of vLLM and of `rewardlab serve`."""
+    encoded = model.encoder.encode_steps(examples)
+    logits = model.token_logits([row.ids for row in encoded])
+    ends = [[end for end in row.ends if end < len(row.ids)] for row in encoded]
+    outputs = [StepOutputs(row.ids, *read) for row, *read in zip(encoded, logits, ends, strict=True)]
+    servers = [
+        Vllm(target.target, start=token_classify_options())
+        if target.kind == "vllm"
+        else ServedSteps(target.target, token)
+        for target in targets
+        if target.kind in ("vllm", "http")
+    ]
+    return [result for server in servers for result in _compared(server, outputs, half=half)]
+
+
+def _compared(server: Vllm, outputs: Sequence[StepOutputs], *, half: bool) -> list[Parity]:
+    rows = [list(output.ids) for output in outputs]
+
+    def compared(way: str, activated: bool, **options: Any) -> Parity:
+        theirs = [scores for some in batches(rows) for scores in server.token_classify(some, **options)]
+        return compare_steps(way, outputs, theirs, activated=activated, half=half)
+
+    return [
+        compared(f"{server.program}, token_classify", False, use_activation=False),
+        compared(f"{server.program}, token_classify, as it activates", True),
+    ]
+
+
+def _load(auto: Any, source: str, trust_remote_code: bool) -> Any:
+    location = parse_source(source)
+    if Path(source).is_dir():
+        refuse_pickles(Path(source))
+    try:
+        model, facts = auto.from_pretrained(
+            location.name,
+            revision=location.revision or "main",
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+            trust_remote_code=trust_remote_code,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{source}: cannot be loaded as a process reward model ({error})") from error
+    if facts["missing_keys"]:
+        missing = ", ".join(sorted(facts["missing_keys"])[:4])
+        raise DataError(
+            f"{source}: the weights lack {missing}, so its scores would be random; give a token classifier, or name "
+            "the labels that a causal language model predicts with --step_labels"
+        )
+    return model.eval()

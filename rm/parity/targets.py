@@ -1,0 +1,37 @@
+"""Targets of a parity check: other programs, other libraries and other folders. Does not import torch."""
+
+from typing import NamedTuple
+
+from ..errors import UsageError
+
+SERVERS = ("vllm", "sglang", "http")
+NATIVE_WAYS = ("checkpoint", "adapter")
+
+
+class Against(NamedTuple):
+    """A target of the comparison: its kind, and an address or folder if it has one."""
+
+    kind: str
+    target: str = ""
+
+
+def parse_against(words: list[str]) -> list[Against]:
+    """Parse the words of --against; a server kind is followed by its address.
+
+    >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
+    [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]
+    """
+    parsed: list[Against] = []
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
+        if word in SERVERS:
+            address = remaining.pop(0) if remaining else ""
+            if not address.startswith(("http://", "https://")):
+                raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
+            parsed.append(Against(word, address))
+        elif word.startswith(("http://", "https://")):
+            raise UsageError(f"--against {word}: say what answers there, vllm {word}, sglang {word} or http {word}")
+        else:
+            parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
+    return parsed
