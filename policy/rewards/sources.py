@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from numbers import Real
 from pathlib import Path
@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
 from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
-from ..composition.groups import groups
 from ..types import Rewards
 from .step_rewards import CompletionTokens, at_tokens
 
@@ -289,26 +288,3 @@ def _wrong(value: object) -> str:
     if not isinstance(value, (Real, np.number)):
         return f"says {value!r}, which is no number,"
     return f"is {value}" if np.isinf(float(value)) else ""
-
-
-def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
-    for name in rewards.names:
-        values = rewards[name].double()
-        known, group_statistics = values[~values.isnan()], groups(values, group)
-        flat = group_statistics.valid & (group_statistics.variance == 0)
-        yield f"rewards/{name}/mean", known.mean().item()
-        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
-        yield f"rewards/{name}/missing", float(values.isnan().sum())
-        yield f"rewards/{name}/frac_zero_std", (flat.sum() / group_statistics.valid.sum()).item()
-    for index, first in enumerate(rewards.names):
-        for second in rewards.names[index + 1 :]:
-            yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
-
-
-def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """Return Pearson's correlation over rows with both values; NaN if one of them is constant."""
-    both = ~(x.isnan() | y.isnan())
-    if both.sum() < 2:
-        return np.nan
-    return torch.corrcoef(torch.stack([x[both], y[both]]).double())[0, 1].item()

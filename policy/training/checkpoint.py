@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...rm.errors import DataError
-from .metrics import LearningSignal
+from ..step.metrics import LearningSignal
 
 if TYPE_CHECKING:
     from .trainer import PolicyTrainer

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...rm.training.distributed import same_gradients, same_start
 from ..advantages.gae import gae
-from ..composition.algorithm import Scored
+from ..step.algorithm import Scored
 from ..types import Rollout
 
 
@@ -137,13 +137,3 @@ def value_loss(
     near = old + (values - old).clamp(-clip, clip)
     loss = 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
     return torch.where(response, loss, 0)
-
-
-def explained_variance(
-    values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
-) -> float:
-    """Return 1 - Var(R - V) / Var(R) over `mask`: 1 is perfect, 0 no better than a constant; NaN if R is constant."""
-    v, r = values[mask].double(), returns[mask].double()
-    if len(r) < 2 or bool(r.min() == r.max()):
-        return float("nan")
-    return (1 - (r - v).var() / r.var()).item()

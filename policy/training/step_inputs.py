@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..composition.algorithm import Scored
-from ..composition.rows import last_token
+from ..advantages._rows import last_token
+from ..step.algorithm import Scored
+from ..step.forward import Batch
+from ..step.metrics import learning_signal, step_metrics
 from ..types import Rewards, Rollout
 from .critic import critic_returns
-from .metrics import learning_signal, step_metrics
-from .replay_buffer import Batch
 
 
 def writers_of(trainer: Any, inputs: list, batch: Batch) -> list[str]:

@@ -9,6 +9,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from transformers import TrainerCallback
 from trl import GRPOTrainer
+from trl.trainer.utils import use_adapter
 
 from ...kernels.policy_loss import ClipRule, PolicyLoss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
@@ -19,25 +20,31 @@ from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.fault_tolerance import FaultTolerantTrainer
 from ...rm.training.out_of_memory import Piece
 from ...rm.types import Example
-from ..composition.algorithm import Algorithm
-from ..composition.check import RunInputs, check_composition
-from ..composition.completion_gradients import attach_slopes, completions_of
-from ..composition.completion_losses import compares_completions, completion_loss
-from ..composition.rows import behind
-from ..composition.token_losses import TokenLoss
-from ..composition.token_objective import token_objective
+from ..advantages._rows import behind
+from ..losses._kinds import TokenLoss, compares_completions
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
+from ..step.algorithm import Algorithm
+from ..step.check import RunInputs, check_composition
+from ..step.forward import (
+    Batch,
+    CompletionBatch,
+    Reading,
+    at_completions,
+    batch_of,
+    completion_batch,
+    install,
+    own_states,
+)
+from ..step.loss import attach_slopes, completion_loss, completions_of, token_objective
+from ..step.metrics import LearningSignal, log_ratio, token_metrics
+from ..step.reference_policy import frozen_copy
 from ..types import Cycle, Replay, Rollout
 from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets
-from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
-from .metrics import LearningSignal, token_metrics
-from .monitoring import log_ratio
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
-from .reference_policy import frozen_copy, read_reference
-from .replay_buffer import Batch, ReplayBuffer
+from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
 from .step_inputs import finished_rows, later, log_step, loss_inputs, rewards_everywhere, writers_of
@@ -167,6 +174,15 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         outputs = [model(completions=CompletionBatch(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
+    def _read_reference(self, rows: CompletionBatch) -> Reading:
+        """Run the reference policy; by default this is the policy without its adapter."""
+        if self.reference is not None:
+            return self._read(self.reference, rows)
+        model = self.accelerator.unwrap_model(self.model)
+        # "ref" replaces the adapter
+        with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
+            return self._read(self.model, rows)
+
     # ---- completions and their rewards ----
 
     def _tokenize_prompts(self, prompts: list):
@@ -192,7 +208,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         training, rows = self.model.training, batch_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
         read = self._read(self.model, rows) if self._annotates or writes else None
-        base = read_reference(self, rows).logprob if self._compares else None
+        base = self._read_reference(rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
         finished = finished_rows(batch, rows.response, self.eos_token_ids).tolist()

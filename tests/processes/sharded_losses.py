@@ -11,11 +11,11 @@ import torch
 from accelerate import Accelerator, PartialState
 from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.composition.completion_losses import completion_loss_inputs
-from rewardlab.policy.composition.rows import bounds_of_rows
+from rewardlab.policy.advantages._rows import bounds_of_rows
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.forward import CompletionBatch, at_completions, install, own_states
+from rewardlab.policy.step.loss import completion_loss_inputs
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
-from rewardlab.policy.training.forward import CompletionBatch, at_completions, install, own_states
 from rewardlab.policy.training.step_inputs import all_members
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ....kernels.policy_loss import ClipRule
-from ....policy.composition.algorithm import Algorithm, Penalty
-from ....policy.composition.check import RunInputs, check_composition
-from ....policy.composition.completion_losses import CompletionLossInputs
-from ....policy.composition.token_losses import TokenLoss
+from ....policy.losses._kinds import CompletionLossInputs, TokenLoss
 from ....policy.rewards.sources import RewardSources
+from ....policy.step.algorithm import Algorithm, Penalty
+from ....policy.step.check import RunInputs, check_composition
 from ....policy.training.arguments import PolicyArguments
 from ....policy.types import Transform
 from ....rm.errors import UsageError

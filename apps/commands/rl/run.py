@@ -10,13 +10,13 @@ from typing import Any
 from peft import LoraConfig, PeftModel
 
 from ....policy.decoding.language_models import DecodingModel, decoding_model, positions, shared_vocabulary
+from ....policy.rollouts._exchange import exchanged
 from ....policy.rollouts.vllm.completions import server_rollouts
 from ....policy.scaffolds._scaffold import Rollouts, scaffolded
-from ....policy.training.agent_exchange import exchanged
+from ....policy.step.reference_policy import soup
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.critic import CriticArguments
 from ....policy.training.prompt_sampling import CURRICULUM, DrawnPrompts
-from ....policy.training.reference_policy import soup
 from ....policy.training.trainer import PolicyTrainer
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.lora_classifier import check_targets

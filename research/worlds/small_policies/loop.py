@@ -10,15 +10,15 @@ from torch import Generator, Tensor, nn
 from transformers import PreTrainedModel
 
 from ....kernels.policy_loss import ClipRule
+from ....policy.advantages._rows import behind
 from ....policy.aggregations.token_mean import token_mean
-from ....policy.composition.algorithm import Algorithm, Scored
-from ....policy.composition.rows import behind
-from ....policy.composition.token_losses import TokenLoss
-from ....policy.composition.token_objective import token_objective
+from ....policy.losses._kinds import TokenLoss
 from ....policy.losses.ppo import ppo
+from ....policy.step.algorithm import Algorithm, Scored
+from ....policy.step.forward import Batch, CompletionBatch, Reading, at_completions, own_states
+from ....policy.step.loss import token_objective
 from ....policy.training.critic import CriticArguments, CriticLearner, Targets, critic_returns
-from ....policy.training.forward import CompletionBatch, Reading, at_completions, own_states
-from ....policy.training.replay_buffer import Batch, ReplayBuffer
+from ....policy.training.replay_buffer import ReplayBuffer
 from ....policy.types import Cycle, Replay, Rewards, Rollout
 from ....rm.backbones.tokenization import Encoder
 from ....rm.errors import UsageError

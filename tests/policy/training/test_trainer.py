@@ -15,12 +15,12 @@ from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.algorithm import Penalty
+from rewardlab.policy.step.forward import at_completions
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.checkpoint import FORMULAS, load_beside, save_beside
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.forward import at_completions
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Transform
 from rewardlab.rm.errors import DataError, UsageError

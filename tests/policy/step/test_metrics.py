@@ -3,9 +3,19 @@ import math
 import pytest
 import torch
 from rewardlab.kernels.policy_loss import PolicyLoss
-from rewardlab.policy.composition.algorithm import Scored
-from rewardlab.policy.training.metrics import LearningSignal, learning_signal, step_metrics, token_metrics
-from rewardlab.policy.training.monitoring import distinct, log_ratio, repetition, reward_spread, standard_error, watched
+from rewardlab.policy.step.algorithm import Scored
+from rewardlab.policy.step.metrics import (
+    LearningSignal,
+    distinct,
+    learning_signal,
+    log_ratio,
+    repetition,
+    reward_spread,
+    standard_error,
+    step_metrics,
+    token_metrics,
+    watched,
+)
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.policy.composition.completion_gradients import completions_of
-from rewardlab.policy.composition.completion_losses import CompletionLossInputs, completion_loss, shares_and_slopes
+from rewardlab.policy.losses._kinds import CompletionLossInputs
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.losses.rpo import rpo
-from rewardlab.policy.training.forward import CompletionBatch
+from rewardlab.policy.step.forward import CompletionBatch
+from rewardlab.policy.step.loss import completion_loss, completions_of, shares_and_slopes
 from rewardlab.rm.errors import UsageError
 from transformers import TrainerCallback
 

@@ -14,6 +14,8 @@ from ...rm.backbones.tokenization import Batch as PaddedRows
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
 from ...rm.types import Example
 
+Batch = dict[str, Any]
+"""Columns of a batch of completions, by name."""
 STATE_DTYPE = torch.bfloat16  # of states on the CPU: changes R2M's rewards by at most 1 % of the largest
 
 
