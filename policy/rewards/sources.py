@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from inspect import isawaitable
 from numbers import Real
 from pathlib import Path
@@ -64,7 +64,12 @@ class RewardSources:
     """
 
     def __init__(
-        self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False, record: Path | None = None
+        self,
+        sources: Mapping[str, RewardModel | RewardFunction],
+        *,
+        watched: Collection[str] = (),
+        skip: bool = False,
+        record: Path | None = None,
     ):
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")
@@ -78,6 +83,13 @@ class RewardSources:
         if len(self._of_steps) > 1:
             raise UsageError("two sources reward single steps; name one of them")
         self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "learn")}
+        if unused := [name for name in watched if name in self._of_steps]:
+            raise UsageError(f"'{unused[0]}' rewards steps and is only watched; name it with --reward")
+        if unused := [name for name in watched if name in self.learners]:
+            raise UsageError(f"'{unused[0]}' learns from its own rewards and is only watched; name it with --reward")
+        self.watched = tuple(name for source in watched for name in self._components(source))
+        """Components that are only logged."""
+        self.trained = tuple(name for name in self.names if name not in self.watched)
 
     def __call__(
         self,
@@ -135,6 +147,11 @@ class RewardSources:
         source: Any = self.sources[self._of_steps[0]]
         failed = values[:, self.names.index(self._step_names[0])].isnan().all()
         return at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
+
+    @property
+    def contracts(self) -> dict[str, str]:
+        """Hashes of the scoring contracts of reward models."""
+        return {name: s.contract.hash() for name, s in self.sources.items() if hasattr(s, "contract")}
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:

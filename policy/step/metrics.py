@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +14,7 @@ from ...rm.data import text_diversity as texts
 from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
+from .processes import Processes
 
 
 def step_metrics(
@@ -51,7 +51,12 @@ def step_metrics(
 
 
 def token_metrics(
-    loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any, *, compares: bool
+    loss: PolicyLoss,
+    entropy: Float[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+    processes: Processes,
+    *,
+    compares: bool,
 ) -> Iterator[tuple[str, float]]:
     """Yield names and means over the tokens of a micro-batch in all processes.
 
@@ -59,9 +64,9 @@ def token_metrics(
     the share whose ratio is clipped, the ratio, and if it `compares`, the KL to the reference policy in nats.
     """
     facts = loss.sums[:, 1:].detach().sum(0)
-    gap, clipped, live, ratio = accelerator.reduce(facts, reduction="sum").tolist()
+    gap, clipped, live, ratio = processes.sum(facts).tolist()
     sums = torch.stack([entropy.detach().sum(), response.sum()])
-    total, n_tokens = accelerator.reduce(sums, reduction="sum").tolist()
+    total, n_tokens = processes.sum(sums).tolist()
     yield "entropy", total / max(n_tokens, 1.0)
     if live:
         yield "clip_ratio/region_mean", clipped / live

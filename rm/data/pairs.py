@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import UNREADABLE, DataError, UsageError
-from ..types import OVERALL, Example, Messages, PreferencePair, completion_json, completion_turns, content_hash
+from ..types import (
+    OVERALL,
+    Example,
+    Messages,
+    PreferencePair,
+    completion_json,
+    completion_turns,
+    content_hash,
+    user_turn,
+)
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
 from .messages_and_tools import Tracked, with_columns
 from .readers import Row, read_rows
@@ -103,6 +113,22 @@ def load_placed_examples(
 
     rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
     return [example for row in rows for example in row], report
+
+
+def read_prompts(source: str) -> list[tuple[str, Messages]]:
+    """Return (id, prompt) from rows with a `prompt`, or from a text file or stdin with one prompt per line."""
+    if source != "-" and not source.endswith(".txt"):
+        rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
+        return [(str(index if id is None else id), prompt) for index, (id, prompt) in enumerate(rows)]
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the prompts in {source}: {error}") from error
+    lines = text.split("\n")
+    prompts = [(str(number), user_turn(line)) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not prompts:
+        raise DataError(f"no prompt in {'stdin' if source == '-' else source}; write one a line")
+    return prompts
 
 
 def collect(

@@ -19,13 +19,17 @@ from ....judges.prompting import Sampling
 from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
+from ....policy.training.models import open_language_model
+from ....policy.training.prompts import PromptRow, Prompts, check_number
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
-from ...rewards._run import PromptRow
+from ...assembly.policy_training.checks import check_together
+from ...assembly.policy_training.run import POLICY, train_policy
+from ...assembly.policy_training.settings import RlConfig
 from ...runs.run_folder import (
     MANIFEST,
     data_hash,
@@ -38,9 +42,6 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
-from ..rl.prompts import Prompts, check_number
-from ..rl.run import POLICY, check_together, open_language_model, train_policy
-from ..rl.settings import RlConfig
 from ..rubrics.files import check_matches, open_rubric
 from .chats import open_chats, short_names, with_stored_replies
 from .kinds import check_prompt

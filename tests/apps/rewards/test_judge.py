@@ -6,7 +6,7 @@ import math
 import pytest
 from rewardlab.apps.commands.judge.kinds import Materials, open_judge
 from rewardlab.apps.commands.judge.settings import ChatConfig
-from rewardlab.apps.commands.rl.prompts import hints_by_prompt, hints_of
+from rewardlab.apps.rewards._hints import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels

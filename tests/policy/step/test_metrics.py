@@ -16,16 +16,10 @@ from rewardlab.policy.step.metrics import (
     token_metrics,
     watched,
 )
+from rewardlab.policy.step.processes import Processes
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
-
-
-class Alone:
-    """The only process."""
-
-    def reduce(self, tensor, reduction):
-        return tensor
 
 
 def scored() -> Scored:
@@ -64,7 +58,7 @@ def test_rewards_are_told_as_the_last_transform_left_them_and_the_critic_beside_
 
 def means(sums, entropy, response, **changes) -> dict[str, float]:
     loss = PolicyLoss(sums[:, 0].sum(), sums)
-    return dict(token_metrics(loss, entropy, response, Alone(), **{"compares": True} | changes))
+    return dict(token_metrics(loss, entropy, response, Processes(), **{"compares": True} | changes))
 
 
 def test_means_are_over_tokens_and_there_is_none_without_a_token():
