@@ -158,8 +158,8 @@ VERBS = {
     ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
-        ".commands.rl.settings:RlConfig",
-        "commands.rl.run:train_policy",
+        ".assembly.policy_training.settings:RlConfig",
+        "commands.rl.run:run_rl",
         "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
         arguments=("..policy.training.arguments:PolicyArguments",),
     ),

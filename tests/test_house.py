@@ -29,6 +29,11 @@ REGISTRIES = [
     "research.studies",
     "apps.rewards",
 ]
+ORDER = {
+    "rm": ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "training", "kinds", "parity"],
+    "policy": [*FORMULAS, "step", "rewards", "decoding", "rollouts", "training"],
+}
+"""Folders of a level: each imports only from itself and those before it."""
 GROWING = {*(name.replace(".", "/") for name in REGISTRIES), "research/speed", "apps/commands"}
 """Folders with an entry for every formula, kind, benchmark or verb: they may have any number of entries."""
 MOST_ENTRIES = 14
@@ -54,17 +59,22 @@ def test_a_file_imports_only_from_its_own_level_or_lower_ones():
             assert level == own or shared or LEVELS[level] < LEVELS[own], f"{path} imports from {level}"
 
 
-def test_folders_of_rm_import_only_from_earlier_ones():
-    order = ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "training", "kinds", "parity"]
-    assert {*order, "__pycache__"} >= {path.name for path in (ROOT / "rm").iterdir() if path.is_dir()}
-    for path in (ROOT / "rm").glob("*/**/*.py"):
-        folder = path.relative_to(ROOT / "rm").parts[0]
-        package = path.relative_to(ROOT).parent.parts
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                target = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
-                if target[:1] == ["rm"] and target[1] in order:
-                    assert order.index(target[1]) <= order.index(folder), f"{path} imports from {target[1]}"
+def imported_folders(path: Path) -> list[list[str]]:
+    """The level and folder (or module) of each relative import of a file."""
+    package = path.relative_to(ROOT).parent.parts
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.level]
+    return [[*package[: len(package) - node.level + 1], *(node.module or "").split(".")][:2] for node in nodes]
+
+
+@pytest.mark.parametrize("level", ORDER)
+def test_folders_of_a_level_import_only_from_earlier_ones(level):
+    order = ORDER[level]
+    assert {*order, "__pycache__"} >= {path.name for path in (ROOT / level).iterdir() if path.is_dir()}
+    for path in (ROOT / level).glob("*/**/*.py"):
+        folder = path.relative_to(ROOT / level).parts[0]
+        for target in imported_folders(path):
+            if target[0] == level and target[1] in order:
+                assert order.index(target[1]) <= order.index(folder), f"{path} imports from {target[1]}"
 
 
 def test_tests_of_the_product_do_without_research():

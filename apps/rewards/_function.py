@@ -6,12 +6,12 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
+from ...policy.training.prompts import PromptRow
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
 from ...rm.registry import load
 from ...rm.specs import is_function, is_required, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
-from ._run import PromptRow
 
 SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"
 MADE_UP = "A made-up completion."

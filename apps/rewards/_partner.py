@@ -9,8 +9,7 @@ from numpy import ndarray
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ..commands.rl.composition import open_rewards
-from ..commands.rl.settings import RlConfig
+from ._open import open_rewards
 from ._run import RunFacts
 
 Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
@@ -23,7 +22,7 @@ def open_rate(source: str, run: RunFacts) -> Rate:
 
     Raise a `UsageError` for one that learns or reads the policy's states, which only the policy's completions have.
     """
-    sources = open_rewards(RlConfig(reward=[f"{NAME}={source}"]), run, Path(os.devnull)).sources
+    sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
     if len(sources.names) != 1:
         raise UsageError(
             f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); take one that has one"

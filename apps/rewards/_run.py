@@ -5,28 +5,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from ...policy.decoding.language_models import DecodingModel
+from ...policy.training.prompts import PromptRow, Row
 from ...rm.errors import DataError
-from ...rm.types import Messages
 
-Row = Mapping[str, Any]
 T = TypeVar("T")
 SHOWN = 60  # characters of a prompt in a message
-
-
-class PromptRow(NamedTuple):
-    """A prompt of the data and the other columns of its row."""
-
-    prompt: Messages
-    as_text: bool
-    """Whether the row's prompt is a string; otherwise it is a list of messages."""
-    columns: Row
-    variants: tuple[Messages, ...] = ()
-    """Equivalent prompts, which are in one group with this one."""
-
-    @property
-    def prompts(self) -> tuple[Messages, ...]:
-        """The prompt and its variants."""
-        return self.prompt, *self.variants
 
 
 class RunFacts(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, cast
 from ...policy.decoding.language_models import language_model
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
-from ...policy.training.reference_policy import frozen_copy
+from ...policy.step.reference_policy import frozen_copy
 from ...rm.data.labelling import by_reward
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.kinds.r2m.model import R2MRewardModel

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from ...judges.rubrics.reference_checks import FormCheck, KeyPoint, checks_of, content, key_points, style
 from ...policy.rewards.sources import RewardFunction
+from ...policy.training.prompts import Row
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text
-from ._run import Row, RunFacts
+from ._run import RunFacts
 
 
 class _Required(NamedTuple):

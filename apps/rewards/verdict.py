@@ -1,9 +1,10 @@
 """Whether a judge's verdict is right, as the reward of a policy that is trained to judge."""
 
 from ...judges.kinds.generative.rewards import VerdictRewards, labelled_prompts
+from ...policy.training.prompts import PromptRow
 from ...rm.errors import DataError
 from ...rm.types import prompt_text
-from ._run import SHOWN, PromptRow, RunFacts
+from ._run import SHOWN, RunFacts
 
 
 def verdict(*, run: RunFacts, no_verdict: float = 0.0) -> VerdictRewards:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import as_float, check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import as_float, check_finite, masked_advantages
 
 STAGES, STEPS = 8, 20  # stages of graduated non-convexity, and iterations per stage
 MAD = 1.4826  # ratio of standard deviation to median absolute deviation for a normal distribution

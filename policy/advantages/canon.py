@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import groups, masked_advantages
 
 METRICS = {"length": "high", "entropy": "low"}  # half whose rewards α scales, as in the released code
 

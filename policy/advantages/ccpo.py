@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import groups, masked_advantages
 
 
 def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:

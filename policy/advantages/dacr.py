@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.groups import as_float, check_finite, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import as_float, check_finite, groups, masked_advantages
 from .are import location
 
 Location = Callable[[Float[Tensor, " N"], Int[Tensor, " N"]], Float[Tensor, " N"]]

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import check_verdicts, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import check_verdicts, groups, masked_advantages
 
 HALVINGS = 60  # bisection steps of [0, 1], beyond float64 precision
 

@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import check_finite, masked_advantages
 
 
 def fixed_baseline(*, baseline: float = 0.0) -> AdvantageEstimator:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import as_float, groups, masked_advantages, standardised
 from ..types import AdvantageEstimator, Rollout
+from ._groups import as_float, groups, masked_advantages, standardised
 
 
 def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsilon: float = 1e-4) -> AdvantageEstimator:

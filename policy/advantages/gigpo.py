@@ -5,9 +5,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
-from ..composition.groups import as_float, check_finite, groups, masked_advantages
-from ..composition.rows import at_last_token, bounds_of_rows
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
+from ._groups import as_float, check_finite, groups, masked_advantages
+from ._rows import at_last_token, bounds_of_rows
 
 
 def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import groups, masked_advantages
 from .grpo import grpo
 
 

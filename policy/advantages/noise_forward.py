@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import check_finite, check_verdicts, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import check_finite, check_verdicts, masked_advantages
 
 
 def noise_forward(*, false_negative: float) -> AdvantageEstimator:

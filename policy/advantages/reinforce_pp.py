@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
-from ..composition.groups import as_float, check_finite, standardised
-from ..composition.rows import at_last_token, bounds_of_rows
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
+from ._groups import as_float, check_finite, standardised
+from ._rows import at_last_token, bounds_of_rows
 
 
 def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:

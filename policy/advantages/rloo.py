@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
+from ._groups import groups, masked_advantages
 
 
 def rloo() -> AdvantageEstimator:

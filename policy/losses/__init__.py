@@ -7,7 +7,7 @@ from ...rm.specs import Plain
 
 
 def _token_loss(function: Callable[..., Any]) -> Any:
-    from ..composition.token_losses import TokenLoss
+    from ._kinds import TokenLoss
 
     return TokenLoss(function)
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import CompletionLossInputs, PerCompletionLoss, n_own_completions
+from ._kinds import CompletionLossInputs, PerCompletionLoss, n_own_completions
 
 FARTHEST = 20.0  # bound of a token's mean log-ratio: prevents overflow far beyond any clip range
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import CompletionLossInputs, PerCompletionLoss
+from ._kinds import CompletionLossInputs, PerCompletionLoss
 
 
 def kimi(*, tau: float) -> PerCompletionLoss:

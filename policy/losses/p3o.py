@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
+from ._kinds import CompletionLoss, CompletionLossInputs
 
 FARTHEST = 20.0  # bound of a pair's log-ratio, which would overflow for long completions
 

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
+from ._kinds import CompletionLoss, CompletionLossInputs
 
 
 def rpo(*, beta: float, eta: float) -> CompletionLoss:

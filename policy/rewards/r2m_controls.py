@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from ...rm.backbones.tokenization import Encoder
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ..training.forward import states_of
+from ..step.forward import states_of
 
 # ---- which states the reward reads ----
 

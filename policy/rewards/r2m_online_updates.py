@@ -17,7 +17,7 @@ from ...rm.kinds.r2m.model import R2MRewardModel, reward_tokens
 from ...rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
 from ...rm.training.distributed import same_gradients
 from ...rm.types import Example, Labeller, content_hash
-from ..training.forward import STATE_DTYPE
+from ..step.forward import STATE_DTYPE
 from ..types import Cycle
 from .r2m_controls import R2MArguments, States
 

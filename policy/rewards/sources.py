@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from inspect import isawaitable
 from numbers import Real
 from pathlib import Path
@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
 from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
-from ..composition.groups import groups
 from ..types import Rewards
 from .step_rewards import CompletionTokens, at_tokens
 
@@ -65,7 +64,12 @@ class RewardSources:
     """
 
     def __init__(
-        self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False, record: Path | None = None
+        self,
+        sources: Mapping[str, RewardModel | RewardFunction],
+        *,
+        watched: Collection[str] = (),
+        skip: bool = False,
+        record: Path | None = None,
     ):
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")
@@ -79,6 +83,13 @@ class RewardSources:
         if len(self._of_steps) > 1:
             raise UsageError("two sources reward single steps; name one of them")
         self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "learn")}
+        if unused := [name for name in watched if name in self._of_steps]:
+            raise UsageError(f"'{unused[0]}' rewards steps and is only watched; name it with --reward")
+        if unused := [name for name in watched if name in self.learners]:
+            raise UsageError(f"'{unused[0]}' learns from its own rewards and is only watched; name it with --reward")
+        self.watched = tuple(name for source in watched for name in self._components(source))
+        """Components that are only logged."""
+        self.trained = tuple(name for name in self.names if name not in self.watched)
 
     def __call__(
         self,
@@ -136,6 +147,11 @@ class RewardSources:
         source: Any = self.sources[self._of_steps[0]]
         failed = values[:, self.names.index(self._step_names[0])].isnan().all()
         return at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
+
+    @property
+    def contracts(self) -> dict[str, str]:
+        """Hashes of the scoring contracts of reward models."""
+        return {name: s.contract.hash() for name, s in self.sources.items() if hasattr(s, "contract")}
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
@@ -289,26 +305,3 @@ def _wrong(value: object) -> str:
     if not isinstance(value, (Real, np.number)):
         return f"says {value!r}, which is no number,"
     return f"is {value}" if np.isinf(float(value)) else ""
-
-
-def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
-    for name in rewards.names:
-        values = rewards[name].double()
-        known, group_statistics = values[~values.isnan()], groups(values, group)
-        flat = group_statistics.valid & (group_statistics.variance == 0)
-        yield f"rewards/{name}/mean", known.mean().item()
-        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
-        yield f"rewards/{name}/missing", float(values.isnan().sum())
-        yield f"rewards/{name}/frac_zero_std", (flat.sum() / group_statistics.valid.sum()).item()
-    for index, first in enumerate(rewards.names):
-        for second in rewards.names[index + 1 :]:
-            yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
-
-
-def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """Return Pearson's correlation over rows with both values; NaN if one of them is constant."""
-    both = ~(x.isnan() | y.isnan())
-    if both.sum() < 2:
-        return np.nan
-    return torch.corrcoef(torch.stack([x[both], y[both]]).double())[0, 1].item()

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.groups import groups
+from ..advantages._groups import groups
 from ..types import Rollout, State
 
 FEATURES, BOUND = 10, 3.0

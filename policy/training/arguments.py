@@ -1,8 +1,8 @@
 """Arguments of policy training: TRL's for sampling, batches and engines, and additional ones."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
 
 import torch
 from trl import GRPOConfig
@@ -76,6 +76,16 @@ class PolicyArguments(GRPOConfig):
         an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
         return math.ceil(self.num_train_epochs * an_epoch)
 
+    def check_shared_prompts(self, comparing: Sequence[str]) -> None:
+        """Raise a `UsageError` if processes share a prompt's completions that a reward compares; each rates its own."""
+        answers, steps = self.num_generations or 1, self.steps_per_generation or 1
+        own = self.per_device_train_batch_size * steps
+        if comparing and self.world_size > 1 and own % answers:
+            raise UsageError(
+                f"'{comparing[0]}' compares the {answers} answers to a prompt, and each process rates {own} answers; "
+                "make --per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
+            )
+
     def _align(self) -> None:
         """Round `save_steps` and `rollout_steps` up to whole cycles: completions are saved and written whole."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
@@ -93,10 +103,9 @@ class PolicyArguments(GRPOConfig):
             self.save_steps = steps * math.ceil(self.save_steps / steps)
 
 
-def refuse_balancing(trainer: Any) -> None:
-    """Raise `UsageError` if TRL would add the loss that balances a mixture of experts, which our loss leaves out."""
-    if trainer.aux_loss_enabled:
-        raise UsageError(
-            f"router_aux_loss_coef is {trainer.router_aux_loss_coef:g} for this mixture of experts, and its balancing "
-            "loss is not computed here; train without it by router_aux_loss_coef 0"
-        )
+def refuse_balancing(coefficient: float) -> None:
+    """Raise `UsageError` where TRL would add the balancing loss of a mixture of experts, which our loss leaves out."""
+    raise UsageError(
+        f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, and its balancing loss is not computed "
+        "here; train without it by router_aux_loss_coef 0"
+    )

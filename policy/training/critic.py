@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ...rm.training.distributed import same_gradients, same_start
+from ..advantages._rows import behind
 from ..advantages.gae import gae
-from ..composition.algorithm import Scored
+from ..step.algorithm import Scored
+from ..step.forward import Batch, CompletionBatch, at_completions
 from ..types import Rollout
 
 
@@ -82,6 +84,27 @@ class CriticLearner:
         self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
         self.seen: list[tuple[Tensor, Targets]] = []
 
+    @torch.no_grad()
+    def values(
+        self, states: Float[Tensor, "N W D"], rows: CompletionBatch
+    ) -> tuple[Float[Tensor, "N L"], Float[Tensor, " N"]]:
+        """Return the values before the tokens of completions, and those after their last tokens."""
+        values = self.critic(at_completions(states, rows))
+        return values[:, :-1] * rows.response, values.gather(1, behind(rows.response)[:, None]).squeeze(1)
+
+    def loss_inputs(self, scored: Scored, rollout: Rollout, gamma: float, updates: float = 1.0) -> Batch:
+        """Return the columns of the critic's loss; the weights sum to `updates`, the steps of one pass."""
+        assert rollout.values is not None
+        returns = critic_returns(scored, rollout, gamma, self.arguments.lam)
+        weights = scored.trained * (updates / scored.trained.sum().clamp_min(1))
+        return {"values": rollout.values, "returns": returns, "value_weights": weights}
+
+    def learn_batch(self, states: Float[Tensor, "N W D"], rows: CompletionBatch, batch: Batch) -> float:
+        """Accumulate the gradient of a micro-batch with the columns of `loss_inputs`; return its mean loss."""
+        weights = batch["value_weights"]
+        targets = Targets(batch["values"], batch["returns"], weights > 0, weights)
+        return self.learn(at_completions(states.detach(), rows), targets)
+
     def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
         """Accumulate the gradient of a micro-batch; return its mean loss."""
         if self.arguments.passes > 1:
@@ -137,13 +160,3 @@ def value_loss(
     near = old + (values - old).clamp(-clip, clip)
     loss = 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
     return torch.where(response, loss, 0)
-
-
-def explained_variance(
-    values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
-) -> float:
-    """Return 1 - Var(R - V) / Var(R) over `mask`: 1 is perfect, 0 no better than a constant; NaN if R is constant."""
-    v, r = values[mask].double(), returns[mask].double()
-    if len(r) < 2 or bool(r.min() == r.max()):
-        return float("nan")
-    return (1 - (r - v).var() / r.var()).item()

@@ -6,10 +6,9 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from ..types import Curriculum, Cycle
+from .prompts import VARIANTS
 
 CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
-VARIANTS = "variants"
-"""Column with all equivalent prompts of a row, `prompt` among them."""
 
 
 class DrawnPrompts:

@@ -10,10 +10,10 @@ from torch.nn.functional import pad
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
 from ...rm.errors import UsageError
-from ..composition.algorithm import Scored
+from ..step.algorithm import Scored
+from ..step.forward import Batch
 from ..types import Past, Replay, Rollout, State
 
-Batch = dict[str, Any]
 WEIGHTS = ("weights", "value_weights")  # of tokens in the losses of the policy and of the critic
 
 

@@ -1,6 +1,7 @@
 """Policy trainer: TRL's GRPOTrainer with our rewards, formulas, critic and checkpoints; sampling stays TRL's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from transformers import TrainerCallback
 from trl import GRPOTrainer
+from trl.trainer.utils import use_adapter
 
-from ...kernels.policy_loss import ClipRule, PolicyLoss
+from ...kernels.policy_loss import PolicyLoss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt
@@ -19,28 +21,36 @@ from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.fault_tolerance import FaultTolerantTrainer
 from ...rm.training.out_of_memory import Piece
 from ...rm.types import Example
-from ..composition.algorithm import Algorithm
-from ..composition.check import RunInputs, check_composition
-from ..composition.completion_gradients import attach_slopes, completions_of
-from ..composition.completion_losses import compares_completions, completion_loss
-from ..composition.rows import behind
-from ..composition.token_losses import TokenLoss
-from ..composition.token_objective import token_objective
+from ..losses._kinds import compares_completions
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
+from ..step.algorithm import Algorithm, Scored
+from ..step.check import RunInputs, check_composition
+from ..step.forward import (
+    Batch,
+    CompletionBatch,
+    Reading,
+    at_completions,
+    batch_of,
+    completion_batch,
+    finished_rows,
+    install,
+    own_states,
+)
+from ..step.metrics import LearningSignal, learning_signal, log_ratio, step_metrics, token_metrics
+from ..step.processes import Processes
+from ..step.reference_policy import frozen_copy
+from ..step.step import PolicyStep
 from ..types import Cycle, Replay, Rollout
 from .arguments import PolicyArguments, refuse_balancing
-from .checkpoint import load_beside, save_beside
-from .critic import CriticArguments, CriticLearner, Targets
-from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
-from .metrics import LearningSignal, token_metrics
-from .monitoring import log_ratio
+from .checkpoint import TrainedBeside
+from .critic import CriticArguments, CriticLearner
+from .online_learning import OnlineLearning
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
-from .reference_policy import frozen_copy, read_reference
-from .replay_buffer import Batch, ReplayBuffer
+from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .step_callback import AroundSteps
-from .step_inputs import finished_rows, later, log_step, loss_inputs, rewards_everywhere, writers_of
+from .step_events import StepEvents
+from .trl_statistics import later, replace_statistics
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -83,10 +93,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             raise UsageError(
                 "this loss reads every completion twice, which dropout would change; set disable_dropout True"
             )
+        args.check_shared_prompts(sources.compares)
         if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
             refuse_variants(train_dataset, eval_dataset)
-        compares = args.measure_kl or algorithm.penalty.beta != 0
-        if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
+        self.compares = args.measure_kl or algorithm.penalty.beta != 0
+        if self.compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
             reference = frozen_copy(model)
         super().__init__(
             model=model,
@@ -101,38 +112,45 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.mask_truncated_completions = False  # TRL would hide them from rewards too; `Algorithm` masks the loss
-        refuse_balancing(self)
+        if self.aux_loss_enabled:
+            refuse_balancing(self.router_aux_loss_coef)
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
-        self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
+        self.processes = Processes(self.accelerator)
+        self.learning = OnlineLearning(sources.learners | ({CURRICULUM: curriculum} if curriculum else {}))
         self.replay_buffer = ReplayBuffer(replay, args.steps_per_generation or 1) if replay else None
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
         self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         install(self.language_model, temperature=self.temperature)
-        self.reference = None if reference is None else self._load_reference(reference)
+        self.reference = reference
+        if reference is not None:
+            install(reference.requires_grad_(False).eval(), temperature=self.temperature)
+            self.reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
         width = self.language_model.config.get_text_config().hidden_size
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
-        self._cycle: Cycle | None = None
-        self._states: dict[int, Tensor] = {}
+        self.beside = TrainedBeside(algorithm, sources, self.learning.learners, self.learner, self.replay_buffer)
         self._log_ratios: list[Tensor] = []
         self.live, self.learns, self.kl, self.signal = False, False, 0.0, LearningSignal()
         check_composition(algorithm, self._run_inputs())
-        self.add_callback(AroundSteps(self))
+        self.add_callback(StepEvents(self.before_step, self.after_step, self.end_step))
 
     def _run_inputs(self) -> RunInputs:
         """Return which inputs this run provides to its formulas."""
-        fields = {"tokens"} | ({"base"} if self._compares else set()) | ({"values", "after"} if self.learner else set())
+        fields = {"tokens"} | ({"base"} if self.compares else set()) | ({"values", "after"} if self.learner else set())
         fields |= {"logprobs", "entropy"} if self._annotates else set()
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
         fields |= self.algorithm.reads & {"states"}
-        process_rewards = self.sources.process_rewards
-        return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles, process_rewards=process_rewards)
-
-    # ---- forward passes over completions ----
+        sources = self.sources
+        rewards = (sources.ensembles, sources.watched, sources.process_rewards)
+        return RunInputs(sources.names, sizes, fields, *rewards)
 
     @property
-    def _compares(self) -> bool:
-        return self.args.measure_kl or self.algorithm.penalty.beta != 0
+    def step(self) -> PolicyStep:
+        """The computations of a step in training or evaluation."""
+        size = self.num_generations if self.model.training else self.num_generations_eval
+        return PolicyStep(self.algorithm, int(size), self.processes)
+
+    # ---- forward passes over completions ----
 
     @property
     def _annotates(self) -> bool:
@@ -141,24 +159,15 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         annotates = self.learner or self.replay_buffer or self.sources.reads_states or self.algorithm.penalty.in_reward
         return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
 
-    def _load_reference(self, reference: Any) -> Any:
-        reference.requires_grad_(False).eval()
-        install(reference, temperature=self.temperature)
-        return self.accelerator.prepare_model(reference, evaluation_mode=True)
-
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
     ):
-        """Override TRL's log-probabilities, which it uses to correct for the sampling engine."""
+        """Override: TRL corrects for the sampling engine by these log-probabilities, which are those of the loss."""
         P = input_ids.shape[1] - logits_to_keep
-        completion_mask = attention_mask[:, P:]
-        computed = self._read(
-            model,
-            completion_batch(
-                input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], completion_mask, completion_mask.bool()
-            ),
-        )
-        return computed.logprob, computed.entropy, None
+        mask = attention_mask[:, P:]
+        rows = completion_batch(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], mask, mask.bool())
+        reading = self._read(model, rows)
+        return reading.logprob, reading.entropy, None
 
     @torch.no_grad()
     def _read(self, model: Any, rows: CompletionBatch) -> Reading:
@@ -167,14 +176,23 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         outputs = [model(completions=CompletionBatch(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
+    def _read_reference(self, rows: CompletionBatch) -> Reading:
+        """Run the reference policy; by default this is the policy without its adapter."""
+        if self.reference is not None:
+            return self._read(self.reference, rows)
+        model = self.accelerator.unwrap_model(self.model)
+        # "ref" replaces the adapter
+        with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
+            return self._read(self.model, rows)
+
     # ---- completions and their rewards ----
 
     def _tokenize_prompts(self, prompts: list):
-        """Tokenise prompts as reward models and guided decoding do, instead of with TRL's own template call."""
+        """Override: reward models and guided decoding tokenize prompts otherwise than TRL's template call."""
         return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Return zeros: rewards are computed later, when hidden states are available that some reward models read."""
+        """Override: some rewards need hidden states, so that completions are only stored; the rewards are 0."""
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -184,83 +202,82 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
-        """Generate with TRL and add our rewards; returns advantages, weights and loss inputs of this process's rows."""
-        if self.curriculum and self.model.training:
+        """Override: after TRL's generation, advantages and loss inputs of this process's rows are the algorithm's."""
+        training, step = self.model.training, self.step
+        if self.curriculum and training:
             inputs = self.curriculum.drawn(inputs, self.num_generations)
-        inputs = spread_over_variants(inputs, self._size, first=self.accelerator.process_index * len(inputs))
+        inputs = spread_over_variants(inputs, step.size, first=self.accelerator.process_index * len(inputs))
         batch = super()._generate_and_score_completions(inputs)
-        training, rows = self.model.training, batch_of(batch)
+        rows = batch_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
-        read = self._read(self.model, rows) if self._annotates or writes else None
-        base = read_reference(self, rows).logprob if self._compares else None
-        states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
+        reading = self._read(self.model, rows) if self._annotates or writes else None
+        base = self._read_reference(rows).logprob if self.compares else None
+        finished = finished_rows(batch, rows.response, self.eos_token_ids)
+        states = None if reading is None or not self.sources.reads_states else own_states(reading.states, rows)
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
-        finished = finished_rows(batch, rows.response, self.eos_token_ids).tolist()
-        rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished)
-        rollout = self._everywhere(batch, rows, read, base)
-        if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
-            written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
-            written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
-            rollout = rollout._replace(written=written)
-        # evaluation must not change the state of the formulas
-        before = self.algorithm.state
-        everywhere, masks = rewards_everywhere(self, rewards), self.args.mask_truncated_completions
-        scored = self.algorithm(everywhere, rollout, mask_truncated=masks)
-        if not training:
-            self.algorithm.load(before)
-        is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)
-        log_step(self, scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
-        batch |= loss_inputs(self, scored, rollout, rows.response.shape[1])
-        batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
+        rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished.tolist())
+        annotations = {} if reading is None else self._annotations(reading, rows, batch)
+        tokens = batch["completion_ids"]
+        rollout = step.rollout(rows.response, finished, tokens=tokens, base=base, **annotations)
+        masks = self.args.mask_truncated_completions
+        scored = step.score(rewards, rollout, mask_truncated=masks, training=training)
+        is_own = torch.tensor([row.get("own", True) for row in inputs], device=rows.tokens.device)
+        self._log_step(scored, rollout, int(self._sum(len(faults))), self.processes.gather(is_own))
+        updates = int(self.args.steps_per_generation or 1) / self.args.gradient_accumulation_steps if training else 1.0
+        critic = self.learner.loss_inputs(scored, rollout, self.algorithm.gamma, updates) if self.learner else None
+        changes = {"updates": updates, "critic": critic, "corrected": bool(self.use_vllm)}
+        batch |= step.loss_inputs(scored, rollout, width=rows.response.shape[1], **changes)
         if training:
-            examples = gather_object(self._examples) if writes or self.learners else []
-            writers = gather_object(writers_of(self, inputs, batch)) if writes else []
-            if writes and self.accelerator.is_main_process:
-                path = self.run_folder / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
-                record = (scored.rewards, scored.advantages, self.sources.versions, writers)
-                write_rollouts(path, self.state.global_step, examples, rollout, *record)
-            self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
+            examples = gather_object(self._examples) if writes or self.learning.learners else []
+            if writes:
+                self._write_rollouts(examples, rollout, scored, inputs, batch)
+            self.learning.start(Cycle(examples, rollout, scored.total, None, scored.advantage))
             if self.replay_buffer:
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
 
-    def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
-        """Gather the completions of all processes, because a group may be spread over them."""
-        reads = self.algorithm.reads
-        values = after = None
-        if self.learner and read is not None:
-            with torch.no_grad():
-                critic_values = self.learner.critic(at_completions(read.states, rows))
-            values = critic_values[:, :-1] * rows.response
-            after = critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1)
-        finished = self._gather(finished_rows(batch, rows.response, self.eos_token_ids))
-        return Rollout(
-            group=torch.arange(len(finished), device=finished.device) // self._size,
-            response=self._gather(rows.response),
-            finished=finished,
-            tokens=self._gather(batch["completion_ids"]),
-            logprobs=None if read is None else self._gather(read.logprob),
-            base=None if base is None else self._gather(base),
-            values=None if values is None else self._gather(values),
-            after=None if after is None else self._gather(after),
-            entropy=None if read is None else self._gather(read.entropy),
-            states=self._gather(at_completions(read.states, rows)[:, :-1]) if read and "states" in reads else None,
-        )
+    def _annotations(self, reading: Reading, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
+        """Return the fields of the rollout that a forward pass of policy and critic gives."""
+        values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
+        reads_states = "states" in self.algorithm.reads
+        return {
+            "logprobs": reading.logprob,
+            "values": values,
+            "after": after,
+            "entropy": reading.entropy,
+            "states": at_completions(reading.states, rows)[:, :-1] if reads_states else None,
+            "written": batch.get("sampling_per_token_logps"),
+        }
 
-    def _gather(self, x: Tensor, padding: float = 0) -> Tensor:
-        """Gather rows of all processes, padded to the widest."""
-        if x.dtype == torch.bool:  # padding would convert to int64, and only in the processes that need padding
-            return self._gather(x.byte()).bool()
-        pads: Any = self.accelerator.pad_across_processes
-        return self.accelerator.gather(pads(x, dim=1, pad_index=padding) if x.dim() > 1 else x)
+    def _write_rollouts(
+        self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
+    ) -> None:
+        """Write the rollout file of this step, with the model whose log-probabilities `Rollout.written` has."""
+        writers = ["policy"] * len(inputs)
+        if "sampling_per_token_logps" in batch:
+            writers = [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
+        writers = gather_object(writers)
+        if self.accelerator.is_main_process:
+            path = self.run_folder / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
+            record = (scored.rewards, scored.advantages, self.sources.versions, writers)
+            write_rollouts(path, self.state.global_step, examples, rollout, *record)
+
+    def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
+        """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
+        replace_statistics(self._metrics[self._mode], self._logs, scored, rollout)
+        facts = dict(step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
+        for name, value in facts.items():
+            self._note(name, value)
+        if self.model.training:
+            self.kl = facts.get("watch/kl", self.kl)
+            signal = learning_signal(scored, rollout.group)
+            if (warning := signal.warning(self.signal)) and self.accelerator.is_main_process:
+                self.tell(f"step {self.state.global_step + 1}: {warning}")
+            self.signal += signal
 
     def _sum(self, number: Any) -> float:
         """Sum a number over all processes."""
-        return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
-
-    @property
-    def _size(self) -> int:
-        return int(self.num_generations if self.model.training else self.num_generations_eval)
+        return self.processes.sum(torch.as_tensor(number).float()).item()
 
     @property
     def _mode(self) -> str:
@@ -269,69 +286,65 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _note(self, name: str, value: float) -> None:
         self._metrics[self._mode][name].append(float(value))
 
+    # ---- the loss ----
+
     def _prepare_inputs(self, generation_batch):
-        """Return TRL's micro-batch, or one of previous completions in the first pass of a cycle with replay."""
+        """Override: the first pass of a cycle may be a replay, and slopes couple all micro-batches."""
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
         turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
         past = self.replay_buffer.micro_batches if self.replay_buffer and turn == 0 and self.model.training else None
         inputs = past[index] if past else inputs
-        # slopes couple completions of different micro-batches, so all are read before a step trains on the first
+        # all micro-batches are read before a step trains on the first
         if compares_completions(self.algorithm.rule):
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
             if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
-                attach_slopes(self, micro_batches)
+                self.step.attach_slopes(micro_batches, partial(self._read, self.model), **self._position(inputs))
             inputs = micro_batches[index if self.model.training else 0]
         return inputs
 
     def rows_of(self, inputs):
-        """Return the number of completions; None with several processes, since splitting breaks collective calls."""
+        """Override: a micro-batch can be split for lack of memory, except with several processes (collective calls)."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
-    # ---- the loss ----
+    def _position(self, inputs: Batch) -> dict[str, int]:
+        """Return the number of completions of a batch in this process, and of optimizer steps since its generation.
+
+        In evaluation a batch is one micro-batch.
+        """
+        rows = self.args.per_device_train_batch_size * int(self.args.steps_per_generation or 1)
+        updates = self._step % self.args.cycle // self.args.gradient_accumulation_steps
+        return {"batch_rows": rows if self.model.training else len(inputs["row"]), "updates": updates}
 
     def _compute_loss(self, model, inputs):
-        """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; also trains the critic."""
-        rows, algorithm = batch_of(inputs), self.algorithm
-        read = model(completions=rows)
-        weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
-        old = inputs.get("old_per_token_logps")
-        old = read.logprob.detach() if old is None else old
-        tokens = (read.logprob, old, inputs["advantages"], weights, rows.response)
-        loss = token_objective(algorithm, *tokens, base=inputs.get("base"), importance=importance)
-        if not isinstance(algorithm.rule, ClipRule | TokenLoss):
-            completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
-            of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
-            loss = loss._replace(total=loss.total + of_rule)
-        self._account(loss, read, rows, inputs)
-        if self.replay_buffer and self.model.training:
+        """Override: the loss is that of `PolicyStep`; the critic learns from the same forward pass."""
+        rows, algorithm, weights = batch_of(inputs), self.algorithm, inputs["weights"]
+        reading, training = model(completions=rows), self.model.training
+        loss = self.step.loss(reading.logprob, reading.entropy, rows.response, inputs, **self._position(inputs))
+        self._account(loss, reading, rows, inputs)
+        if self.replay_buffer and training:
             self.replay_buffer.record_clipped(inputs["row"], loss.sums)
-        if self.learner and self.model.training and inputs["value_weights"].any() and "valued" not in inputs:
-            self._learn_values(self.learner, read, rows, inputs)
-        if self.sources.learners and self.sources.reads_states and self.model.training:
-            states = zip(inputs["row"].tolist(), own_states(read.states.detach(), rows), strict=True)
-            fresh = self.args.per_device_train_batch_size * int(self.args.steps_per_generation or 1)
-            self._states |= {row: state for row, state in states if row < fresh}  # the others are replayed
+        if self.learner and training and inputs["value_weights"].any() and "valued" not in inputs:
+            value = self.learner.learn_batch(reading.states, rows, inputs)
+            self.check_finite(value, "the critic's loss")
+            self._note("critic/loss", value)
+            inputs["valued"] = True  # not again if the piece is repeated for lack of memory
+        if self.sources.learners and self.sources.reads_states and training:
+            states = own_states(reading.states.detach(), rows)
+            self.learning.record(inputs["row"].tolist(), states, self._position(inputs)["batch_rows"])
         regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
-        self.learns |= self.model.training and bool((inputs["advantages"] * weights).any())
-        self.live |= self.learns or (self.model.training and regularised and bool(weights.any()))
-        return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
+        self.learns |= training and bool((inputs["advantages"] * weights).any())
+        self.live |= self.learns or (training and regularised and bool(weights.any()))
+        return loss.total
 
-    def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
-        targets = Targets(inputs["values"], inputs["returns"], inputs["value_weights"] > 0, inputs["value_weights"])
-        loss = learner.learn(at_completions(read.states.detach(), rows), targets)
-        self.check_finite(loss, "the critic's loss")
-        self._note("critic/loss", loss)
-        inputs["valued"] = True  # not again if the piece is repeated for lack of memory
-
-    def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
+    def _account(self, loss: PolicyLoss, reading: Reading, rows: CompletionBatch, inputs: Batch) -> None:
         """Log means over the micro-batch's tokens."""
-        compares = self._compares
-        for name, value in token_metrics(loss, read.entropy, rows.response, self.accelerator, compares=compares):
+        metrics = token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
+        for name, value in metrics:
             self._note(name, value)
-        if compares and not self._annotates and "compared" not in inputs:
-            self._log_ratios.append(log_ratio(read.logprob.detach(), inputs["base"], rows.response))
+        if self.compares and not self._annotates and "compared" not in inputs:
+            self._log_ratios.append(log_ratio(reading.logprob.detach(), inputs["base"], rows.response))
             inputs["compared"] = True  # not again if the piece is repeated for lack of memory
             if not self.model.training:
                 self._watch_kl()
@@ -348,28 +361,30 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """Save TRL's checkpoint, and the state of formulas, critic, replay, curriculum and online reward models."""
+        """Override: a checkpoint also has the state of all that is trained beside the policy."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            save_beside(self, Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}")
+            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+            self.beside.save(folder, self.kl, self.signal)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Load TRL's optimizer state and ours."""
+        """Override: TRL's state has been loaded when the optimizer is, and ours belongs to it."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            load_beside(self, Path(checkpoint))
+            self.kl, self.signal = self.beside.load(Path(checkpoint), leads=self.accelerator.is_main_process)
 
     def _run_epoch(self, **epoch):
-        """Run an epoch; none if the checkpoint that was loaded has exhausted the KL budget."""
+        """Override: the checkpoint that was loaded may have exhausted the KL budget."""
         self.control.should_training_stop |= self.kl > self.args.kl_budget
         if not self.control.should_training_stop:
             super()._run_epoch(**epoch)
 
-    # ---- around an optimizer step ----
+    # ---- phases of an optimizer step ----
 
-    def before_step(self, optimizer: Any) -> None:
+    def before_step(self) -> None:
         """Drop all-zero gradients if there is nothing to learn: AdamW would still move the weights."""
         if not self._sum(self.live):
+            optimizer: Any = self.optimizer
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)
         self.signal += LearningSignal(updates=int(self._sum(self.learns) > 0))
@@ -381,12 +396,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             self.learner.step()
         self._watch_kl()
 
-    def after_cycle(self) -> None:
-        """Train online reward models and the curriculum after the last micro-batch of a cycle."""
-        if self._cycle is None or self._step % self.args.cycle:
-            return
-        states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
-        for name, learner in self.learners.items():
-            for fact, value in learner.learn(self._cycle._replace(states=states)).items():
-                self._note(f"{name}/{fact}", value)
-        self._cycle, self._states = None, {}
+    def end_step(self) -> bool:
+        """Train online reward models and the curriculum after a cycle; return whether the KL budget is exhausted."""
+        if self._step % self.args.cycle == 0:
+            for name, value in self.learning.learn():
+                self._note(name, value)
+        return self.kl > self.args.kl_budget

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...rm.errors import UsageError
-from ..composition.groups import groups
+from ..advantages._groups import groups
 from ..types import Rollout, State, Transform
 
 

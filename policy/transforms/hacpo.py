@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.completion_losses import n_own_completions
-from ..composition.groups import groups, masked_advantages
+from ..advantages._groups import groups, masked_advantages
+from ..losses._kinds import n_own_completions
 from ..types import Rollout, State, Transform
 
 

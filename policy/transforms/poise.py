@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, masked_advantages
+from ..advantages._groups import groups, masked_advantages
 from ..types import Rollout, State, Transform
 
 

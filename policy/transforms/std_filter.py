@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from ..composition.groups import groups
+from ..advantages._groups import groups
 from ..types import Rewards, Rollout, State, Transform
 
 

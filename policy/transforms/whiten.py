@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import standardised
+from ..advantages._groups import standardised
 from ..types import Rollout, State, Transform
 
 

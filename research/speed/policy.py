@@ -27,9 +27,9 @@ from transformers import PrinterCallback, TrainerCallback
 
 from ...policy.advantages.grpo import grpo
 from ...policy.aggregations.token_mean import token_mean
-from ...policy.composition.algorithm import Algorithm, Penalty
 from ...policy.losses.ppo import ppo
 from ...policy.rewards.sources import RewardSources
+from ...policy.step.algorithm import Algorithm, Penalty
 from ..statistics.estimates import t_interval
 from ._memory import peak_of
 from ._scripts import argument_parser, in_fresh_process, machine, write

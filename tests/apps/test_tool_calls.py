@@ -7,7 +7,6 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.rl.prompts import load_prompts
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.export import export
@@ -22,6 +21,7 @@ from rewardlab.judges.kinds.checklist import until
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.policy.rollouts._partners import in_role, with_thought
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted
+from rewardlab.policy.training.prompts import load_prompts
 from rewardlab.rm.contract.golden_scores import read_golden
 from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.data.messages_and_tools import with_tools
@@ -126,10 +126,7 @@ def test_a_judge_is_shown_tools_and_calls_and_an_openai_server_is_sent_arguments
 
 
 def test_prompts_of_a_policy_have_their_tools_and_what_is_added_leaves_them(folder, pairs):
-    class Config:
-        data, on_bad_row = [str(folder / "pairs.jsonl")], "refuse"
-
-    found = load_prompts(Config, "data")  # pyright: ignore
+    found = load_prompts([str(folder / "pairs.jsonl")])
     prompts = [as_prompt(one["prompt"]) for one in found.dataset()]
     assert prompts == found.prompts and tools_of(prompts[0]) == [TOOL] and prompts[0][0]["content"] == "Be brief."
     prompt = pairs[0].prompt

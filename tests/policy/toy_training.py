@@ -5,8 +5,8 @@ from typing import Any
 
 from datasets import Dataset
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.algorithm import Algorithm
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.registry import load

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import rewardlab.apps.commands.rl.run as training
+import rewardlab.apps.assembly.policy_training.run as training
 import rewardlab.apps.runs.processes as processes
 from rewardlab.apps.cli import main
 from rewardlab.rm.data.conversation_split import as_prompt

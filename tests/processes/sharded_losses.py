@@ -1,5 +1,6 @@
 """Every loss on a model that FSDP2 has split over two processes, beside that on the whole model; run by torchrun."""
 
+import math
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -11,12 +12,12 @@ import torch
 from accelerate import Accelerator, PartialState
 from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.composition.completion_losses import completion_loss_inputs
-from rewardlab.policy.composition.rows import bounds_of_rows
+from rewardlab.policy.advantages._rows import bounds_of_rows
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.forward import CompletionBatch, at_completions, install, own_states
+from rewardlab.policy.step.loss import completion_loss_inputs
+from rewardlab.policy.step.processes import Processes
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
-from rewardlab.policy.training.forward import CompletionBatch, at_completions, install, own_states
-from rewardlab.policy.training.step_inputs import all_members
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
@@ -292,8 +293,10 @@ def missing_members() -> None:
     accelerator = Accelerator(cpu=True)
     examples = [Example(user_turn("why?"), completion) for completion in ("so", "no")]
     sources = RewardSources({"rm": Ensemble(fails=distributed.get_rank() == 1)}, skip=True)
-    members = all_members(accelerator, sources(examples)[0].members)
-    assert members is not None and members.shape == (2, 1, 3)
+    scores = sources(examples)[0].members
+    assert scores is not None
+    members = Processes(accelerator).widen(scores, 2, math.nan)
+    assert members.shape == (2, 1, 3)
     everywhere = accelerator.gather(members)
     assert everywhere[:2, 0].tolist() == [[1.0, 2.0, 3.0]] * 2 and everywhere[2:].isnan().all()
 

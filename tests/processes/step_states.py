@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from rewardlab.policy.training.checkpoint import load_beside, load_state, save_beside
+from rewardlab.policy.training.checkpoint import load_state
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.training.fault_tolerance import FaultTolerantTrainer
 from torch import Tensor
@@ -59,7 +59,7 @@ def save_state(trainer: Any, folder: Path) -> None:
         {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}, folder / "trainer.pt"
     )
     if isinstance(trainer, PolicyTrainer):
-        save_beside(trainer, folder)
+        trainer.beside.save(folder, trainer.kl, trainer.signal)
 
 
 def load_into(trainer: Any, folder: Path) -> None:
@@ -68,7 +68,7 @@ def load_into(trainer: Any, folder: Path) -> None:
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     if isinstance(trainer, PolicyTrainer):
-        load_beside(trainer, folder)
+        trainer.kl, trainer.signal = trainer.beside.load(folder, leads=trainer.accelerator.is_main_process)
 
 
 def read_state(folder: Path) -> dict[str, Tensor]:

@@ -12,9 +12,9 @@ import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rewards.step_rewards import StepReward
+from rewardlab.policy.step.algorithm import Algorithm
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.trainer import PolicyTrainer

@@ -24,16 +24,14 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.run import stored_replies
 from ....judges.types import Case
 from ....policy.training.arguments import PolicyArguments
+from ....policy.training.models import open_language_model
+from ....policy.training.prompts import PromptRow, Prompts, check_number
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.pairs import RowReport
 from ....rm.errors import DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
-from ...commands.rl.prompts import Prompts, check_number
-from ...commands.rl.run import POLICY, check_together, open_language_model, train_policy
-from ...commands.rl.settings import RlConfig
-from ...rewards._run import PromptRow
 from ...runs.run_folder import (
     MANIFEST,
     data_hash,
@@ -46,6 +44,9 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
+from ..policy_training.checks import check_together
+from ..policy_training.run import POLICY, train_policy
+from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
 
 JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"

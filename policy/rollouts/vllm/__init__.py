@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from ....rm.errors import UsageError
 from ...scaffolds._scaffold import Rollouts
-from ...training.reference_policy import frozen_copy
+from ...step.reference_policy import frozen_copy
 from .completions import server_rollouts
 from .server_process import HOST, KeptServer
 

@@ -32,11 +32,11 @@ from transformers import PrinterCallback
 
 from ....policy.advantages.grpo import grpo
 from ....policy.aggregations.token_mean import token_mean
-from ....policy.composition.algorithm import Algorithm
 from ....policy.losses.ppo import ppo
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments
 from ....policy.rewards.r2m_online_updates import OnlineR2M
 from ....policy.rewards.sources import RewardSources
+from ....policy.step.algorithm import Algorithm
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.trainer import PolicyTrainer
 from ....rm.kinds.r2m.model import R2MRewardModel

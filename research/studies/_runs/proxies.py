@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ....benchmarks import garden
-from ....policy.training.forward import CompletionBatch
+from ....policy.step.forward import CompletionBatch
 from ....rm.kinds.scalar.model import ScalarRewardModel
 from ...worlds.guides import Base
 from ...worlds.policies import Teaching, gold_accuracy, order_accuracy, proxy, split_prompts, untaught

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ....policy.composition.algorithm import Algorithm
+from ....policy.step.algorithm import Algorithm
 from ....policy.transforms.ha_dw import ha_dw
 from ....policy.types import Rollout, State, Transform
 from ...worlds.policies import split_prompts

@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ....benchmarks import garden
-from ....policy.composition.algorithm import Algorithm
 from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
+from ....policy.step.algorithm import Algorithm
 from ....policy.training.critic import CriticArguments
 from ....rm.data.labelling import by_reward
 from ....rm.kinds.ensemble.combination import mean_std

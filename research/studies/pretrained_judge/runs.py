@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....apps.api import judge, train_judge
-from ....judges.cdrrm.training import Training, train
+from ....judges.cdrrm.training import SupervisedSettings, train
 from ....judges.kinds._comparison import comparison_prompt, orders_of
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.errors import CheckFailed
@@ -42,7 +42,7 @@ class Critiqued(Job):
         """Train and save it; return the number of conversations and seconds."""
         started, source = time.time(), model_folder(self.model)
         records = [record for trace in load_texts(cache, self.texts).traces for record in conversations(trace)]
-        how = Training(
+        how = SupervisedSettings(
             epochs=self.epochs, learning_rate=1e-4, batch=2, accumulate=4, max_length=1024, lora_rank=16, seed=self.seed
         )
         tokenizer = load_tokenizer(source)

@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from ....benchmarks import garden
-from ....policy.composition.algorithm import Penalty
+from ....policy.step.algorithm import Penalty
 from ....policy.types import Replay
 from ....rm.registry import load
 from ...worlds.guides import Base

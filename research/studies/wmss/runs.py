@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from ....benchmarks import garden
 from ....judges.cdrrm.weak_driven import mixed_cross_entropy
 from ....policy.schedulers.wmss import shares
-from ....policy.training.forward import CompletionBatch
+from ....policy.step.forward import CompletionBatch
 from ....rm.types import Example, prompt_text
 from ...worlds.guides import Base, copy_weights
 from ...worlds.policies import split_prompts, unseen_prompts

@@ -11,14 +11,13 @@ from transformers import PreTrainedModel
 
 from ....kernels.policy_loss import ClipRule
 from ....policy.aggregations.token_mean import token_mean
-from ....policy.composition.algorithm import Algorithm, Scored
-from ....policy.composition.rows import behind
-from ....policy.composition.token_losses import TokenLoss
-from ....policy.composition.token_objective import token_objective
+from ....policy.losses._kinds import TokenLoss
 from ....policy.losses.ppo import ppo
-from ....policy.training.critic import CriticArguments, CriticLearner, Targets, critic_returns
-from ....policy.training.forward import CompletionBatch, Reading, at_completions, own_states
-from ....policy.training.replay_buffer import Batch, ReplayBuffer
+from ....policy.step.algorithm import Algorithm, Scored
+from ....policy.step.forward import Batch, CompletionBatch, Reading, at_completions, own_states
+from ....policy.step.step import PolicyStep
+from ....policy.training.critic import CriticArguments, CriticLearner
+from ....policy.training.replay_buffer import ReplayBuffer
 from ....policy.types import Cycle, Replay, Rewards, Rollout
 from ....rm.backbones.tokenization import Encoder
 from ....rm.errors import UsageError
@@ -107,11 +106,11 @@ def train_policy(
         )
     trainer = _Trainer(policy, reward, algorithm, loop, reference, critic, replay, encoder)
     yield CycleReport(0, None, {})
-    drawn = _draws(len(prompts) // loop.variants, seed)
+    starts_of_groups = _draws(len(prompts) // loop.variants, seed)
     for cycle in range(loop.cycles):
-        starts = [loop.variants * next(drawn) for _ in range(loop.prompts)]
-        asked = [prompt for start in starts for prompt in prompts[start : start + loop.variants]]
-        yield CycleReport(cycle + 1, *trainer.cycle(asked, seed=(seed + 1) * 1_000_003 + cycle))
+        starts = [loop.variants * next(starts_of_groups) for _ in range(loop.prompts)]
+        batch = [prompt for start in starts for prompt in prompts[start : start + loop.variants]]
+        yield CycleReport(cycle + 1, *trainer.cycle(batch, seed=(seed + 1) * 1_000_003 + cycle))
 
 
 def _draws(number: int, seed: int) -> Iterator[int]:
@@ -134,8 +133,8 @@ class _Trainer:
         replay: Replay | None,
         encoder: Encoder | None,
     ):
-        self.encoder = encoder
-        self.policy, self.reward, self.algorithm, self.loop, self.reference = policy, reward, algorithm, loop, reference
+        self.policy, self.reward, self.loop, self.reference, self.encoder = policy, reward, loop, reference, encoder
+        self.step = PolicyStep(algorithm, loop.group)
         self.parameters = [weight for weight in policy.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=loop.learning_rate, weight_decay=0.0, fused=True)
         self.learner = CriticLearner(policy.config.hidden_size, critic, torch.device("cpu")) if critic else None
@@ -143,11 +142,12 @@ class _Trainer:
         self.reads_states = hasattr(reward, "learn")
         self.last_states: Tensor | None = None
 
-    def cycle(self, asked: Sequence[Messages], seed: int) -> tuple[Scored, dict[str, float]]:
-        """Sample, rate and train once."""
-        prompts = [prompt for prompt in asked for _ in range(self.loop.group // self.loop.variants)]
-        longest, encoder = self.loop.longest, self.encoder
-        completions = sample_completions(self.policy, prompts, seed=seed, longest=longest, encoder=encoder)
+    def cycle(self, prompts: Sequence[Messages], seed: int) -> tuple[Scored, dict[str, float]]:
+        """Sample, rate and train once; every prompt gets an equal part of its group's completions."""
+        prompts = [prompt for prompt in prompts for _ in range(self.loop.group // self.loop.variants)]
+        completions = sample_completions(
+            self.policy, prompts, seed=seed, longest=self.loop.longest, encoder=self.encoder
+        )
         rows = completions.rows
         layout = layout_of(rows)
         rollout, reading = self._rollout(completions, layout)
@@ -157,13 +157,15 @@ class _Trainer:
         else:
             values = self.reward(completions)
         rewards = Rewards(torch.as_tensor(np.asarray(values, dtype=np.float64))[:, None], ("reward",))
-        scored = self.algorithm(rewards, rollout)
-        batch = self._batch(rows, rollout, scored)
+        scored = self.step.score(rewards, rollout)
+        critic = self.learner.loss_inputs(scored, rollout, self.step.algorithm.gamma) if self.learner else None
+        width = rows.response.shape[1]
+        batch = rows._asdict() | self.step.loss_inputs(scored, rollout, width=width, critic=critic)
         if self.replay:
             self.replay.next_cycle(batch, scored, rollout)
-            self._step(self.replay.micro_batches[0])
+            self._update(self.replay.micro_batches[0])
         for _ in range(self.loop.passes):
-            self._step(batch, layout)
+            self._update(batch, layout)
         metrics = {"reward": scored.total.nanmean().item()}
         if self.reads_states:
             assert self.last_states is not None
@@ -175,60 +177,32 @@ class _Trainer:
     def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, Reading | None]:
         """Return the completions as formulas read them, and the policy's reading if something needs its states."""
         rows = completions.rows
-        reads = self.algorithm.reads | {*getattr(self.replay and self.replay.replay, "reads", ())}
+        reads = self.step.algorithm.reads | {*getattr(self.replay and self.replay.replay, "reads", ())}
         needed = self.learner or self.reads_states or reads & {"states", "entropy"}
         reading = completion_readings(self.policy, rows, layout) if needed else None
-        values = after = None
-        if self.learner and reading is not None:
-            of_critic = self.learner.critic(at_completions(reading.states, rows))
-            values = of_critic[:, :-1] * rows.response
-            after = of_critic.gather(1, behind(rows.response)[:, None]).squeeze(1)
-        rollout = Rollout(
-            group=torch.arange(len(rows.start)) // self.loop.group,
-            response=rows.response,
-            finished=completions.finished,
+        values, after = self.learner.values(reading.states, rows) if self.learner and reading else (None, None)
+        rollout = self.step.rollout(
+            rows.response,
+            completions.finished,
             logprobs=completions.logprob,
             base=None if self.reference is None else completion_logprobs(self.reference, rows, layout),
             values=values,
             after=after,
-            entropy=None if reading is None else reading.entropy,
-            states=at_completions(reading.states, rows)[:, :-1] if reading is not None and "states" in reads else None,
+            entropy=reading and reading.entropy,
+            states=at_completions(reading.states, rows)[:, :-1] if reading and "states" in reads else None,
         )
         return rollout, reading
 
-    def _batch(self, rows: CompletionBatch, rollout: Rollout, scored: Scored) -> Batch:
-        batch = rows._asdict() | {
-            "old": rollout.logprobs,
-            "advantages": scored.advantage.float(),
-            "weights": scored.weights.float(),
-            "row": torch.arange(len(rows.start)),
-        }
-        if rollout.base is not None:
-            batch["base"] = rollout.base
-        if self.learner:
-            returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
-            known = rollout.response & ~scored.total.isnan()[:, None]
-            batch |= {"values": rollout.values, "returns": returns, "known": known}
-        return batch
-
-    def _step(self, batch: Batch, layout: Layout | None = None) -> None:
+    def _update(self, batch: Batch, layout: Layout | None = None) -> None:
         """Take one optimizer step, unless no completion has a gradient: AdamW would still move the weights."""
-        penalty = self.algorithm.penalty
+        penalty = self.step.algorithm.penalty
         factor = 1 if penalty.beta and penalty.place == "loss" else batch["advantages"]
         if not (factor * batch["weights"]).any():
             return
         rows = CompletionBatch(*(batch[name] for name in CompletionBatch._fields))
         reading = completion_readings(self.policy, rows, layout) if self.learner or self.reads_states else None
         logprob = reading.logprob if reading else completion_logprobs(self.policy, rows, layout)
-        loss = token_objective(
-            self.algorithm,
-            logprob,
-            batch["old"],
-            batch["advantages"],
-            batch["weights"],
-            rows.response,
-            base=batch.get("base"),
-        )
+        loss = self.step.loss(logprob, None, rows.response, batch)
         loss.total.backward()
         nn.utils.clip_grad_norm_(self.parameters, self.loop.max_grad_norm)
         self.optimizer.step()
@@ -237,10 +211,6 @@ class _Trainer:
             self.replay.record_clipped(batch["row"], loss.sums)
         if reading:
             self.last_states = reading.states.detach()
-        if self.learner and reading and batch["weights"].any():
-            self._learn_values(self.learner, reading, rows, batch)
-
-    def _learn_values(self, learner: CriticLearner, reading: Reading, rows: CompletionBatch, batch: Batch) -> None:
-        targets = Targets(batch["values"], batch["returns"], batch["known"], 1 / max(1, int(batch["known"].sum())))
-        learner.learn(at_completions(reading.states.detach(), rows), targets)
-        learner.step()
+        if self.learner and reading and batch["value_weights"].any():
+            self.learner.learn_batch(reading.states, rows, batch)
+            self.learner.step()

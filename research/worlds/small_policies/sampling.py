@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from ....benchmarks.garden.models import tokenizer
-from ....policy.training.forward import CompletionBatch
+from ....policy.step.forward import CompletionBatch
 from ....rm.backbones.tokenization import Encoder, describe_tokenizer
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.types import Example, Messages

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from ....policy.training.forward import CompletionBatch
+from ....policy.step.forward import CompletionBatch
 from ....rm.backbones.tokenization import Encoder
 from ....rm.types import Example
 from .sampling import completion_rows, policy_encoder, prompt_ids

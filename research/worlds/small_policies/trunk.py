@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding, linear, pad, scaled_dot_product_attention
 
-from ....policy.training.forward import CompletionBatch, Reading
+from ....policy.step.forward import CompletionBatch, Reading
 from ....rm.backbones.tokenization import right_padded
 from ....rm.errors import UsageError
 from ....rm.kinds.scalar.model import ScalarRewardModel
@@ -175,7 +175,7 @@ def layout_states(trunk: Trunk, layout: Layout) -> Float[Tensor, "T D"]:
 def completion_readings(model: Any, rows: CompletionBatch, layout: Layout | None = None) -> Reading:
     """Return log-probabilities and entropies [N, L] of completions, the first differentiable, and all last states.
 
-    The same numbers as those of `policy.training.forward.install` at temperature 1, up to rounding.
+    The same numbers as those of `policy.step.forward.install` at temperature 1, up to rounding.
     """
     layout = layout or layout_of(rows)
     states = layout_states(trunk_of(model), layout)

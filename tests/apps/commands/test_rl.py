@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rewardlab.apps.assembly.policy_training.step_metrics import summary
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.rl.run import summary
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.load import load_reward_model

@@ -22,7 +22,7 @@ from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
 from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
-from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
+from rewardlab.policy.rollouts._exchange import Asked, Written, keep, read
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML
 from tests.fuzzing.target import Target

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
-from rewardlab.policy.composition.completion_losses import CompletionLossInputs, PerCompletionLoss
+from rewardlab.policy.losses._kinds import CompletionLossInputs, PerCompletionLoss
 from rewardlab.policy.losses.hacpo import hacpo
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o

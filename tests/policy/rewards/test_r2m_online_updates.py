@@ -10,7 +10,6 @@ import pytest
 import torch
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
@@ -18,7 +17,8 @@ from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training import forward as head
+from rewardlab.policy.step import forward as head
+from rewardlab.policy.step.algorithm import Penalty
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.errors import DataError, UsageError

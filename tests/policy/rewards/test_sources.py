@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.policy.rewards.sources import RewardSources, correlation, statistics
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.metrics import correlation, statistics
 from rewardlab.policy.types import Rewards
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError

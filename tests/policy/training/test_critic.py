@@ -2,16 +2,9 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.training.critic import (
-    Critic,
-    CriticArguments,
-    CriticLearner,
-    Targets,
-    critic_returns,
-    explained_variance,
-    value_loss,
-)
+from rewardlab.policy.step.algorithm import Algorithm, Penalty
+from rewardlab.policy.step.metrics import explained_variance
+from rewardlab.policy.training.critic import Critic, CriticArguments, CriticLearner, Targets, critic_returns, value_loss
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.registry import load
 

@@ -11,16 +11,17 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from rewardlab.apps.commands.rl.composition import build_algorithm
-from rewardlab.apps.commands.rl.settings import RlConfig
+from rewardlab.apps.assembly.policy_training.settings import RlConfig
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.composition.algorithm import Penalty
 from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.step.algorithm import Penalty
+from rewardlab.policy.step.by_name import build_algorithm
+from rewardlab.policy.step.forward import at_completions
+from rewardlab.policy.step.metrics import LearningSignal
 from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.policy.training.checkpoint import FORMULAS, load_beside, save_beside
+from rewardlab.policy.training.checkpoint import FORMULAS
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.forward import at_completions
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Transform
 from rewardlab.rm.errors import DataError, UsageError
@@ -185,10 +186,13 @@ def test_the_critics_gradient_does_not_depend_on_micro_batches(train):
 class Watched(PolicyTrainer):
     """A trainer that keeps what its critic read."""
 
-    def _everywhere(self, batch, rows, read, base):
-        rollout = super()._everywhere(batch, rows, read, base)
-        self.critic_read = rollout, at_completions(read.states, rows)
-        return rollout
+    def _annotations(self, reading, rows, batch):
+        self.states = at_completions(reading.states, rows)
+        return super()._annotations(reading, rows, batch)
+
+    def _log_step(self, scored, rollout, *arguments):
+        self.rollout = rollout
+        super()._log_step(scored, rollout, *arguments)
 
 
 @pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
@@ -208,7 +212,7 @@ def test_behind_a_tool_a_completion_goes_on_and_its_last_token_ends_it(train, wo
     )  # fmt: skip
     torch.nn.init.normal_(trainer.learner.critic.head.weight)
     trainer.train()
-    rollout, states = trainer.critic_read
+    rollout, states = trainer.rollout, trainer.states
     assert rollout.response[0].tolist() == [True, True, False, True]
     assert rollout.finished.tolist() == [bool(index % 2) for index in range(len(states))]
     values = trainer.learner.critic(states)
@@ -290,12 +294,12 @@ def test_a_checkpoint_of_an_earlier_version_has_no_signal(train, tmp_path):
     record = tmp_path / "faults.jsonl"
     record.write_text("kept\n")
     trainer = train(sources=RewardSources({"gold": garden.gold()}, record=record), done=False)
-    save_beside(trainer, tmp_path)
+    trainer.beside.save(tmp_path, trainer.kl, trainer.signal)
     stored = json.loads((tmp_path / FORMULAS).read_text())
     assert stored["kl"] == 0 and stored["faults"] == 5 and stored.pop("signal")
     (tmp_path / FORMULAS).write_text(json.dumps(stored))
-    load_beside(trainer, tmp_path)
-    assert trainer.kl == 0 and record.read_text() == "kept\n"
+    kl, signal = trainer.beside.load(tmp_path, leads=True)
+    assert kl == 0 and signal == LearningSignal() and record.read_text() == "kept\n"
 
 
 class Learner:

@@ -1,4 +1,4 @@
-"""policy/transforms, policy/composition/chain.py: each formula by hand, and what all of them promise."""
+"""policy/transforms, policy/step/algorithm.py: each formula by hand, and what all of them promise."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.policy.advantages.fixed_baseline import fixed_baseline
 from rewardlab.policy.advantages.noise_forward import noise_forward
-from rewardlab.policy.composition.chain import Composed, weighted_sum
+from rewardlab.policy.step.algorithm import Composed, weighted_sum
 from rewardlab.policy.transforms.length import shortness
 from rewardlab.policy.transforms.noise_backward import check_estimator, noise_backward
 from rewardlab.policy.types import Rewards, Rollout, Transform

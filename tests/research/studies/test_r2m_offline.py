@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.training.forward import states_of
+from rewardlab.policy.step.forward import states_of
 from rewardlab.research.studies._runs.proxies import LEVELS, Proxy, StartSamples, weights
 from rewardlab.research.studies.r2m_offline import r2m_offline, refits
 from rewardlab.research.studies.r2m_offline.pools import GROUP, KL, R2MDrift, private, private_direction, sample_pool

@@ -8,8 +8,8 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from rewardlab.apps.assembly.policy_training.checks import check_together
 from rewardlab.apps.cli import VERBS, parse
-from rewardlab.apps.commands.rl.run import check_together
 from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base
 from rewardlab.rm.errors import DataError, UsageError

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.commands.rl import run as running
+from rewardlab.apps.assembly.policy_training import run as running
 
 from tests.apps.conftest import rollouts_of, steps_of, write
 

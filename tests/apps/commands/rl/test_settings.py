@@ -4,11 +4,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.apps.commands.rl.composition import _check_shared_prompts, build_algorithm
-from rewardlab.apps.commands.rl.prompts import load_prompts
-from rewardlab.apps.commands.rl.run import open_language_model
-from rewardlab.apps.commands.rl.settings import RlConfig
+from rewardlab.apps.assembly.policy_training.settings import RlConfig
+from rewardlab.policy.step.by_name import build_algorithm
 from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.models import open_language_model
+from rewardlab.policy.training.prompts import load_prompts
 from rewardlab.rm.errors import UsageError
 
 from tests.apps.commands.conftest import save_policy
@@ -31,7 +31,7 @@ def test_a_missing_reward_does_what_was_set_and_estimators_of_certain_rewards_ne
 def test_a_reward_that_compares_answers_needs_all_of_a_prompt_in_one_process():
     def check(names, **sizes):
         shape = {"num_generations": 8, "per_device_train_batch_size": 4, "steps_per_generation": 1, "world_size": 2}
-        _check_shared_prompts(names, SimpleNamespace(**shape | sizes))  # type: ignore[arg-type]
+        PolicyArguments.check_shared_prompts(SimpleNamespace(**shape | sizes), names)  # type: ignore[arg-type]
 
     check(["judge"], steps_per_generation=2)
     check(["judge"], world_size=1)
@@ -52,5 +52,5 @@ def test_messages_that_are_stored_as_json_text_reach_rewards_as_messages(tmp_pat
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why?"}]
     prompts = (messages, json.dumps(messages), "Why?")
     data.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
-    listed, stored, text = load_prompts(RlConfig(data=[str(data)]), "data").rows
+    listed, stored, text = load_prompts([str(data)]).rows
     assert stored == listed and stored.prompt == tuple(messages) and not stored.as_text and text.as_text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
-from rewardlab.policy.training.forward import CompletionBatch
+from rewardlab.policy.step.forward import CompletionBatch
 
 
 def random_policy(seed: int):

@@ -8,9 +8,9 @@ from rewardlab.benchmarks.garden import questions
 from rewardlab.policy.advantages.gae import gae
 from rewardlab.policy.advantages.rloo import rloo
 from rewardlab.policy.aggregations.token_mean import token_mean
-from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.ppo import ppo
+from rewardlab.policy.step.algorithm import Algorithm
 from rewardlab.policy.training.critic import CriticArguments
 from rewardlab.policy.training.prompt_sampling import spread_over_variants
 from rewardlab.research.worlds.small_policies import PolicyLoop, completion_readings, sample_completions, train_policy

@@ -3,7 +3,7 @@ import pytest
 import torch
 from rewardlab.benchmarks.garden import supervised
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
-from rewardlab.policy.training.forward import CompletionBatch, install
+from rewardlab.policy.step.forward import CompletionBatch, install
 from rewardlab.research.worlds.policies import untaught
 from rewardlab.research.worlds.small_policies import completion_readings, proxy_rewards
 from rewardlab.research.worlds.small_policies.trunk import layout_of, trunk_of

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from rewardlab.apps.commands.rl.composition import build_algorithm
-from rewardlab.apps.commands.rl.settings import RlConfig
+from rewardlab.apps.assembly.policy_training.settings import RlConfig
 from rewardlab.policy.advantages.laser import laser
+from rewardlab.policy.step.by_name import build_algorithm
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.specs import build

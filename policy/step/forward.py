@@ -13,7 +13,10 @@ from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
 from ...rm.backbones.tokenization import Batch as PaddedRows
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
 from ...rm.types import Example
+from ..advantages._rows import last_token
 
+Batch = dict[str, Any]
+"""Columns of a batch of completions, by name."""
 STATE_DTYPE = torch.bfloat16  # of states on the CPU: changes R2M's rewards by at most 1 % of the largest
 
 
@@ -54,6 +57,12 @@ def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
     return completion_batch(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
+
+
+def finished_rows(batch: Batch, response: Bool[Tensor, "N L"], eos_token_ids: Sequence[int]) -> Bool[Tensor, " N"]:
+    """Return whether each completion of a batch of TRL's ended by itself: its last token is an EOS of its own."""
+    ends = torch.isin(batch["completion_ids"], torch.tensor(eos_token_ids, device=response.device))
+    return (ends & response & last_token(batch["completion_mask"].bool())).any(1)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from rewardlab.policy.losses.hacpo import hacpo as hacpo_loss
 from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.training import agent_exchange as exchange
-from rewardlab.policy.training.agent_exchange import Asked, Written, exchanged, keep, read, wait
+from rewardlab.policy.rollouts import _exchange as exchange
+from rewardlab.policy.rollouts._exchange import Asked, Written, exchanged, keep, read, wait
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.transforms.hacpo import hacpo
 from rewardlab.rm.errors import DataError, UsageError

@@ -1,58 +1,54 @@
-"""Inputs of losses of whole completions, and the gradient of a loss that compares completions across micro-batches."""
+"""Policy loss of a micro-batch: its sum over tokens, and that over completions, whose slopes couple micro-batches."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ...kernels.policy_loss import ClipRule
-from .token_losses import TokenLoss
+from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
+from ..advantages._rows import bounds_of_rows
+from ..losses._kinds import CompletionLoss, CompletionLossInputs, TokenLoss
+from .algorithm import Algorithm
+
+UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
-class CompletionLossInputs(NamedTuple):
-    """Inputs of a loss of whole completions, for one micro-batch."""
-
-    logprob: Float[Tensor, " N"]
-    """Σ_t log π(y_t) over the completion's tokens, in nats; gradients flow through it."""
-    old: Float[Tensor, " N"]
-    """Σ_t log π_old(y_t) in nats, of the policy that generated the completion."""
-    advantage: Float[Tensor, " N"]
-    """NaN: the completion has no loss."""
-    group: Int[Tensor, " N"]
-    """Index of the prompt's group. A `PerCompletionLoss` may get part of a group, other losses get all of it."""
-    length: Int[Tensor, " N"]
-    """Number of tokens."""
-    index: Int[Tensor, " N"]
-    """Index within the group, from 0."""
-    size: int
-    """Completions per group."""
-    updates: int = 0
-    """Optimizer steps since the completions were generated."""
-    base: Float[Tensor, " N"] | None = None
-    """Σ_t log π(y_t) under the reference policy, if it is computed."""
-
-
-CompletionLoss = Callable[[CompletionLossInputs], Tensor]
-"""Returns losses [N], which are multiplied by the completions' weights; may compare completions of a group (`p3o`)."""
-
-
-@dataclass(frozen=True)
-class PerCompletionLoss:
-    """A loss that depends only on the completion itself, so that micro-batches can be processed independently."""
-
-    compute: CompletionLoss
-
-    def __call__(self, completions: CompletionLossInputs) -> Tensor:
-        """Return the loss [N]."""
-        return self.compute(completions)
+def token_objective(
+    algorithm: Algorithm,
+    logprob: Float[Tensor, "N L"],
+    old: Float[Tensor, "N L"],
+    advantages: Float[Tensor, "N L"],
+    weights: Float[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+    *,
+    base: Float[Tensor, "N L"] | None = None,
+    importance: Tensor | float = 1.0,
+) -> PolicyLoss:
+    """Return Σ_t w_t (i_t L_t + β KL_t), i = `importance` of another sampler; L is 0 for losses of completions."""
+    clips, penalty = isinstance(algorithm.rule, ClipRule), algorithm.penalty
+    in_loss = penalty.place == "loss"
+    loss = policy_loss(
+        logprob.flatten(),
+        old.flatten(),
+        (advantages * importance * clips).flatten(),  # the weights also scale the KL
+        weights.flatten(),
+        bounds_of_rows(logprob),
+        rule=algorithm.rule if isinstance(algorithm.rule, ClipRule) else UNBOUNDED,
+        mask=response.flatten(),
+        base=None if base is None else base.flatten(),
+        beta=penalty.beta if in_loss else 0.0,
+        kl=penalty.kind if in_loss else "k1",
+        corrected=penalty.corrected and in_loss,
+    )
+    if isinstance(algorithm.rule, TokenLoss):
+        of_rule = algorithm.rule.total(logprob, old, advantages, weights * importance, response)
+        loss = loss._replace(total=loss.total + of_rule)
+    return loss
 
 
-def compares_completions(rule: ClipRule | TokenLoss | CompletionLoss) -> bool:
-    """Return whether the loss of a completion may depend on others of its group."""
-    return not isinstance(rule, ClipRule | TokenLoss | PerCompletionLoss)
+# ---- losses of whole completions ----
 
 
 def joined(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
@@ -112,14 +108,3 @@ def completion_loss_inputs(
         updates,
         None if base is None else (base * response).sum(1),
     )
-
-
-def n_own_completions(size: int, agents: int) -> int:
-    """Return the number of a group's completions, its first ones, by the policy itself; the others are its partners'.
-
-    In a group that the agents cannot share evenly all are its own, as in evaluation.
-
-    >>> n_own_completions(8, 2), n_own_completions(1, 2)
-    (4, 1)
-    """
-    return size if size % agents else size // agents

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule
 from ...rm.errors import UsageError
+from ..losses._kinds import TokenLoss
 from ..types import Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Scored
-from .completion_losses import completion_loss_inputs, shares_and_slopes
-from .token_losses import TokenLoss
+from .loss import completion_loss_inputs, shares_and_slopes
 
 GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens per completion, completions per group
 

@@ -1,30 +1,16 @@
-"""Reference policies: a frozen copy of the initial model, or an average of two models' weights; reading completions."""
+"""Reference policies: a frozen copy of the initial model, or an average of two models' weights."""
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from trl.trainer.utils import use_adapter
 
 from ...rm.errors import DataError
-from .forward import CompletionBatch, Reading
-
-if TYPE_CHECKING:
-    from .trainer import PolicyTrainer
 
 
 def frozen_copy(model: Any) -> Any:
     """Return a frozen deep copy of the model; it doubles the memory for weights."""
     return copy.deepcopy(model).requires_grad_(False).eval()
-
-
-def read_reference(trainer: "PolicyTrainer", rows: CompletionBatch) -> Reading:
-    """Return what the trainer's reference policy computes; by default this is the policy without its adapter."""
-    if trainer.reference is not None:
-        return trainer._read(trainer.reference, rows)
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):  # "ref" replaces the adapter
-        return trainer._read(trainer.model, rows)
 
 
 @torch.no_grad()

@@ -6,10 +6,10 @@ import pytest
 import torch
 from rewardlab.policy.advantages.rloo import rloo
 from rewardlab.policy.aggregations.token_mean import token_mean
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.composition.token_objective import token_objective
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.ppo import ppo
+from rewardlab.policy.step.algorithm import Algorithm, Penalty
+from rewardlab.policy.step.loss import token_objective
 
 RESPONSE = torch.tensor([[True, True], [True, False]])
 OLD = torch.tensor([[-1.0, -2.0], [-1.0, 0.0]])

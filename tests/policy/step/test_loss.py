@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.policy.composition.completion_gradients import completions_of
-from rewardlab.policy.composition.completion_losses import CompletionLossInputs, completion_loss, shares_and_slopes
+from rewardlab.policy.losses._kinds import CompletionLossInputs
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.losses.rpo import rpo
-from rewardlab.policy.training.forward import CompletionBatch
+from rewardlab.policy.step.forward import CompletionBatch
+from rewardlab.policy.step.loss import completion_loss, shares_and_slopes
+from rewardlab.policy.step.processes import Processes
+from rewardlab.policy.step.step import PolicyStep
 from rewardlab.rm.errors import UsageError
 from transformers import TrainerCallback
 
@@ -105,9 +107,8 @@ def test_groups_are_numbered_over_all_processes():
     """Of 12 completions, 4 to a prompt, the second of two processes has the last six: places 2, 3 and 0 to 3."""
     one = torch.zeros(6, 1)
     rows = CompletionBatch(one.long(), one.bool(), one[:, 0].long(), one.bool())
-    args = {"per_device_train_batch_size": 3, "steps_per_generation": 2, "cycle": 2, "gradient_accumulation_steps": 2}
-    processes = SimpleNamespace(num_processes=2, process_index=1)
-    model = SimpleNamespace(training=True)
-    trainer = SimpleNamespace(args=SimpleNamespace(**args), accelerator=processes, model=model, _size=4, _step=0)
-    found = completions_of(trainer, one, rows, one, {"row": torch.arange(6), "advantages": one})
+    processes = Processes(SimpleNamespace(num_processes=2, process_index=1))
+    step = PolicyStep(algorithm("dr_grpo", p3o(epsilon=0.2), "completion_mean"), 4, processes)
+    batch = {"row": torch.arange(6), "advantages": one, "weights": one}
+    found = step._completions(one, rows.response, batch, 6, 0)
     assert found.group.tolist() == [1, 1, 2, 2, 2, 2] and found.index.tolist() == [2, 3, 0, 1, 2, 3]

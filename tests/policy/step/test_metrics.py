@@ -3,19 +3,23 @@ import math
 import pytest
 import torch
 from rewardlab.kernels.policy_loss import PolicyLoss
-from rewardlab.policy.composition.algorithm import Scored
-from rewardlab.policy.training.metrics import LearningSignal, learning_signal, step_metrics, token_metrics
-from rewardlab.policy.training.monitoring import distinct, log_ratio, repetition, reward_spread, standard_error, watched
+from rewardlab.policy.step.algorithm import Scored
+from rewardlab.policy.step.metrics import (
+    LearningSignal,
+    distinct,
+    learning_signal,
+    log_ratio,
+    repetition,
+    reward_spread,
+    standard_error,
+    step_metrics,
+    token_metrics,
+    watched,
+)
+from rewardlab.policy.step.processes import Processes
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
-
-
-class Alone:
-    """The only process."""
-
-    def reduce(self, tensor, reduction):
-        return tensor
 
 
 def scored() -> Scored:
@@ -54,7 +58,7 @@ def test_rewards_are_told_as_the_last_transform_left_them_and_the_critic_beside_
 
 def means(sums, entropy, response, **changes) -> dict[str, float]:
     loss = PolicyLoss(sums[:, 0].sum(), sums)
-    return dict(token_metrics(loss, entropy, response, Alone(), **{"compares": True} | changes))
+    return dict(token_metrics(loss, entropy, response, Processes(), **{"compares": True} | changes))
 
 
 def test_means_are_over_tokens_and_there_is_none_without_a_token():

@@ -1,12 +1,12 @@
-"""policy/composition/algorithm.py: from rewards to what the loss reads, by hand."""
+"""policy/step/algorithm.py: from rewards to what the loss reads, by hand."""
 
 import json
 import math
 
 import pytest
 import torch
-from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.composition.groups import as_float, masked_advantages
+from rewardlab.policy.advantages._groups import as_float, masked_advantages
+from rewardlab.policy.step.algorithm import Algorithm, Penalty
 from rewardlab.policy.types import Rewards, Rollout, Transform
 from rewardlab.rm.registry import load
 from trl.trainer.utils import nanstd

@@ -17,7 +17,7 @@ from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import content_hash
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
-from .forward import CompletionBatch
+from ..step.forward import CompletionBatch
 
 PAUSE, PATIENCE = 0.1, 5.0  # seconds between checks for a partner's file, and before waiting is logged
 NEAR = 1e-3  # tolerance of recomputed log-probabilities, in nats

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.training.forward import at_completions, completion_batch, install, own_states
-from rewardlab.policy.training.reference_policy import frozen_copy, soup
+from rewardlab.policy.step.forward import at_completions, completion_batch, install, own_states
+from rewardlab.policy.step.reference_policy import frozen_copy, soup
 from rewardlab.rm.errors import DataError
 from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -1,8 +1,8 @@
-"""Metrics of a training step, and what a run could learn from: rewards, texts, ratios, entropy, KL, and the critic."""
+"""Metrics of a step: rewards, KL, entropy, ratios, diversity and critic quality; the learning signal of a run."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,12 +10,11 @@ from torch import Tensor
 from trl.trainer.utils import nanstd
 
 from ...kernels.policy_loss import PolicyLoss
-from ..composition.algorithm import Scored
-from ..composition.groups import groups
-from ..rewards.sources import statistics
-from ..types import Rollout
-from .critic import explained_variance
-from .monitoring import standard_error, watched
+from ...rm.data import text_diversity as texts
+from ..advantages._groups import groups
+from ..types import Rewards, Rollout
+from .algorithm import Scored
+from .processes import Processes
 
 
 def step_metrics(
@@ -52,7 +51,12 @@ def step_metrics(
 
 
 def token_metrics(
-    loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any, *, compares: bool
+    loss: PolicyLoss,
+    entropy: Float[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+    processes: Processes,
+    *,
+    compares: bool,
 ) -> Iterator[tuple[str, float]]:
     """Yield names and means over the tokens of a micro-batch in all processes.
 
@@ -60,15 +64,124 @@ def token_metrics(
     the share whose ratio is clipped, the ratio, and if it `compares`, the KL to the reference policy in nats.
     """
     facts = loss.sums[:, 1:].detach().sum(0)
-    gap, clipped, live, ratio = accelerator.reduce(facts, reduction="sum").tolist()
+    gap, clipped, live, ratio = processes.sum(facts).tolist()
     sums = torch.stack([entropy.detach().sum(), response.sum()])
-    total, n_tokens = accelerator.reduce(sums, reduction="sum").tolist()
+    total, n_tokens = processes.sum(sums).tolist()
     yield "entropy", total / max(n_tokens, 1.0)
     if live:
         yield "clip_ratio/region_mean", clipped / live
         yield "ratio", ratio / live
         if compares:
             yield "kl", gap / live
+
+
+# ---- rewards and critic ----
+
+
+def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+    """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
+    for name in rewards.names:
+        values = rewards[name].double()
+        known, group_statistics = values[~values.isnan()], groups(values, group)
+        flat = group_statistics.valid & (group_statistics.variance == 0)
+        yield f"rewards/{name}/mean", known.mean().item()
+        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else math.nan
+        yield f"rewards/{name}/missing", float(values.isnan().sum())
+        yield f"rewards/{name}/frac_zero_std", (flat.sum() / group_statistics.valid.sum()).item()
+    for index, first in enumerate(rewards.names):
+        for second in rewards.names[index + 1 :]:
+            yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
+
+
+def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
+    """Return Pearson's correlation over rows with both values; NaN if one of them is constant."""
+    both = ~(x.isnan() | y.isnan())
+    if both.sum() < 2:
+        return math.nan
+    return torch.corrcoef(torch.stack([x[both], y[both]]).double())[0, 1].item()
+
+
+def explained_variance(
+    values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
+) -> float:
+    """Return 1 - Var(R - V) / Var(R) over `mask`: 1 is perfect, 0 no better than a constant; NaN if R is constant."""
+    v, r = values[mask].double(), returns[mask].double()
+    if len(r) < 2 or bool(r.min() == r.max()):
+        return float("nan")
+    return (1 - (r - v).var() / r.var()).item()
+
+
+# ---- completions ----
+
+
+def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+    """Yield one step's statistics; the KL needs `logprobs` and `base`, repetition and diversity need `tokens`."""
+    if rollout.logprobs is not None and rollout.base is not None:
+        divergence = log_ratio(rollout.logprobs, rollout.base, rollout.response)
+        yield "watch/kl", divergence.mean().item()
+        yield "watch/kl_stderr", standard_error(divergence, rollout.group)
+    yield "watch/length", rollout.response.sum(1).double().mean().item()
+    yield "watch/unfinished", 1 - rollout.finished.double().mean().item()
+    if rollout.tokens is not None:
+        yield "watch/repetition", repetition(rollout)
+        yield "watch/distinct_1", distinct(rollout, 1)
+        yield "watch/distinct_2", distinct(rollout, 2)
+    yield "watch/reward_spread", reward_spread(total, rollout.group)
+
+
+# ---- distance from the reference policy ----
+
+
+def log_ratio(
+    logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"]
+) -> Float[Tensor, " N"]:
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats         http://joschu.net/blog/kl-approx.html
+
+    Its mean over samples of π is an unbiased estimate of KL(π | base); it is negative for some completions.
+    """
+    return torch.where(response, logprobs.double() - base.double(), 0).sum(1)
+
+
+def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
+    """Return the standard error of the mean of values that are not missing, clustered by the G prompts; NaN for one.
+
+    s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
+    """
+    values, group = values[~values.isnan()].double(), group[~values.isnan()]
+    group_index = torch.unique(group, return_inverse=True)[1]
+    number = len(group_index.unique())
+    if number < 2:
+        return math.nan
+    totals = values.new_zeros(number).index_add(0, group_index, values - values.mean())
+    return (totals.norm() * math.sqrt(number / (number - 1)) / len(values)).item()
+
+
+def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
+    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any."""
+    statistics = groups(total, group)
+    share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
+    return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
+
+
+# ---- text statistics ----
+
+
+def repetition(rollout: Rollout, n: int = 3) -> float:
+    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN without any."""
+    shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
+    return torch.tensor(shares, dtype=torch.float64).nanmean().item()
+
+
+def distinct(rollout: Rollout, n: int) -> float:
+    """Return `rm.data.text_diversity.distinct` over all completions."""
+    return texts.distinct(_completions(rollout), n)
+
+
+def _completions(rollout: Rollout) -> list[list[int]]:
+    if rollout.tokens is None:
+        raise ValueError("repetition and variety need the rollout's tokens")
+    rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
+    return [tokens[mask].tolist() for tokens, mask in rows]
 
 
 # ---- over a run ----

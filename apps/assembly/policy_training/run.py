@@ -1,0 +1,210 @@
+"""Policy training as a run folder: prompts, policy, rewards and algorithm by name, training, and results."""
+
+import json
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....policy.decoding.language_models import positions
+from ....policy.rollouts._exchange import exchanged
+from ....policy.rollouts.vllm.completions import server_rollouts
+from ....policy.scaffolds._scaffold import Rollouts, scaffolded
+from ....policy.step.algorithm import Algorithm
+from ....policy.step.by_name import with_components
+from ....policy.training.arguments import PolicyArguments
+from ....policy.training.critic import CriticArguments
+from ....policy.training.models import lora_config, open_language_model, open_reference
+from ....policy.training.prompt_sampling import DrawnPrompts
+from ....policy.training.prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_by_prompt
+from ....policy.training.trainer import PolicyTrainer
+from ....rm.backbones.chat_templates import prefilled
+from ....rm.backbones.loading import load_tokenizer
+from ....rm.backbones.tokenization import check_renders
+from ....rm.errors import CheckFailed
+from ....rm.io.sharded_weights import gathered_state
+from ....rm.specs import build
+from ....rm.training import CHECKPOINTS
+from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.distributed import broadcast_from_rank_0
+from ....rm.types import prompt_text
+from ...rewards._hints import hints_by_prompt
+from ...rewards._open import check_functions, open_rewards, sources_by_name
+from ...rewards._run import RunFacts
+from ...runs.processes import Process, shared_run_folder, trained_by
+from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest
+from ...runs.stop_training import train_until_asked
+from ...runs.tables import STEPS
+from .checks import check_together
+from .settings import RlConfig
+from .step_metrics import WriteSteps, summary
+
+DATA = ("data", "eval_data")
+POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
+FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
+
+
+class PolicyRun(NamedTuple):
+    """A finished policy training."""
+
+    output: str
+    process: Process
+    """This process; rank 0 has the results."""
+    results: dict[str, Any]
+
+
+def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
+    """Train a policy on rewards and save its run folder."""
+    output, started = config.output or arguments.output_dir, time.time()
+    algorithm = check_together(config, arguments)
+    here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
+    folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
+    with shared_run_folder(output, recipe, here, **folder_options) as work:
+        arguments.output_dir = str(work / CHECKPOINTS)
+        trainer, account = prepare(config, arguments, algorithm, work)
+        results = run(trainer, work, resume=config.resume)
+        if here.leads:
+            data = [*config.data, *config.eval_data]
+            account["arguments"] = arguments.to_sanitized_dict()
+            write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **results)
+    if fault := broadcast_from_rank_0(trainer.signal.fault):  # which waits until the folder is complete
+        raise CheckFailed(
+            f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; mend the rewards, "
+            "or take prompts whose completions differ in them"
+        )
+    return PolicyRun(output, here, results)
+
+
+def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
+    recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
+    return training_recipe(recipe, arguments)
+
+
+def without_limit(reward: str) -> str:
+    """Return a reward's text without its limit of cost, which may be raised when resuming.
+
+    >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1e-3, model=M)")
+    ('judge(model=M, score=points)', 'judge(model=M)')
+    """
+    return re.sub(r",\s*max_cost\s*=\s*[^,()\s]+|(?<=\()\s*max_cost\s*=\s*[^,()\s]+\s*,?\s*", "", reward)
+
+
+def prepare(
+    config: RlConfig, arguments: PolicyArguments, algorithm: Algorithm, work: Path
+) -> tuple[PolicyTrainer, dict[str, Any]]:
+    """Return the trainer and its facts for the manifest; the cheapest parts are loaded first, to fail early."""
+    check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(arguments)))
+    data: dict[str, Prompts] = {}
+    for name in DATA:
+        data[name] = load_prompts(getattr(config, name), skip_bad_rows=config.on_bad_row == "skip")
+        log_rows(name, data[name].report)
+    trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
+    check_functions([*trained.values(), *watched.values()], [row for prompts in data.values() for row in prompts.rows])
+    policy = open_language_model(config.model, config, arguments)
+    longest = arguments.max_completion_length or 0
+    prompts, eval_prompts = (fitting(read, policy, longest, config.max_prompt_length, log) for read in data.values())
+    check_number(prompts, arguments)
+    if text := prefilled(policy.encoder.render_turns):
+        log(
+            f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
+            "follows it"
+        )
+    table = [*prompts.rows, *eval_prompts.rows]
+    cycles = arguments.cycles(len(prompts.rows))
+    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows_by_prompt(table), table)
+    curriculum = open_curriculum(config, prompts, arguments.seed)
+    sources = open_rewards(trained, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
+    trainer = PolicyTrainer(
+        policy.model,
+        sources,
+        with_components(algorithm, config, sources.trained),
+        arguments,
+        prompts.dataset(),
+        tokenizer=policy.encoder.tokenizer,
+        eval_dataset=eval_prompts.dataset(len(prompts.rows)) if config.eval_data else None,
+        critic=_critic(config),
+        reference=open_reference(policy, config, arguments),
+        replay=build("policy.replays", config.replay) if config.replay else None,
+        curriculum=curriculum,
+        peft_config=lora_config(config, policy.model),
+        rollout_func=_rollouts(config, arguments, facts),
+        callbacks=[WriteSteps(work / STEPS)],
+    )
+    trainer.run_folder = work
+    accounts = {"prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
+    return trainer, {"contracts": sources.contracts, **accounts}
+
+
+def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPrompts | None:
+    """Return the curriculum that chooses the next prompts; None without one."""
+    if config.curriculum is None or config.category is None:
+        return None
+    return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
+
+
+def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
+    """Return the source of completions; None if the trainer generates them itself."""
+    if config.rollouts:
+        return build("policy.rollouts", config.rollouts, seed=arguments.seed)
+    if config.exchange:
+        return exchanged(
+            Path(config.exchange),
+            agent=config.agent,
+            agents=config.agents,
+            timeout=config.exchange_timeout,
+            seed=arguments.seed,
+            log=log,
+        )
+    served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
+    if not config.scaffold:
+        return served
+    hints, schedule = hints_by_prompt(facts), build("policy.scaffolds", config.scaffold)
+    longest = positions(facts.policy) - (arguments.max_completion_length or 0)
+    return scaffolded(
+        lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, written_by=served
+    )
+
+
+def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
+    """Train, from the last complete checkpoint when resuming; return the results."""
+    leads = trainer.accelerator.is_main_process
+    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work / CHECKPOINTS, log) if resume and leads else None)
+    if checkpoint:
+        log(f"resuming from {checkpoint.name}")
+    elif leads:  # an attempt without a checkpoint is repeated with its faults
+        trainer.sources.forget_after(0)
+    arguments = trainer.args
+    train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
+    early = trainer.state.global_step < trainer.state.max_steps
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+    trainer.model.config.use_cache = True  # Transformers' loop switches it off
+    weights = gathered_state(trainer.model)
+    if not leads:
+        return {}
+    trainer.model.save_pretrained(work / POLICY, state_dict=weights)
+    trainer.processing_class.save_pretrained(work / POLICY)
+    for name, source in trainer.sources.learners.items():
+        source.model.save(work / REWARDS / name)
+    (work / CHECKPOINTS / "README.md").unlink(missing_ok=True)  # TRL's model card, which names another model
+    return {
+        "steps": trainer.state.global_step,
+        "stopped": "kl_budget" if early else "steps",
+        "faults": (work / FAULTS).read_text(encoding="utf-8").count("\n"),
+        **summary(trainer.state.log_history),
+        "learning_signal": asdict(trainer.signal),
+    }
+
+
+def _first_fault(folder: Path) -> str:
+    """Return the reason of the first fault as the end of a sentence; empty without faults."""
+    lines = (folder / FAULTS).read_text(encoding="utf-8").splitlines()
+    return f"; the first of {len(lines)} faults: {json.loads(lines[0])['reason']}" if lines else ""
+
+
+def _critic(config: RlConfig) -> CriticArguments | None:
+    names = ("learning_rate", "lam", "clip", "hidden", "passes")
+    return CriticArguments(**{name: getattr(config, f"critic_{name}") for name in names}) if config.critic else None

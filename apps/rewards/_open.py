@@ -1,0 +1,54 @@
+"""Reward sources from their names on the command line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...policy.rewards.sources import RewardSources
+from ...policy.training.prompts import PromptRow
+from ...rm.errors import UsageError
+from ...rm.load import load_reward_model
+from ...rm.registry import names
+from ...rm.specs import build, is_function, named
+from ._function import function_reward
+from ._run import RunFacts
+
+
+def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
+    """Return the sources of NAME=SOURCE by name; a name that occurs twice is a `UsageError`."""
+    pairs = [named(text) for text in texts]
+    sources = dict(pairs)
+    if len(sources) < len(pairs):
+        twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
+        raise UsageError(f"two rewards are called '{twice}'; call one of them NAME=SOURCE")
+    return sources
+
+
+def open_rewards(
+    trained: Mapping[str, str], watched: Mapping[str, str], run: RunFacts, record: Path, *, skip: bool = False
+) -> RewardSources:
+    """Load all reward models and functions; those of `watched` are only logged."""
+    sources = {name: _open_reward(source, run) for name, source in {**trained, **watched}.items()}
+    return RewardSources(sources, watched=[*watched], skip=skip, record=record)
+
+
+def check_functions(sources: Sequence[str], table: Sequence[PromptRow]) -> None:
+    """Run the plain functions among the rewards on made-up completions, before a model is loaded."""
+    for source in sources:
+        if not Path(source).exists() and (reward := function_reward(source, table)):
+            reward.check()
+
+
+def _open_reward(source: str, run: RunFacts) -> Any:
+    if Path(source).exists():
+        return load_reward_model(source, **run.loading)
+    if source.partition("(")[0] in names("apps.rewards"):
+        return build("apps.rewards", source, run=run)
+    if not is_function(source):
+        return load_reward_model(source, **run.loading)
+    if reward := function_reward(source, run.table):
+        return reward
+    made = build("policy", source)
+    if not (hasattr(made, "rate") or callable(made)):
+        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of completions")
+    return made

@@ -1,1 +1,0 @@
-"""Composition of a policy algorithm: transforms, advantages, losses over completions, and its check."""

@@ -1,0 +1,156 @@
+"""Algorithm from the names of its formulas."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from ...kernels.policy_loss import ClipRule
+from ...rm.errors import UsageError
+from ...rm.specs import build, parse_spec, signatures, takes
+from ..losses._kinds import CompletionLossInputs, TokenLoss
+from ..types import AdvantageEstimator, Transform
+from .algorithm import Algorithm, Penalty
+from .check import RunInputs, check_composition
+
+
+class AlgorithmSettings(Protocol):
+    """Names of the formulas, such as `ppo(epsilon=0.1)`, and numbers of an algorithm."""
+
+    advantage: str
+    loss: str
+    aggregation: str
+    reward_transform: Sequence[str]
+    advantage_transform: Sequence[str]
+    scheduler: str | None
+    weight: Sequence[str]
+    """Weights of reward components as NAME=number; 1 for the others."""
+    kl: float
+    kl_place: str
+    kl_kind: str | None
+    kl_corrected: bool
+    entropy: float
+    on_missing: str
+    agents: int
+    """Number of agents, for formulas that distinguish them."""
+
+
+def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
+    """Return the composition: the named formulas, and the weights of the reward components."""
+    shares = _shares(settings, components)
+    apart = takes("policy.advantages", settings.advantage, "weights")
+    on_missing, _ = _on_missing(settings, apart=apart)
+    kind = settings.kl_kind or ("k3" if settings.kl_place == "loss" else "k1")
+    try:
+        return Algorithm(
+            _estimator(settings, shares, apart=apart),
+            _rule(settings.loss, settings.agents),
+            build("policy.aggregations", settings.aggregation),
+            shares=shares,
+            apart=apart,
+            on_missing=on_missing,
+            penalty=Penalty(settings.kl, settings.kl_place, kind, settings.kl_corrected),
+            entropy=settings.entropy,
+            reward_transforms=_transforms(settings.reward_transform, settings.agents),
+            advantage_transforms=_transforms(settings.advantage_transform, settings.agents),
+            scheduler=build("policy.schedulers", settings.scheduler) if settings.scheduler else None,
+            formulas={
+                "advantage": settings.advantage,
+                "rule": settings.loss,
+                "aggregation": settings.aggregation,
+                "scheduler": settings.scheduler or "",
+            },
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def with_components(algorithm: Algorithm, settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
+    """Return the algorithm for the components that the reward sources have, of which one may have several."""
+    shares = _shares(settings, components)
+    if [*shares.items()] == [*algorithm.shares.items()]:
+        return algorithm
+    try:
+        advantage = _estimator(settings, shares, apart=True) if algorithm.apart else algorithm.advantage
+        return replace(algorithm, shares=shares, advantage=advantage)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _estimator(settings: AlgorithmSettings, shares: Mapping[str, float], *, apart: bool) -> AdvantageEstimator:
+    """Return the advantage estimator; one that gets the components apart is given their weights."""
+    weights = {"weights": [share for share in shares.values() if share]} if apart and settings.weight else {}
+    return build("policy.advantages", settings.advantage, **weights, **_on_missing(settings, apart=apart)[1])
+
+
+def _on_missing(settings: AlgorithmSettings, *, apart: bool) -> tuple[str, dict[str, bool]]:
+    """Return the algorithm's `on_missing` and the estimator's argument `partial`.
+
+    An estimator that gets the components apart and has no such argument, such as laser, needs all of them.
+    """
+    if not apart:
+        return settings.on_missing, {}
+    if takes("policy.advantages", settings.advantage, "partial"):
+        return settings.on_missing, {"partial": settings.on_missing != "strict"}
+    if settings.on_missing == "sum":
+        raise UsageError(
+            f"--advantage {settings.advantage} needs all rewards of a completion, so there is no sum of those that it "
+            "has; leave --on_missing out"
+        )
+    return "strict", {}
+
+
+def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str, float]:
+    shares = dict.fromkeys(components, 1.0)
+    for text in settings.weight:
+        name, _, number = text.rpartition("=")
+        try:
+            shares[name] = float(number)
+        except ValueError as error:
+            raise UsageError(f"--weight is NAME=number, got '{text}'") from error
+        if not math.isfinite(shares[name]):
+            raise UsageError(f"--weight is NAME=number, a finite one, got '{text}'")
+    return shares
+
+
+def _build(folder: str, text: str, agents: int) -> Any:
+    """A formula that distinguishes agents gets their number."""
+    return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
+
+
+def _rule(text: str, agents: int) -> Any:
+    made = _build("policy.losses", text, agents)
+    if isinstance(made, ClipRule | TokenLoss):
+        return made
+    more = signatures("policy.losses") if ":" in text else ""
+    column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
+    try:
+        loss = made(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
+    except Exception as error:  # user functions raise arbitrary errors
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole completions ({error}){more}") from error
+    if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
+        raise UsageError(
+            f"--loss {text} is no clip rule and no loss of whole completions: it returns {loss!r} for four{more}"
+        )
+    return made
+
+
+def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
+    """Return items by name; a second item of the same name is called `name_2`."""
+    transforms: dict[str, Transform] = {}
+    for text in texts:
+        made, short = _build("policy.transforms", text, agents), parse_spec(text).short
+        if not isinstance(made, Transform):
+            raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
+        often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in transforms)
+        transforms[short if often == 1 else f"{short}_{often}"] = made
+    return transforms
+
+
+def check_formulas(algorithm: Algorithm, sizes: Sequence[int], fields: Collection[str]) -> None:
+    """Run what does not depend on the components of the rewards, which are unknown until reward models are loaded."""
+    if not algorithm.apart:
+        bare = replace(algorithm, shares={}, reward_transforms={})
+        check_composition(bare, RunInputs(("reward",), sizes, fields))

@@ -1,0 +1,167 @@
+"""One step of policy training: rollout -> rewards and advantages -> loss inputs -> loss."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ...kernels.policy_loss import ClipRule, PolicyLoss
+from ..losses._kinds import CompletionLossInputs, TokenLoss
+from ..types import Rewards, Rollout
+from .algorithm import Algorithm, Scored
+from .forward import Batch, CompletionBatch, Reading, batch_of
+from .loss import completion_loss, completion_loss_inputs, joined, shares_and_slopes, token_objective
+from .processes import Processes
+
+
+@dataclass(frozen=True)
+class PolicyStep:
+    """The computations of a step, in the order of the methods; a trainer or loop samples, reads and optimizes.
+
+    Inputs are of this process's completions, of which consecutive ones form a group of `size`; `Rollout` and `Scored`
+    are of all processes, because a group may be spread over them.
+    """
+
+    algorithm: Algorithm
+    size: int
+    """Completions per group."""
+    processes: Processes = Processes()
+
+    def rollout(self, response: Bool[Tensor, "N L"], finished: Bool[Tensor, " N"], **columns: Tensor | None) -> Rollout:
+        """Gather the completions of all processes; `columns` are the other fields of `Rollout`, by name.
+
+        Tokens whose `written` is NaN are assigned their log-probability under the policy.
+        """
+        gather = self.processes.gather
+        response, finished = gather(response), gather(finished)
+        fields = {name: gather(column) for name, column in columns.items() if column is not None}
+        if "written" in fields:
+            written = fields["written"].to(fields["logprobs"].dtype)
+            fields["written"] = torch.where(written.isnan(), fields["logprobs"], written) * response
+        return Rollout(torch.arange(len(finished), device=finished.device) // self.size, response, finished, **fields)
+
+    def score(
+        self, rewards: Rewards, rollout: Rollout, *, mask_truncated: bool = False, training: bool = True
+    ) -> Scored:
+        """Return the advantages from this process's rewards; evaluation leaves the state of the formulas unchanged."""
+        before = self.algorithm.state
+        scored = self.algorithm(self._gathered(rewards, rollout), rollout, mask_truncated=mask_truncated)
+        if not training:
+            self.algorithm.load(before)
+        return scored
+
+    def _gathered(self, rewards: Rewards, rollout: Rollout) -> Rewards:
+        """Gather the rewards of all processes; a position that a process's completions do not reach is no step.
+
+        An ensemble's scores [N, K, M] are padded to the M of other processes, which one without rewards lacks.
+        """
+        device = rollout.response.device
+        fields = {"values": rewards.values, "steps": rewards.steps}
+        if rewards.members is not None:
+            fields["members"] = self.processes.widen(rewards.members.to(device), 2, math.nan)
+        gather = self.processes.gather
+        tensors = {name: gather(x.to(device), math.nan) for name, x in fields.items() if x is not None}
+        return replace(rewards, **tensors)
+
+    def loss_inputs(
+        self,
+        scored: Scored,
+        rollout: Rollout,
+        *,
+        width: int,
+        updates: float = 1.0,
+        critic: Mapping[str, Tensor] | None = None,
+        corrected: bool = False,
+    ) -> Batch:
+        """Return the columns [N, `width`] that the loss of this process's completions reads, and their row numbers.
+
+        The weights sum to `updates`, the optimizer steps of one pass, in the mean over processes, as in DDP. `critic`
+        are the columns of its loss. `corrected`: the ratio to the model that generated the completions is an
+        importance weight; otherwise ratios are relative to that model.
+        """
+        weights = scored.weights.float() * updates * self.processes.number
+        batch = {"advantages": scored.advantage.float(), "weights": weights, **(critic or {})}
+        if rollout.base is not None:
+            batch["base"] = rollout.base
+        if rollout.logprobs is not None:
+            other = None if corrected else rollout.written
+            batch["old_per_token_logps"] = rollout.logprobs if other is None else other
+        local = self.processes.local(len(rollout.finished))
+        columns = {name: column[local, :width].contiguous() for name, column in batch.items()}
+        return columns | {"row": torch.arange(local.stop - local.start, device=weights.device)}
+
+    def attach_slopes(
+        self,
+        micro_batches: Sequence[Batch],
+        read: Callable[[CompletionBatch], Reading],
+        *,
+        batch_rows: int,
+        updates: int,
+    ) -> None:
+        """Add to every micro-batch its completions' values and slopes in the loss over all of them.
+
+        They hold for the current weights: once per optimizer step all micro-batches get an additional forward pass.
+        """
+        parts, weights = [], []
+        for batch in micro_batches:
+            rows = batch_of(batch)
+            parts.append(self._completions(read(rows).logprob, rows.response, batch, batch_rows, updates))
+            weights.append(loss_weights(batch).sum(1))
+        gather = self.processes.gather
+        shares, slopes = shares_and_slopes(self.algorithm.rule, joined(parts, gather), gather(torch.cat(weights)))
+        sizes, local = [len(weight) for weight in weights], self.processes.local(len(shares))
+        columns = shares[local].split(sizes), slopes[local].split(sizes)
+        for batch, share, slope in zip(micro_batches, *columns, strict=True):
+            batch |= {"loss_share": share, "loss_slope": slope}
+
+    def loss(
+        self,
+        logprob: Float[Tensor, "N L"],
+        entropy: Float[Tensor, "N L"] | None,
+        response: Bool[Tensor, "N L"],
+        batch: Batch,
+        *,
+        batch_rows: int = 0,
+        updates: int = 0,
+    ) -> PolicyLoss:
+        """Σ w (L + β KL) - η Σ w H over the tokens of a micro-batch; `logprob` and `entropy` have gradients.
+
+        A batch of this process has `batch_rows` completions, the following row numbers are of replayed ones;
+        `updates` are the optimizer steps since the completions were generated.
+        """
+        algorithm, weights = self.algorithm, loss_weights(batch)
+        old = batch.get("old_per_token_logps")
+        loss = token_objective(
+            algorithm,
+            logprob,
+            logprob.detach() if old is None else old,
+            batch["advantages"],
+            batch["weights"],
+            response,
+            base=batch.get("base"),
+            importance=batch.get("importance_sampling_ratio", 1.0),
+        )
+        total = loss.total
+        if not isinstance(algorithm.rule, ClipRule | TokenLoss):
+            completions = self._completions(logprob, response, batch, batch_rows or len(response), updates)
+            total = total + completion_loss(algorithm.rule, completions, weights.sum(1), batch)
+        if algorithm.entropy and entropy is not None:
+            total = total - algorithm.entropy * (batch["weights"] * entropy).sum()
+        return loss._replace(total=total)
+
+    def _completions(
+        self, logprob: Tensor, response: Tensor, batch: Batch, batch_rows: int, updates: int
+    ) -> CompletionLossInputs:
+        """Return the inputs of a loss of whole completions; groups are numbered over all processes."""
+        earlier, row = batch["row"] // batch_rows, batch["row"] % batch_rows
+        row = (earlier * self.processes.number + self.processes.rank) * batch_rows + row
+        inputs = batch | {"row": row}
+        return completion_loss_inputs(logprob, response, loss_weights(batch), inputs, self.size, updates)
+
+
+def loss_weights(batch: Batch) -> Float[Tensor, "N L"]:
+    """Return the weights of tokens in the loss, times the importance weights of another sampler."""
+    return batch["weights"] * batch.get("importance_sampling_ratio", 1.0)

@@ -1,0 +1,79 @@
+"""Language models of policy training: the policy, its reference policy and its adapters."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from peft import LoraConfig, PeftModel
+
+from ...rm.backbones.loading import load_causal_lm, load_tokenizer
+from ...rm.backbones.lora_classifier import check_targets
+from ...rm.backbones.packing.attention import set_attention
+from ...rm.errors import UsageError
+from ...rm.io.hub_names import whole_name
+from ..decoding.language_models import DecodingModel, decoding_model, shared_vocabulary
+from ..step.reference_policy import soup
+from .arguments import PolicyArguments
+
+
+class ModelSettings(Protocol):
+    """Settings of a policy's weights and of its reference policy."""
+
+    chat_template: str | None
+    dtype: str
+    lora: bool
+    lora_r: int
+    lora_alpha: int
+    lora_dropout: float
+    lora_target_modules: Sequence[str]
+    reference: str | None
+    soup: str | None
+    soup_share: float
+
+
+def open_language_model(source: str, settings: ModelSettings, arguments: PolicyArguments) -> DecodingModel:
+    """Load a language model and its tokenizer; an adapter is merged, a reward model is an error."""
+    source = whole_name(source)  # an adapter keeps the name of its base
+    options = {"trust_remote_code": True} if arguments.trust_remote_code else {}
+    tokenizer = load_tokenizer(source, chat_template=settings.chat_template, **options)
+
+    def load(name: str) -> Any:
+        return load_causal_lm(name, tokenizer, dtype=settings.dtype, device=str(arguments.device), **options)
+
+    model: Any = load(source)
+    if adapters := getattr(model, "peft_config", None):  # set by PEFT
+        if settings.lora:
+            raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")
+        base = load(next(iter(adapters.values())).base_model_name_or_path)
+        model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
+    set_attention(model, arguments.attn_implementation)
+    return decoding_model(model, tokenizer)
+
+
+def open_reference(policy: DecodingModel, settings: ModelSettings, arguments: PolicyArguments) -> Any:
+    """Load the reference policy, if it is not the start policy."""
+
+    def load(source: str) -> Any:
+        other = open_language_model(source, settings, arguments)
+        shared_vocabulary([policy, other])
+        return other.model
+
+    base = load(settings.reference) if settings.reference else None
+    if settings.soup is None:
+        return base
+    return soup(base or policy.model, load(settings.soup), settings.soup_share)
+
+
+def lora_config(settings: ModelSettings, model: Any) -> LoraConfig | None:
+    """Return the configuration of the adapters to train; None if all weights are trained."""
+    if not settings.lora:
+        return None
+    targets: Any = settings.lora_target_modules
+    if targets != ["all-linear"]:
+        check_targets(model, targets)
+    return LoraConfig(
+        r=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        task_type="CAUSAL_LM",
+    )

@@ -1,0 +1,178 @@
+"""Prompts for policy training: from prompt and preference files, with the other columns of their rows."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, NamedTuple
+
+from datasets import Dataset
+
+from ...rm.data.messages_and_tools import as_columns, parsed_messages
+from ...rm.data.pairs import RowReport, collect, column, parse_pair, read_prompts, refuse_bad_rows, row_prompt
+from ...rm.errors import DataError, UsageError
+from ...rm.types import Messages, prompt_text
+from ..decoding.language_models import DecodingModel, positions
+from .arguments import PolicyArguments
+
+Row = Mapping[str, Any]
+MESSAGE_LENGTH = 60  # characters of a prompt in a message
+PROMPT_VARIANTS = "prompt_variants"
+"""Column of a file with all equivalent prompts of a row."""
+VARIANTS = "variants"
+"""Column of `Prompts.dataset` with all equivalent prompts of a row, `prompt` among them."""
+PROMPT_COLUMNS = ("prompt", "messages", "chosen", "rejected", PROMPT_VARIANTS)
+
+
+class PromptRow(NamedTuple):
+    """A prompt of the data and the other columns of its row."""
+
+    prompt: Messages
+    as_text: bool
+    """Whether the row's prompt is a string; otherwise it is a list of messages."""
+    columns: Row
+    variants: tuple[Messages, ...] = ()
+    """Equivalent prompts, which are in one group with this one."""
+
+    @property
+    def prompts(self) -> tuple[Messages, ...]:
+        """The prompt and its variants."""
+        return self.prompt, *self.variants
+
+
+class Prompts(NamedTuple):
+    """Prompts with the other columns of their rows, and counts of those that were dropped."""
+
+    rows: list[PromptRow]
+    report: RowReport
+    too_long: int = 0
+
+    @property
+    def prompts(self) -> list[Messages]:
+        """The prompts without their columns."""
+        return [row.prompt for row in self.rows]
+
+    def account(self) -> dict[str, Any]:
+        """Return everything but the rows, for a manifest."""
+        return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
+
+    def dataset(self, first_row: int = 0) -> Dataset:
+        """Return the prompts as a dataset for TRL; the column `row` counts from `first_row`."""
+        varied = any(row.variants for row in self.rows)
+        rows = []
+        for index, row in enumerate(self.rows, first_row):
+            prompts = [[as_columns(turn) for turn in prompt] for prompt in row.prompts]
+            rows.append({"prompt": prompts[0], "row": index} | ({VARIANTS: prompts} if varied else {}))
+        return Dataset.from_list(rows)
+
+
+def load_prompts(files: Sequence[str], *, skip_bad_rows: bool = False) -> Prompts:
+    """Load the prompts of all files in order, including those of preference files and of text files.
+
+    Raise a `DataError` for a row without a prompt, or skip it.
+    """
+    prompts: list[PromptRow] = []
+    report = RowReport()
+    for file in files:
+        if file.endswith(".txt"):
+            prompts += [PromptRow(prompt, True, {}) for _, prompt in read_prompts(file)]
+        else:
+            rows, rows_report = collect(file, _prompt_row, "skip")
+            prompts += rows
+            report += rows_report
+    if not skip_bad_rows:
+        refuse_bad_rows(report)
+    return Prompts(prompts, report)
+
+
+def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
+    """Return the rows of the dataset by their value in a column; a row without it is a `DataError`."""
+    kinds: dict[str, list[Row]] = {}
+    for prompt, row in zip(prompts.rows, prompts.dataset(), strict=True):
+        try:
+            kinds.setdefault(str(column(prompt.columns, category)), []).append(row)
+        except ValueError as error:
+            raise DataError(
+                f"the row of the prompt {prompt_text(prompt.prompt)[:MESSAGE_LENGTH]!r}: {error}"
+            ) from error
+    if len(kinds) < 2:
+        raise DataError(
+            f"the column '{category}' says {next(iter(kinds))!r} of all prompts; a curriculum chooses between kinds"
+        )
+    return kinds
+
+
+def rows_by_prompt(rows: Iterable[PromptRow]) -> dict[str, list[Row]]:
+    """Return the rows by the prompt's text, by which a reward identifies a prompt."""
+    columns: dict[str, list[Row]] = {}
+    for row in rows:
+        for prompt in row.prompts:
+            columns.setdefault(prompt_text(prompt), []).append(row.columns)
+    return columns
+
+
+def _prompt_row(row: Row) -> PromptRow:
+    columns = {name: value for name, value in row.items() if name not in PROMPT_COLUMNS}
+    is_text = isinstance(parsed_messages(row.get("prompt"), "prompt"), str)
+    return PromptRow(_prompt_of(row), is_text, columns, _variants_of(row))
+
+
+def _variants_of(row: Row) -> tuple[Messages, ...]:
+    variants = row.get(PROMPT_VARIANTS) or []
+    if not isinstance(variants, list):
+        raise ValueError(f"'{PROMPT_VARIANTS}' is a list of prompts, got {str(variants)[:60]}")
+    return tuple(_prompt_of({"prompt": prompt}) for prompt in variants)
+
+
+def _prompt_of(row: Row) -> Messages:
+    if row.get("prompt") is None and "chosen" in row:
+        return parse_pair(row).prompt
+    prompt = row_prompt(row)
+    if not any(turn["content"].strip() for turn in prompt):
+        raise ValueError("empty prompt")
+    return prompt
+
+
+# ---- checks before a run ----
+
+
+def fitting(
+    prompts: Prompts, policy: DecodingModel, longest: int, max_length: int | None, log: Callable[[str], None]
+) -> Prompts:
+    """Drop prompts of more than `max_length` tokens, or that leave no room for a completion of `longest` tokens."""
+    context = positions(policy)
+    if longest >= context:
+        raise UsageError(
+            f"--max_completion_length {longest} leaves no room for a prompt in the policy's context of {context} "
+            "tokens; lower it"
+        )
+    limit = context - longest
+    limit = min(limit, max_length or limit)
+    fits = [max(len(policy.encoder.encode_prompt(prompt)) for prompt in row.prompts) <= limit for row in prompts.rows]
+    rows = [*compress(prompts.rows, fits)]
+    too_long = len(prompts.rows) - len(rows)
+    if too_long and not rows:
+        raise DataError(
+            f"none of {too_long} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
+            "with a lower --max_completion_length"
+        )
+    omitted = [text for row in rows for prompt in row.prompts if (text := policy.encoder.rendered(prompt).omitted)]
+    if omitted:
+        log(f"the chat template leaves out text of {len(omitted)} of {len(rows)} prompts: {omitted[0][:60]!r}")
+    if too_long:
+        log(f"{too_long} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
+    return Prompts(rows, prompts.report, too_long)
+
+
+def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
+    """Raise a `UsageError` for fewer prompts than one generation batch needs: there would be no step."""
+    needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
+    if len(prompts.prompts) < needed:
+        raise UsageError(
+            f"a batch of answers takes {needed} prompts and there are {len(prompts.prompts)}; give more, or lower "
+            "--per_device_train_batch_size or --gradient_accumulation_steps"
+        )
+    size = arguments.num_generations or 1
+    if uneven := [len(row.prompts) for row in prompts.rows if size % len(row.prompts)]:
+        raise UsageError(
+            f"--num_generations is {size} and a prompt has {uneven[0]} variants, which get equally many answers; make "
+            "it a multiple"
+        )
