@@ -1,6 +1,6 @@
-"""Other ways to compute scores: plain Transformers or PEFT, and another folder."""
+"""Other ways to compute scores: plain Transformers or PEFT, another folder, and a file of scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..backbones.hub import parse_source, tokenizer_source
 from ..backbones.lora_classifier import ADAPTER
+from ..data.pairs import collect, column, is_number, parse_examples
 from ..errors import UsageError
 from ..kinds.latent.model import LatentRewardModel
 from ..kinds.process.model import ProcessRewardModel
@@ -37,6 +38,8 @@ def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
     """Return the ways of a target with the conversations that it reads; `plain` are those that it truncates alike."""
+    if target.kind == "scores":
+        return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
         if target.kind == "vllm":
             return []  # compared step by step, by `process_parities`
@@ -75,6 +78,28 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
         if encoded.ids == (full_ids[:limit] if contract.truncation == "right" else full_ids[-limit:]):
             sequences.append(example)
     return sequences
+
+
+def stored_scores(source: str, objectives: Sequence[str]) -> Group:
+    """Return the conversations of a file with the scores that another program gave them.
+
+    A row has `prompt` and `completion`, or `messages`, and a number for each objective under its name; a single one may
+    be called `score` or `reward`.
+    """
+
+    def parse(values: Mapping[str, Any]) -> tuple[Example, list[float]]:
+        examples = parse_examples(values)
+        if len(examples) != 1:
+            raise ValueError("a row of scores has one conversation: prompt and completion, or messages")
+        single = next((name for name in (*objectives, "score", "reward") if name in values), objectives[0])
+        scores = [column(values, name) for name in (objectives if len(objectives) > 1 else [single])]
+        if not all(map(is_number, scores)):
+            raise ValueError(f"a score is a number, got {scores!r:.60}")
+        return examples[0][1], [float(score) for score in scores]
+
+    rows, _ = collect(source, parse)
+    examples, scores = zip(*rows, strict=True)
+    return Group([*examples], {source: lambda _: Scored(np.array(scores))}, True)
 
 
 # ---- other libraries ----

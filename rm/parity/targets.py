@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..data.readers import SUFFIXES, format_of
 from ..errors import UsageError
 
 SERVERS = ("vllm", "sglang", "http")
@@ -16,10 +17,11 @@ class Against(NamedTuple):
 
 
 def parse_against(words: list[str]) -> list[Against]:
-    """Parse the words of --against; a server kind is followed by its address.
+    """Parse the words of --against; a server kind is followed by its address, and a file holds scores.
 
-    >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
-    [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]
+    >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000", "theirs.jsonl"])
+    [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000'), \
+Against(kind='scores', target='theirs.jsonl')]
     """
     parsed: list[Against] = []
     remaining = list(words)
@@ -32,6 +34,8 @@ def parse_against(words: list[str]) -> list[Against]:
             parsed.append(Against(word, address))
         elif word.startswith(("http://", "https://")):
             raise UsageError(f"--against {word}: say what answers there, vllm {word}, sglang {word} or http {word}")
+        elif format_of(word) in SUFFIXES:
+            parsed.append(Against("scores", word))
         else:
             parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
     return parsed

@@ -33,7 +33,8 @@ class ParityConfig(Settings):
     against: list[str] = setting(
         [],
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
-        "sglang URL, http URL (rewardlab serve), or another model's folder; separate several with spaces.",
+        "sglang URL, http URL (rewardlab serve), another model's folder, or a file with conversations and another "
+        "program's scores; separate several with spaces.",
     )
     data: list[str] = setting([], "Conversations in addition to the golden ones, as `score` reads them.")
     output: str | None = setting(
