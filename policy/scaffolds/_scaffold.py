@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from ...rm.data.conversation_split import as_prompt
 from ...rm.types import Message, Messages
+from ..types import RolloutSource
 
 Schedule = Callable[[float, int], Sequence[float]]
 """(progress of training in [0, 1], size of a group) -> the share of hints for each completion."""
-Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
-"""A rollout function of TRL's trainers."""
 
 # ---- prompts ----
 
@@ -62,8 +61,8 @@ def scaffolded(
     *,
     longest: int | None = None,
     seed: int = 0,
-    written_by: Rollouts | None = None,
-) -> Rollouts:
+    written_by: RolloutSource | None = None,
+) -> RolloutSource:
     """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
     Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints; the different prompt at
@@ -75,24 +74,29 @@ def scaffolded(
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         plain = [as_prompt(prompt) for prompt in prompts]
-        shown = _shown(plain, trainer) if trainer.model.training else plain
+        full = plain
+        if trainer.model.training:
+            step, progress = trainer.state.global_step, trainer.state.global_step / max(1, trainer.state.max_steps - 1)
+            shares = schedule(min(1.0, progress), int(trainer.num_generations))
+            full = add_hints(plain, step, shares, trainer.encoder.encode_prompt)
+            changes = [prompt != other for prompt, other in zip(full, plain, strict=True)]
+            trainer._note("scaffold/hinted", sum(changes) / len(changes))
         if written_by is not None:
-            completion_ids = written_by(shown, trainer)["completion_ids"]
+            completion_ids = written_by(full, trainer)["completion_ids"]
         else:
-            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(shown), num_generations=1)[0]
+            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(full), num_generations=1)[0]
         return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": completion_ids, "logprobs": None}
 
-    def _shown(prompts: Sequence[Messages], trainer: Any) -> list[Messages]:
-        step, size = trainer.state.global_step, int(trainer.num_generations)
-        shares = schedule(min(1.0, step / max(1, trainer.state.max_steps - 1)), size)
+    def add_hints(
+        prompts: Sequence[Messages], step: int, shares: Sequence[float], encode: Callable[[Messages], Sequence[int]]
+    ) -> list[Messages]:
+        """Return the prompts with their share of hints, except where they would be too long."""
         hinted_prompts = []
         for index, prompt in enumerate(prompts):
-            some = hints(prompt).some(shares[index % size], Random(f"{seed} {step} {index}"))
-            with_them = hinted(prompt, some)
-            fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
-            hinted_prompts.append(with_them if fits else prompt)
-        changed = [prompt != other for prompt, other in zip(hinted_prompts, prompts, strict=True)]
-        trainer._note("scaffold/hinted", sum(changed) / len(changed))
+            some = hints(prompt).some(shares[index % len(shares)], Random(f"{seed} {step} {index}"))
+            with_hints = hinted(prompt, some)
+            fits = longest is None or len(encode(with_hints)) <= longest
+            hinted_prompts.append(with_hints if fits else prompt)
         return hinted_prompts
 
     return rollout

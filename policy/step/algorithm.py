@@ -13,7 +13,17 @@ from torch import Tensor
 from ...kernels.policy_loss import ClipRule, divergence
 from ..advantages._rows import at_last_token
 from ..losses._kinds import CompletionLoss, TokenLoss
-from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
+from ..types import (
+    AdvantageEstimator,
+    Aggregation,
+    ReadsFields,
+    Rewards,
+    Rollout,
+    Scheduler,
+    State,
+    TokenEstimator,
+    Transform,
+)
 
 PENALTY_LEVELS = ("loss", "token", "completion")
 ON_MISSING = ("group", "strict", "sum")
@@ -120,9 +130,9 @@ class Algorithm:
     @property
     def reads(self) -> set[str]:
         """Fields of the rollout that the formulas require."""
-        made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
-        others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
-        return {name for formula in made for name in formula.reads} | {*others}
+        transforms = (*self.reward_transforms.values(), *self.advantage_transforms.values())
+        formulas = (*transforms, self.advantage, self.scheduler)
+        return {name for formula in formulas if isinstance(formula, ReadsFields) for name in formula.reads}
 
     @property
     def gamma(self) -> float:

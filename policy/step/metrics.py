@@ -14,7 +14,7 @@ from ...rm.data import text_diversity as texts
 from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
-from .processes import Processes
+from .step import Processes
 
 
 def step_metrics(

@@ -12,7 +12,7 @@ from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from ...rm.errors import UsageError
 from ..step.algorithm import Scored
 from ..step.forward import Batch
-from ..types import Past, Replay, Rollout, State
+from ..types import Past, Replay, ReplaysBatches, Rollout, State
 
 WEIGHTS = ("weights", "value_weights")  # of tokens in the losses of the policy and of the critic
 
@@ -32,7 +32,7 @@ class ReplayBuffer:
 
     def __init__(self, replay: Replay, parts: int):
         self.replay, self.parts = replay, parts
-        self.remembers = int(getattr(replay, "remembers", 1))
+        self.remembers = replay.remembers if isinstance(replay, ReplaysBatches) else 1
         self.state: State = {}
         self.micro_batches: list[Batch] = []
         self._batches: list[StoredBatch] = []

@@ -38,9 +38,8 @@ from ..step.forward import (
     own_states,
 )
 from ..step.metrics import LearningSignal, learning_signal, log_ratio, step_metrics, token_metrics
-from ..step.processes import Processes
 from ..step.reference_policy import frozen_copy
-from ..step.step import PolicyStep
+from ..step.step import PolicyStep, Processes
 from ..types import Cycle, Replay, Rollout
 from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import TrainedBeside
@@ -49,8 +48,7 @@ from .online_learning import OnlineLearning
 from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .step_events import StepEvents
-from .trl_statistics import later, replace_statistics
+from .trl_hooks import StepEvents, later, replace_statistics
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -137,12 +135,10 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _run_inputs(self) -> RunInputs:
         """Return which inputs this run provides to its formulas."""
         fields = {"tokens"} | ({"base"} if self.compares else set()) | ({"values", "after"} if self.learner else set())
-        fields |= {"logprobs", "entropy"} if self._annotates else set()
+        fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {"states"})
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
-        fields |= self.algorithm.reads & {"states"}
-        sources = self.sources
-        rewards = (sources.ensembles, sources.watched, sources.process_rewards)
-        return RunInputs(sources.names, sizes, fields, *rewards)
+        s = self.sources
+        return RunInputs(s.names, sizes, fields, s.ensembles, s.watched, s.process_rewards)
 
     @property
     def step(self) -> PolicyStep:
@@ -239,15 +235,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _annotations(self, reading: Reading, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
         """Return the fields of the rollout that a forward pass of policy and critic gives."""
         values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
-        reads_states = "states" in self.algorithm.reads
-        return {
-            "logprobs": reading.logprob,
-            "values": values,
-            "after": after,
-            "entropy": reading.entropy,
-            "states": at_completions(reading.states, rows)[:, :-1] if reads_states else None,
-            "written": batch.get("sampling_per_token_logps"),
-        }
+        states = at_completions(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
+        annotations = {"logprobs": reading.logprob, "entropy": reading.entropy, "values": values, "after": after}
+        return annotations | {"states": states, "written": batch.get("sampling_per_token_logps")}
 
     def _write_rollouts(
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ....policy.decoding.language_models import positions
 from ....policy.rollouts._exchange import exchanged
 from ....policy.rollouts.vllm.completions import server_rollouts
-from ....policy.scaffolds._scaffold import Rollouts, scaffolded
+from ....policy.scaffolds._scaffold import scaffolded
 from ....policy.step.algorithm import Algorithm
 from ....policy.step.by_name import with_components
 from ....policy.training.arguments import PolicyArguments
@@ -19,6 +19,7 @@ from ....policy.training.models import lora_config, open_language_model, open_re
 from ....policy.training.prompt_sampling import DrawnPrompts
 from ....policy.training.prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_by_prompt
 from ....policy.training.trainer import PolicyTrainer
+from ....policy.types import RolloutSource
 from ....rm.backbones.chat_templates import prefilled
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
@@ -145,7 +146,7 @@ def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPromp
     return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
 
 
-def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
+def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> RolloutSource | None:
     """Return the source of completions; None if the trainer generates them itself."""
     if config.rollouts:
         return build("policy.rollouts", config.rollouts, seed=arguments.seed)

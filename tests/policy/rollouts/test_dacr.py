@@ -114,14 +114,14 @@ def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, c
         [next(seed for seed in range(50) if ends(Side(who, [prompt], max_new_tokens=40), seed, words))]
     )
     before = [*side.tokens[0]]
-    side.hear(["honey and wax"])
+    side.append_turn(["honey and wax"])
     told = side.tokens[0][len(before) :]
     turns = (*prompt, Message(role="assistant", content=answer), Message(role="user", content="honey and wax"))
     wrote = [token for token in before if token not in words.convert_tokens_to_ids([*models.ROLE_TOKENS])]
     if template == PLAIN_TEMPLATE and not cut:  # it closes no turn, so that the end stands where it was drawn alone
         assert wrote.pop() == words.eos_token_id
     assert who.encoder.encode_prompt(prompt) + wrote + told == who.encoder.encode_prompt(turns)
-    assert side.own[0] == [1] * len(before) + [0] * len(told) and (before[-1] == words.eos_token_id) != cut
+    assert side.mask[0] == [1] * len(before) + [0] * len(told) and (before[-1] == words.eos_token_id) != cut
 
 
 def ends(side: Side, seed: int, words) -> bool:
