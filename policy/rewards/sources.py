@@ -34,7 +34,7 @@ from ..types import (
 )
 from .step_rewards import CompletionTokens, at_tokens
 
-SHOWN = 60  # characters of a completion in an error message
+EXCERPT = 60  # characters of a completion in an error message
 
 
 class Fault(NamedTuple):
@@ -51,7 +51,7 @@ class Fault(NamedTuple):
         """Return the fault as a sentence without a full stop."""
         if self.row is None or self.example is None:
             return f"reward '{self.reward}' {self.reason}"
-        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:SHOWN]!r}"
+        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:EXCERPT]!r}"
 
 
 class RewardSources:

@@ -18,7 +18,7 @@ from ...rm.backbones.tokenization import pad
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import content_hash
 from ..decoding.search import derived
-from ..step.forward import CompletionBatch, Reading
+from ..step.forward import CompletionBatch, PolicyOutputs
 from ..types import RolloutSource
 from ._partners import group_size
 
@@ -43,7 +43,7 @@ class StepHashes(NamedTuple):
     """Hash of the vocabulary."""
 
 
-def exchanged(
+def exchange_rollouts(
     folder: Path,
     *,
     agent: int,
@@ -116,7 +116,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 def _logprobs(
     prompts: Sequence[list[int]],
     completions: Sequence[list[int]],
-    read: Callable[[CompletionBatch], Reading],
+    read: Callable[[CompletionBatch], PolicyOutputs],
     device: torch.device,
 ) -> list[list[float]]:
     """Compute the log-probabilities of completions under the policy, in nats."""

@@ -28,15 +28,15 @@ class Hints(NamedTuple):
         Hints(include=(), avoid=())
         """
         number, total = len(self.include), len(self.include) + len(self.avoid)
-        chosen = sorted(draw.sample(range(total), int(share * total + 0.5)))
-        include = tuple(self.include[index] for index in chosen if index < number)
-        return Hints(include, tuple(self.avoid[index - number] for index in chosen if index >= number))
+        indices = sorted(draw.sample(range(total), int(share * total + 0.5)))
+        include = tuple(self.include[index] for index in indices if index < number)
+        return Hints(include, tuple(self.avoid[index - number] for index in indices if index >= number))
 
 
-def hinted(prompt: Messages, hints: Hints) -> Messages:
+def with_hints(prompt: Messages, hints: Hints) -> Messages:
     """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
 
-    >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
+    >>> print(with_hints(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
     Points that the answer should make:
     - Names a cause.
     Answer as if you had not seen these points: mention neither them nor that there are any.
@@ -55,7 +55,7 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
 # ---- rollouts ----
 
 
-def scaffolded(
+def scaffold_rollouts(
     hints: Callable[[Messages], Hints],
     schedule: Schedule,
     *,
@@ -91,12 +91,12 @@ def scaffolded(
         prompts: Sequence[Messages], step: int, shares: Sequence[float], encode: Callable[[Messages], Sequence[int]]
     ) -> list[Messages]:
         """Return the prompts with their share of hints, except where they would be too long."""
-        hinted_prompts = []
+        long_prompts = []
         for index, prompt in enumerate(prompts):
             some = hints(prompt).some(shares[index % len(shares)], Random(f"{seed} {step} {index}"))
-            with_hints = hinted(prompt, some)
-            fits = longest is None or len(encode(with_hints)) <= longest
-            hinted_prompts.append(with_hints if fits else prompt)
-        return hinted_prompts
+            long_prompt = with_hints(prompt, some)
+            fits = longest is None or len(encode(long_prompt)) <= longest
+            long_prompts.append(long_prompt if fits else prompt)
+        return long_prompts
 
     return rollout

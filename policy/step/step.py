@@ -13,8 +13,8 @@ from ...kernels.policy_loss import ClipRule, PolicyLoss
 from ..losses._kinds import CompletionLossInputs, TokenLoss
 from ..types import Rewards, Rollout
 from .algorithm import Algorithm, Scored
-from .forward import Batch, CompletionBatch, Reading, batch_of
-from .loss import completion_loss, completion_loss_inputs, joined, shares_and_slopes, token_objective
+from .forward import Batch, CompletionBatch, PolicyOutputs, batch_of
+from .loss import completion_loss, completion_loss_inputs, concatenate, shares_and_slopes, token_objective
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class PolicyStep:
     def attach_slopes(
         self,
         micro_batches: Sequence[Batch],
-        read: Callable[[CompletionBatch], Reading],
+        read: Callable[[CompletionBatch], PolicyOutputs],
         *,
         batch_rows: int,
         updates: int,
@@ -152,7 +152,7 @@ class PolicyStep:
             parts.append(self._completions(read(rows).logprob, rows.response, batch, batch_rows, updates))
             weights.append(loss_weights(batch).sum(1))
         gather = self.processes.gather
-        shares, slopes = shares_and_slopes(self.algorithm.rule, joined(parts, gather), gather(torch.cat(weights)))
+        shares, slopes = shares_and_slopes(self.algorithm.rule, concatenate(parts, gather), gather(torch.cat(weights)))
         sizes, local = [len(weight) for weight in weights], self.processes.local(len(shares))
         columns = shares[local].split(sizes), slopes[local].split(sizes)
         for batch, share, slope in zip(micro_batches, *columns, strict=True):

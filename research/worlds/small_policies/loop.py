@@ -14,7 +14,7 @@ from ....policy.aggregations.token_mean import token_mean
 from ....policy.losses._kinds import TokenLoss
 from ....policy.losses.ppo import ppo
 from ....policy.step.algorithm import Algorithm, Scored
-from ....policy.step.forward import Batch, CompletionBatch, Reading, at_completions, own_states
+from ....policy.step.forward import Batch, CompletionBatch, PolicyOutputs, at_completions, own_states
 from ....policy.step.step import PolicyStep
 from ....policy.training.critic import CriticArguments, CriticLearner
 from ....policy.training.replay_buffer import ReplayBuffer
@@ -174,7 +174,7 @@ class _Trainer:
         return scored, metrics
 
     @torch.no_grad()
-    def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, Reading | None]:
+    def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, PolicyOutputs | None]:
         """Return the completions as formulas read them, and the policy's reading if something needs its states."""
         rows = completions.rows
         replay = self.replay and self.replay.replay

@@ -9,7 +9,7 @@ import torch
 from rewardlab.policy.losses.hacpo import hacpo as hacpo_loss
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rollouts import _exchange as exchange
-from rewardlab.policy.rollouts._exchange import AgentCompletions, StepHashes, exchanged, read, store, wait
+from rewardlab.policy.rollouts._exchange import AgentCompletions, StepHashes, exchange_rollouts, read, store, wait
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.transforms.hacpo import hacpo
 from rewardlab.rm.errors import DataError, UsageError
@@ -41,7 +41,7 @@ def agent(base, llama, make_trainer, tmp_path):
         trainer = make_trainer(
             formulas, RewardSources({"even": even}), model=copy.deepcopy(model or (base, llama)[number]),
             eval_dataset=prompts(2), **settings | changes,
-            rollout_func=exchanged(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
+            rollout_func=exchange_rollouts(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
         )  # fmt: skip
         trainer.seen = seen
         return trainer
@@ -119,7 +119,7 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
         _read=lambda model, rows: SimpleNamespace(logprob=torch.full(rows.response.shape, -0.5)),
         _note=lambda name, value: noted.append(name),
     )
-    found = exchanged(tmp_path, agent=1, agents=3, timeout=0.0)(ids, trainer)
+    found = exchange_rollouts(tmp_path, agent=1, agents=3, timeout=0.0)(ids, trainer)
     assert [one[0] for one in found["completion_ids"]] == [9, 9, 10, 11, 30, 31, 9, 9, 12, 13, 32, 33]
     assert [one[0] for one in found["logprobs"]] == [-0.5, -0.5, 0, 0, -2, -2] * 2
     assert found["own"] == [True, True, False, False, False, False] * 2 and found["prompt_ids"] == ids
@@ -180,6 +180,6 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):
     with pytest.raises(UsageError, match="numbered from 0 to 1, got 2"):
-        exchanged(tmp_path, agent=2, agents=2, timeout=1.0)
+        exchange_rollouts(tmp_path, agent=2, agents=2, timeout=1.0)
     with pytest.raises(UsageError, match="2 agents cannot share 3 completions to a prompt; make them a multiple"):
         agent(0, output="odd", num_generations=3, per_device_train_batch_size=6).train()
