@@ -246,13 +246,13 @@ class TransformChain:
     """Transforms of one slot in order, by name; `state` is JSON-serializable and part of the checkpoint."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
-        for name, transform_ in transforms.items():
-            if transform_.slot != slot:
-                raise ValueError(f"'{name}' changes {transform_.slot}s and stands among the transforms of {slot}s")
+        for name, transform in transforms.items():
+            if transform.slot != slot:
+                raise ValueError(f"'{name}' changes {transform.slot}s and is among the transforms of {slot}s")
         for (first, before), (second, after) in pairwise(transforms.items()):
             if before.stage > after.stage:
                 raise ValueError(
-                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and stands behind '{first}' of "
+                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and comes after '{first}' of "
                     f"stage {before.stage} ({STAGES[before.stage]}); put it before"
                 )
         self.transforms = dict(transforms)

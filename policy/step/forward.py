@@ -44,11 +44,11 @@ def completion_batch(
     prompt: Int[Tensor, "N P"],
     prompt_mask: Int[Tensor, "N P"],
     completions: Int[Tensor, "N L"],
-    said_mask: Int[Tensor, "N L"],
+    completion_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> CompletionBatch:
     """Join left-padded prompts and right-padded completions into rows with positions independent of the padding."""
-    rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
+    rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, completion_mask], 1))
     return CompletionBatch(*rows, prompt_mask.sum(1), response)
 
 
