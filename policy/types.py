@@ -1,6 +1,6 @@
 """Types of policy training: rollouts, rewards, and the interfaces of estimators, transforms, schedulers and replays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..rm.types import Example
+from ..rm.types import Example, RewardModel
 
 State = Mapping[str, Any]
 """State of a stateful formula between steps: JSON-serializable, so that it can be checkpointed, replayed and shown."""
@@ -193,7 +193,7 @@ class Past(NamedTuple):
 class Replay(Protocol):
     """Trains again on previous completions, relative to the policy that generated them; a reducer over steps.
 
-    These are the completions of the last `remembers` batches (1 by default), oldest first.
+    These are the completions of the last batch, or of as many as `ReplaysBatches` says, oldest first.
     """
 
     def __call__(
@@ -203,4 +203,121 @@ class Replay(Protocol):
 
         NaN leaves a completion out. At most as many completions as in a batch are trained on.
         """
+        ...
+
+
+@runtime_checkable
+class ReplaysBatches(Protocol):
+    """A replay of the completions of several batches."""
+
+    remembers: int
+    """Number of batches."""
+
+
+@runtime_checkable
+class ReadsFields(Protocol):
+    """A formula that requires fields of the rollout which are otherwise not computed."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Names of the fields."""
+        ...
+
+
+# ---- sources of completions and rewards ----
+
+
+class RolloutSource(Protocol):
+    """Generates completions: a rollout function of TRL's trainers."""
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any, /) -> dict[str, Any]:
+        """Return `prompt_ids`, `completion_ids` and `logprobs` (None: to be computed) by row, and further columns."""
+        ...
+
+
+RewardFunction = Callable[[Sequence[Example]], Sequence[float | None] | Awaitable[Sequence[float | None]]]
+"""Returns a number for every completion, or None for a missing reward; may be a coroutine function."""
+RewardSource = RewardModel | RewardFunction
+"""Rewards of completions; the protocols below are its optional abilities."""
+
+
+@runtime_checkable
+class RatesCompletions(Protocol):
+    """A source with `rate`, which returns rewards [N, K], and a contract with its K objectives."""
+
+    contract: Any
+
+    def rate(self, examples: Sequence[Example]) -> Any:
+        """Return rewards [N, K]."""
+        ...
+
+
+@runtime_checkable
+class ReadsStates(Protocol):
+    """A source that is called as `rate(examples, states)`, with the policy's hidden states of every completion."""
+
+    reads_states: bool
+
+
+@runtime_checkable
+class ReadsRows(Protocol):
+    """A source that is called as `source(examples, rows)`, with the row of the data that each prompt comes from."""
+
+    reads_rows: bool
+
+
+@runtime_checkable
+class ReadsFinished(Protocol):
+    """A source called as `source(examples, rows, finished)`, also with whether each completion ended by itself."""
+
+    reads_finished: bool
+
+
+@runtime_checkable
+class ComparesCompletions(Protocol):
+    """A source whose rewards depend on the prompt's other completions, if `compares`."""
+
+    compares: bool
+
+
+@runtime_checkable
+class HasMembers(Protocol):
+    """An ensemble."""
+
+    def spread(self, examples: Sequence[Example]) -> Any:
+        """Return the scores of its members [M, N, K]."""
+        ...
+
+
+@runtime_checkable
+class RewardsSteps(Protocol):
+    """A source with rewards of the steps of completions; a run may have one."""
+
+    def step_rewards(self, examples: Sequence[Example]) -> Sequence[Sequence[Any]]:
+        """Return the `StepReward`s of the completions rated last."""
+        ...
+
+
+@runtime_checkable
+class LearnsOnline(Protocol):
+    """A source that learns after each cycle; `state()` and `load(state)` are for checkpoints."""
+
+    def learn(self, cycle: Cycle) -> dict[str, float]:
+        """Learn from the completions of a cycle, and return metrics."""
+        ...
+
+
+@runtime_checkable
+class HasVersion(Protocol):
+    """A source whose rewards are determined by a version, a named tuple, besides the text."""
+
+    version: Any
+
+
+@runtime_checkable
+class HasMetrics(Protocol):
+    """A source with metrics of the completions rated last."""
+
+    def facts(self) -> Mapping[str, float]:
+        """Return the metrics by name."""
         ...

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow
+from ...policy.types import RatesCompletions
 from ...rm.errors import UsageError
 from ...rm.load import load_reward_model
 from ...rm.registry import names
@@ -49,6 +50,6 @@ def _open_reward(source: str, run: RunFacts) -> Any:
     if reward := function_reward(source, run.table):
         return reward
     made = build("policy", source)
-    if not (hasattr(made, "rate") or callable(made)):
+    if not (isinstance(made, RatesCompletions) or callable(made)):
         raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of completions")
     return made

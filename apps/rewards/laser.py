@@ -5,7 +5,7 @@ from math import isnan
 
 from ...policy.decoding.language_models import language_model, positions
 from ...policy.rewards.reference_probability import reference_probabilities, total_logprob
-from ...policy.rewards.sources import RewardFunction
+from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example
 from ..runs.run_folder import log

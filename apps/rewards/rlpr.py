@@ -7,7 +7,7 @@ import torch
 
 from ...policy.decoding.language_models import language_model, positions
 from ...policy.rewards.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
-from ...policy.rewards.sources import RewardFunction
+from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...judges.rubrics.reference_checks import FormCheck, KeyPoint, checks_of, content, key_points, style
-from ...policy.rewards.sources import RewardFunction
 from ...policy.training.prompts import Row
+from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text

@@ -29,7 +29,7 @@ from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.pointwise import pointwise
 from rewardlab.judges.types import Case
 from rewardlab.policy.rollouts.vllm import PYTHON, QUIET, SERVER
-from rewardlab.policy.rollouts.vllm.server_process import HOST, KeptServer
+from rewardlab.policy.rollouts.vllm.server_process import HOST, ServerProcess
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io.checked_files import from_json_lines
@@ -112,11 +112,11 @@ def addressed(recipe: Path, urls: Mapping[str, str], **changes: str) -> str:
     return text
 
 
-def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, KeptServer]:
+def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, ServerProcess]:
     """Start two servers of the reward model and one of the judge; they end with the stack."""
-    servers: dict[str, KeptServer] = {}
+    servers: dict[str, ServerProcess] = {}
     for name in PORTS:
-        servers[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
+        servers[name] = server = ServerProcess(folder / f"{name}.log", environment=QUIET)
         stack.callback(server.stop)
         server.start(judge_command(folder, python) if name == "judge" else rm_command(folder))
         log(f"{name}: {server.url}")
@@ -145,7 +145,7 @@ def judged(url: str, number: int = 96) -> dict[str, float]:
     return {"asked": number, "marked": len(known), "correlation_with_gold": float(np.corrcoef(marks, gold)[0, 1])}
 
 
-def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> float:
+def trained(folder: Path, servers: Mapping[str, ServerProcess], steps: int) -> float:
     """Train in a separate process, stop the server `first` after half of the steps, and return the seconds."""
     recipe, run = folder / "rl.yaml", folder / "run"
     recipe.write_text(addressed(RECIPE, {name: server.url for name, server in servers.items()}), encoding="utf-8")

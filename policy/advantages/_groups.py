@@ -30,20 +30,20 @@ def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
     """Compute group statistics; NaN rewards have no effect, infinite ones raise `ValueError`."""
     check_finite(rewards)
     group_index = torch.unique(group, return_inverse=True)[1]
-    known, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
+    valid, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
 
     def total(values: Tensor) -> Tensor:
         return torch.zeros(len(rewards), dtype=torch.float64, device=r.device).index_add(0, group_index, values)[
             group_index
         ]
 
-    number = total(known.double())
-    mean = total(r * known) / number.clamp_min(1)
-    ends = [torch.zeros_like(r).scatter_reduce(0, group_index[known], r[known], how, include_self=False)[group_index]
+    number = total(valid.double())
+    mean = total(r * valid) / number.clamp_min(1)
+    ends = [torch.zeros_like(r).scatter_reduce(0, group_index[valid], r[valid], how, include_self=False)[group_index]
             for how in ("amin", "amax")]  # fmt: skip
     mean = torch.where(ends[0] == ends[1], ends[0], mean)  # no rounding error if all rewards are equal
-    variance = total(torch.where(known, (r - mean).square(), 0)) / (number - 1).clamp_min(1)
-    return Groups(known & (number > 1), number, mean, variance)
+    variance = total(torch.where(valid, (r - mean).square(), 0)) / (number - 1).clamp_min(1)
+    return Groups(valid & (number > 1), number, mean, variance)
 
 
 def check_finite(rewards: Tensor) -> None:

@@ -13,8 +13,8 @@ def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
 
 def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
     """Return a mask of each completion's last own position; empty for an empty completion."""
-    left = response.flip(1).cumsum(1).flip(1)  # number of own tokens from this position on
-    return response & (left == 1)
+    remaining = response.flip(1).cumsum(1).flip(1)  # number of own tokens from this position on
+    return response & (remaining == 1)
 
 
 def behind(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:

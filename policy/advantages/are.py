@@ -29,15 +29,15 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         check_finite(rewards)
-        known = ~rewards.isnan()
-        r = rewards[known].double()
+        present = ~rewards.isnan()
+        r = rewards[present].double()
         if len(r) < 2 or bool(r.min() == r.max()):
             return torch.zeros_like(as_float(rewards))
         if len(r.unique()) == 2:
             warnings.warn(
                 "are: of rewards with two values the centre is the more frequent one; take grpo", stacklevel=2
             )
-        return masked_advantages((rewards - location(r, shape, blocks, floor)) / (r.std() + epsilon), known, rewards)
+        return masked_advantages((rewards - location(r, shape, blocks, floor)) / (r.std() + epsilon), present, rewards)
 
     return estimate
 

@@ -54,8 +54,8 @@ def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Boo
     """Return each row's membership in the higher half of its group's valid rows, in [0, 1]; memberships sum to n/2."""
     mine = (group[:, None] == group) & valid
     above = (mine & (metric > metric[:, None])).sum(1)
-    tied = (mine & (metric == metric[:, None])).sum(1).clamp_min(1)
-    return ((mine.sum(1) / 2 - above) / tied).clamp(0, 1).double()
+    ties = (mine & (metric == metric[:, None])).sum(1).clamp_min(1)
+    return ((mine.sum(1) / 2 - above) / ties).clamp(0, 1).double()
 
 
 def half_mean(

@@ -34,7 +34,7 @@ def dacr(
     """
     if any(weight != 1 for weight in weights or ()):
         raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")
-    centre = located(loc, shape, blocks, floor)
+    centre = location_function(loc, shape, blocks, floor)
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != len(COMPONENTS):
@@ -77,7 +77,7 @@ def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> F
     return masked_advantages((total - centre) / (r.std() + epsilon), valid, total)
 
 
-def located(name: str, shape: float | None, blocks: int, floor: float) -> Location:
+def location_function(name: str, shape: float | None, blocks: int, floor: float) -> Location:
     """Return a location function by name; `shape` in (0, 1], `blocks` and `floor` are those of `are`."""
     if name == "mean":
         return _mean
@@ -90,9 +90,9 @@ def located(name: str, shape: float | None, blocks: int, floor: float) -> Locati
         )
 
     def are(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        known = ~x.isnan()
-        r = x[known].double()
-        return torch.where(known, location(r, shape, blocks, floor) if len(r) else torch.nan, torch.nan)
+        present = ~x.isnan()
+        r = x[present].double()
+        return torch.where(present, location(r, shape, blocks, floor) if len(r) else torch.nan, torch.nan)
 
     return are
 

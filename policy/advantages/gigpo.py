@@ -26,11 +26,11 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         if rollout.tokens is None:
             raise ValueError("gigpo: the rollout has no tokens to tell states apart by")
         r = at_last_token(rewards.double(), rollout.response)
-        known = ~(rewards.isnan() if rewards.dim() == 1 else (rewards.isnan() & rollout.response).any(1))
-        r = torch.where(rollout.response & known[:, None], r, 0)
-        total = torch.where(known, r.sum(1) if rewards.dim() == 2 else rewards.double(), torch.nan)
+        valid = ~(rewards.isnan() if rewards.dim() == 1 else (rewards.isnan() & rollout.response).any(1))
+        r = torch.where(rollout.response & valid[:, None], r, 0)
+        total = torch.where(valid, r.sum(1) if rewards.dim() == 2 else rewards.double(), torch.nan)
         returns = discounted_scan(r.flatten(), bounds_of_rows(r), discount=gamma).view_as(r)
-        live = rollout.response & known[:, None]
+        live = rollout.response & valid[:, None]
         steps = torch.zeros_like(r)
         state = states(rollout.tokens, rollout.response, rollout.group)
         steps[live] = against(returns[live], state[live], epsilon)

@@ -15,8 +15,8 @@ def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
-        counted = rewards[statistics.valid].double()
-        spread = counted.std() if len(counted) > 1 else counted.new_zeros(())
+        valid_rewards = rewards[statistics.valid].double()
+        spread = valid_rewards.std() if len(valid_rewards) > 1 else valid_rewards.new_zeros(())
         return masked_advantages((rewards - statistics.mean) / (spread + epsilon), statistics.valid, rewards)
 
     return estimate

@@ -18,25 +18,25 @@ def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
         raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")
 
     def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
-        held = {name: {"recent": [], "seen": 0} for name in gains} | dict(state)
+        sources = {name: {"recent": [], "seen": 0} for name in gains} | dict(state)
         for name, gain in gains.items():
-            state_of_source = held[name]
-            held[name] = {
+            state_of_source = sources[name]
+            sources[name] = {
                 "recent": [*state_of_source["recent"], *gain][-window:],
                 "seen": state_of_source["seen"] + len(gain),
             }
-        everything = sum(source["seen"] for source in held.values())
-        bounds = {name: upper_bound(source["recent"], source["seen"], everything) for name, source in held.items()}
-        return held, boltzmann(bounds, temperature)
+        total = sum(source["seen"] for source in sources.values())
+        bounds = {name: upper_bound(source["recent"], source["seen"], total) for name, source in sources.items()}
+        return sources, boltzmann(bounds, temperature)
 
     return step
 
 
-def upper_bound(recent: Sequence[float], seen: int, everything: int) -> float:
+def upper_bound(recent: Sequence[float], count: int, total: int) -> float:
     """Return the mean plus the exploration bonus.
 
     >>> upper_bound([0.25, 0.75], 3, 0)
     0.5
     """
     mean = sum(recent) / len(recent) if recent else 0.0
-    return mean + math.sqrt(2 * math.log(everything + 1) / (seen + 1))
+    return mean + math.sqrt(2 * math.log(total + 1) / (count + 1))

@@ -29,12 +29,12 @@ class TokenLoss:
         response: Bool[Tensor, "N L"],
     ) -> Float[Tensor, ""]:
         """Return Σ_t w_t L_t over the tokens of completions with a weight."""
-        counted = response & (weight != 0)
-        losses = self.compute(logprob[counted], old[counted], advantage[counted])
-        if not isinstance(losses, Tensor) or losses.shape != logprob[counted].shape:
+        mask = response & (weight != 0)
+        losses = self.compute(logprob[mask], old[mask], advantage[mask])
+        if not isinstance(losses, Tensor) or losses.shape != logprob[mask].shape:
             shape = [*losses.shape] if isinstance(losses, Tensor) else type(losses).__name__
-            raise ValueError(f"a loss of tokens returns one loss for each of {int(counted.sum())} tokens, got {shape}")
-        return (weight[counted] * losses).sum()
+            raise ValueError(f"a loss of tokens returns one loss for each of {int(mask.sum())} tokens, got {shape}")
+        return (weight[mask] * losses).sum()
 
 
 class CompletionLossInputs(NamedTuple):

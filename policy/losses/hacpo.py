@@ -35,9 +35,9 @@ def hacpo(
         )
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
-        known = ~completions.advantage.isnan()
+        valid = ~completions.advantage.isnan()
         drift = (completions.logprob - completions.old.detach()) / completions.length.clamp_min(1)
-        drift = torch.where(known, drift, 0).clamp(-FARTHEST, FARTHEST)
+        drift = torch.where(valid, drift, 0).clamp(-FARTHEST, FARTHEST)
         A = completions.advantage.detach().nan_to_num(0)
         s = drift.exp()
         surrogate = torch.minimum(s * A, s.clamp(1 - low, 1 + high) * A)

@@ -18,9 +18,9 @@ def kimi(*, tau: float) -> PerCompletionLoss:
         raise ValueError(f"kimi: tau is 0 or more, got {tau}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
-        known = ~completions.advantage.isnan()
-        drift = torch.where(known, completions.logprob - completions.old.detach(), 0)
-        gain = completions.advantage.detach().nan_to_num(0) * torch.where(known, completions.logprob, 0)
+        valid = ~completions.advantage.isnan()
+        drift = torch.where(valid, completions.logprob - completions.old.detach(), 0)
+        gain = completions.advantage.detach().nan_to_num(0) * torch.where(valid, completions.logprob, 0)
         return tau / 2 * drift.square() - gain
 
     return PerCompletionLoss(loss)

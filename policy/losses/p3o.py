@@ -21,10 +21,10 @@ def p3o(*, epsilon: float) -> CompletionLoss:
         raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
-        known, group = ~completions.advantage.isnan(), completions.group
-        pair = (group[:, None] == group) & known & known[:, None]
+        valid, group = ~completions.advantage.isnan(), completions.group
+        pair = (group[:, None] == group) & valid & valid[:, None]
         pair = pair & ~torch.eye(len(group), dtype=torch.bool, device=group.device)
-        drift = torch.where(known, completions.logprob - completions.old.detach(), 0)
+        drift = torch.where(valid, completions.logprob - completions.old.detach(), 0)
         r = completions.advantage.detach().nan_to_num(0)
         gap = r[:, None] - r
         ratio = torch.where(pair, drift[:, None] - drift, 0).clamp(-FARTHEST, FARTHEST).exp()

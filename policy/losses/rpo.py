@@ -22,15 +22,15 @@ def rpo(*, beta: float, eta: float) -> CompletionLoss:
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         if completions.base is None:
             raise ValueError("rpo: the completions have no log-probabilities under a base; leave --measure_kl on")
-        known, group = ~completions.advantage.isnan(), completions.group
+        valid, group = ~completions.advantage.isnan(), completions.group
         r = completions.advantage.detach()
         same = group[:, None] == group
         better = same & (r[:, None] > r)
-        logprob = torch.where(known, completions.logprob, 0)
-        h = logprob - torch.where(known, completions.base.detach(), 0)
+        logprob = torch.where(valid, completions.logprob, 0)
+        h = logprob - torch.where(valid, completions.base.detach(), 0)
         pair = -logsigmoid(beta * (h[:, None] - h)) - eta * logprob[:, None]
         value = torch.where(better, pair, 0) / 2
-        others = (same & known & known[:, None]).sum(1) - 1
+        others = (same & valid & valid[:, None]).sum(1) - 1
         return (value.sum(1) + value.sum(0)) / others.clamp_min(1)
 
     return loss

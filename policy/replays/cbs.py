@@ -32,7 +32,7 @@ def cbs(
     """
     if keep < 1 or longest < 1 or batches < 1:
         raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")
-    made = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
+    selector = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:
         rollout, rewards = past.rollout, past.rollout.total
@@ -43,12 +43,12 @@ def cbs(
         advantage = torch.where(rollout.response, past.advantage, 0).sum(1) / tokens
         history = History(past.age.double(), uses.to(past.age.device), past.clipped)
         x = contexts(rewards, advantage, rollout, longest=longest, history=history)
-        held = made.observed(state, total.nanmean().item(), mean_entropy(past.now))
-        held, (rows,) = made.choose(held, x, [(~rewards.isnan()).nonzero().squeeze(1)], keep)
+        next_state = selector.observe(state, total.nanmean().item(), mean_entropy(past.now))
+        next_state, (rows,) = selector.choose(next_state, x, [(~rewards.isnan()).nonzero().squeeze(1)], keep)
         uses[rows] += 1
         again = torch.full_like(past.advantage, torch.nan)
         again[rows] = past.advantage[rows]
-        return held | {"uses": uses.tolist()}, again if rows else None
+        return next_state | {"uses": uses.tolist()}, again if rows else None
 
     replay.remembers = batches  # type: ignore[attr-defined]
     replay.reads = ("entropy",)  # type: ignore[attr-defined]

@@ -68,17 +68,17 @@ def rectified(standing: float, damping: float, bound: float) -> float:
     >>> rectified(-2.0, 0.5, 5.0), rectified(9.0, 0.5, 5.0)
     (-1.0, 5.0)
     """
-    held = max(-bound, min(bound, standing))
-    return held if held >= 0 else damping * held
+    clamped = max(-bound, min(bound, standing))
+    return clamped if clamped >= 0 else damping * clamped
 
 
 def attribution(
     advantage: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]
 ) -> Float[Tensor, "N L"]:
     """C_it = G A_it / Σ_j mean_t |A_jt| over the group's G completions j: mean |C| is 1 (0 without advantages)."""
-    held = torch.where(response, advantage, 0)
-    size = held.abs().sum(1) / response.sum(1).clamp_min(1)
+    token_advantages = torch.where(response, advantage, 0)
+    size = token_advantages.abs().sum(1) / response.sum(1).clamp_min(1)
     same = (group[:, None] == group).to(size.dtype)
     total = same @ size
     number = same.sum(1)
-    return torch.where((total > 0)[:, None], held * (number / total.clamp_min(1e-12))[:, None], 0)
+    return torch.where((total > 0)[:, None], token_advantages * (number / total.clamp_min(1e-12))[:, None], 0)

@@ -22,8 +22,8 @@ def uniform(*, keep: int, batches: int = 1, seed: int = 0) -> Replay:
         if past.rollout.total is None:
             raise ValueError("uniform: the past completions have no rewards")
         step = int(state.get("step", 0))
-        known = (~past.rollout.total.isnan()).nonzero().squeeze(1).tolist()
-        rows = np.random.default_rng([seed, step]).permutation(known)[:keep].astype(np.int64).tolist()
+        rewarded = (~past.rollout.total.isnan()).nonzero().squeeze(1).tolist()
+        rows = np.random.default_rng([seed, step]).permutation(rewarded)[:keep].astype(np.int64).tolist()
         again = torch.full_like(past.advantage, torch.nan)
         again[rows] = past.advantage[rows]
         return {"step": step + 1}, again if rows else None

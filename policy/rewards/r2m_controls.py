@@ -20,7 +20,7 @@ Reads = Callable[[States, Sequence[Example], Generator], States]
 """Maps the policy's states of a step's completions, and the completions, to the states that the reward reads."""
 
 
-def own(states: States, examples: Sequence[Example], generator: Generator) -> States:
+def identity(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """Return every completion's own states."""
     return states
 
@@ -75,7 +75,7 @@ class R2MArguments:
     max_grad_norm: float = 1.0
     learns: Literal["nothing", "head", "everything"] = "head"
     """Trained parameters; with "everything" the body's trainable parameters are updated too, in place."""
-    reads: Reads = own
+    reads: Reads = identity
     refresh: bool = True
     """Whether the update uses the states of the last pass instead of those of the annotation."""
     seed: int = 0

@@ -68,7 +68,7 @@ class _UpdateBatch(NamedTuple):
     states: States
     rows: Int[Tensor, "G R"]
     """Row indices of every group."""
-    known: Bool[Tensor, " N"]
+    rewarded: Bool[Tensor, " N"]
     """Whether the policy was trained on the completion."""
 
 
@@ -124,12 +124,12 @@ class OnlineR2M:
     @torch.no_grad()
     def rate(self, examples: Sequence[Example], states: States) -> np.ndarray:
         """Return rewards [N, K] at the current ω; stored until the next update."""
-        tokens, seen = reward_tokens(self.model.body, examples), self._seen(states, examples, "rate")
-        rewards = self.model.rewards(tokens, seen).cpu()
-        self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else seen))
+        tokens, inputs = reward_tokens(self.model.body, examples), self._head_inputs(states, examples, "rate")
+        rewards = self.model.rewards(tokens, inputs).cpu()
+        self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else inputs))
         return rewards.double().numpy()
 
-    def _seen(self, states: States, examples: Sequence[Example], use: str) -> States:
+    def _head_inputs(self, states: States, examples: Sequence[Example], use: str) -> States:
         return [
             state.detach().to("cpu", STATE_DTYPE) for state in self.arguments.reads(states, examples, self._random(use))
         ]
@@ -169,7 +169,7 @@ class OnlineR2M:
                 "learns from its own rewards; call rate before every learn"
             )
         last = existing[-1]
-        return _joined(gather_object([last._replace(tokens=last.tokens.cpu())]), last.tokens.device)
+        return _concatenate(gather_object([last._replace(tokens=last.tokens.cpu())]), last.tokens.device)
 
     def _update_batch(self, cycle: Cycle, annotation: _Annotation) -> _UpdateBatch:
         states = annotation.states
@@ -178,9 +178,9 @@ class OnlineR2M:
                 raise UsageError(
                     "the cycle has no states of the policy's last pass; read them, or set refresh to False"
                 )
-            states = self._seen(cycle.states, annotation.examples, "refresh")
-        rows, known = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
-        return _UpdateBatch(annotation.examples, annotation.tokens, states, rows, known)
+            states = self._head_inputs(cycle.states, annotation.examples, "refresh")
+        rows, rewarded = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
+        return _UpdateBatch(annotation.examples, annotation.tokens, states, rows, rewarded)
 
     @torch.no_grad()
     def _refreshed(self, batch: _UpdateBatch) -> Float[Tensor, "G R"]:
@@ -200,8 +200,8 @@ class OnlineR2M:
         self, rewards: Float[Tensor, "M K"], batch: _UpdateBatch, indices: Int[Tensor, " M"]
     ) -> Float[Tensor, "G R"]:
         """Arrange rewards in a row per group and objective; NaN for completions that the policy was not trained on."""
-        known = rewards.masked_fill(~batch.known[indices, None], torch.nan)[:, self.columns]
-        return known.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
+        masked = rewards.masked_fill(~batch.rewarded[indices, None], torch.nan)[:, self.columns]
+        return masked.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
 
     def _update(self, batch: _UpdateBatch, pairs: Pairs, random: Generator) -> GroupLosses:
         """Run one pass over shuffled groups; return the losses before each step."""
@@ -227,28 +227,28 @@ class OnlineR2M:
     # ---- external labels ----
 
     def _anchored(
-        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
+        self, anchor: Anchor, pairs: Pairs, refreshed: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
         """Return the pairs with labels in the drawn groups, and metrics of the model's agreement with the labeller."""
         if anchor.groups > len(batch.rows):
             raise UsageError(
                 f"an anchor is to label {anchor.groups} groups and the cycle has {len(batch.rows)}; ask for fewer"
             )
-        drawn = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
-        drawn = drawn[~pairs.wins[drawn].isnan()]
-        says = torch.full_like(pairs.wins, torch.nan)
+        groups = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
+        groups = groups[~pairs.wins[groups].isnan()]
+        labels = torch.full_like(pairs.wins, torch.nan)
         labeller = anchor.labeller if PartialState().is_main_process else lambda *_: float("nan")  # rank 0 asks
-        for group in drawn.tolist():
+        for group in groups.tolist():
             best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
-            says[group] = ask(labeller, best, worst, random)
-        says = broadcast_object_list([says])[0]
-        self.calls += len(drawn)
-        wins = torch.full_like(says, torch.nan) if anchor.only else pairs.wins.clone()
-        wins[drawn] = says[drawn]
-        gap = (fresh.gather(1, pairs.best[:, None]) - fresh.gather(1, pairs.worst[:, None])).squeeze(1)
-        right = ((gap * (says - 0.5)) > 0)[~says.isnan() & (says != 0.5)].float()
-        abstained = int(says[drawn].isnan().sum())
-        facts = {"asked": len(drawn), "abstained": abstained, "accuracy": right.mean().item(), "calls": self.calls}
+            labels[group] = ask(labeller, best, worst, random)
+        labels = broadcast_object_list([labels])[0]
+        self.calls += len(groups)
+        wins = torch.full_like(labels, torch.nan) if anchor.only else pairs.wins.clone()
+        wins[groups] = labels[groups]
+        gap = (refreshed.gather(1, pairs.best[:, None]) - refreshed.gather(1, pairs.worst[:, None])).squeeze(1)
+        right = ((gap * (labels - 0.5)) > 0)[~labels.isnan() & (labels != 0.5)].float()
+        abstained = int(labels[groups].isnan().sum())
+        facts = {"asked": len(groups), "abstained": abstained, "accuracy": right.mean().item(), "calls": self.calls}
         return pairs._replace(wins=wins), facts
 
     # ---- checkpoints ----
@@ -257,7 +257,7 @@ class OnlineR2M:
         """Return the state for a checkpoint."""
         body = self.model.body.model.state_dict() if self.arguments.learns == "everything" else None
         return {
-            "made": self._made(),
+            "made": self._fixed_settings(),
             "counts": [self.cycles, self.updates, self.calls],
             "head": self.model.head.state_dict(),
             "body": body,
@@ -266,11 +266,11 @@ class OnlineR2M:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Load the state from a checkpoint; raise `DataError` for another reward model or number of rounds."""
-        made = self._made()
-        if other := [name for name in made if state["made"].get(name) != made[name]]:
+        settings = self._fixed_settings()
+        if other := [name for name in settings if state["made"].get(name) != settings[name]]:
             raise DataError(
                 f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])} and this run's "
-                f"{made[other[0]]}; resume with what the run was started with"
+                f"{settings[other[0]]}; resume with what the run was started with"
             )
         self.model.head.load_state_dict(state["head"])
         if state["body"] is not None:
@@ -280,7 +280,7 @@ class OnlineR2M:
         self.cycles, self.updates, self.calls = state["counts"]
         self._begin()
 
-    def _made(self) -> dict[str, Any]:
+    def _fixed_settings(self) -> dict[str, Any]:
         """Return the settings that a checkpoint must agree with."""
         D, width = self.model.head.W_q.shape
         return {
@@ -292,7 +292,7 @@ class OnlineR2M:
         }
 
 
-def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
+def _concatenate(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
     """Concatenate the annotations of all processes, by rank."""
     examples, tokens, rewards, states = zip(*parts, strict=True)
     joined_states = None if None in states else [item for some in states for item in some]
@@ -321,10 +321,10 @@ def ask(labeller: Labeller, first: Example, second: Example, random: Generator) 
     return 1 - chance if swapped else chance
 
 
-def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:
-    if unknown := [name for name in chosen if name not in objectives]:
+def _columns(objectives: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+    if unknown := [name for name in names if name not in objectives]:
         raise UsageError(f"no objective '{unknown[0]}' in the reward model; there is {', '.join(objectives)}")
-    return [objectives.index(name) for name in chosen or objectives]
+    return [objectives.index(name) for name in names or objectives]
 
 
 def _update_metrics(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:

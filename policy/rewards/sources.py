@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from inspect import isawaitable
 from numbers import Real
 from pathlib import Path
@@ -17,14 +17,24 @@ from torch import Tensor
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
 from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
-from ...rm.types import Example, RewardModel
-from ..types import Rewards
+from ...rm.types import Example
+from ..types import (
+    ComparesCompletions,
+    HasMembers,
+    HasMetrics,
+    HasVersion,
+    LearnsOnline,
+    RatesCompletions,
+    ReadsFinished,
+    ReadsRows,
+    ReadsStates,
+    Rewards,
+    RewardSource,
+    RewardsSteps,
+)
 from .step_rewards import CompletionTokens, at_tokens
 
-SHOWN = 60  # characters of a completion in an error message
-
-RewardFunction = Callable[[Sequence[Example]], Sequence[float | None] | Awaitable[Sequence[float | None]]]
-"""Returns a number for every completion, or None for a missing reward; may be a coroutine function."""
+EXCERPT = 60  # characters of a completion in an error message
 
 
 class Fault(NamedTuple):
@@ -41,7 +51,7 @@ class Fault(NamedTuple):
         """Return the fault as a sentence without a full stop."""
         if self.row is None or self.example is None:
             return f"reward '{self.reward}' {self.reason}"
-        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:SHOWN]!r}"
+        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:EXCERPT]!r}"
 
 
 class RewardSources:
@@ -53,19 +63,12 @@ class RewardSources:
     raise `DataError`. In both cases they are appended to the file `record`, with the completion. Numbers are those of a
     list, an array or a tensor on any device. Coroutine functions are awaited, all of a call concurrently.
 
-    Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
-    the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
-    data that each prompt comes from; with `reads_finished` as `source(examples, rows, finished)`, also with whether
-    each completion ended by itself; with `compares` its rewards depend on the prompt's other completions. A method
-    `learn(cycle)` is called after each cycle; then `state()` and `load(state)` are for checkpoints, and `version` is a
-    named tuple of what determines its rewards besides the text. A method `facts()` returns metrics of the completions
-    rated last. A method `step_rewards(examples)` returns the rewards of single steps of the completions rated last; one
-    source may have it.
+    Optional abilities of a source are the protocols in `policy.types`.
     """
 
     def __init__(
         self,
-        sources: Mapping[str, RewardModel | RewardFunction],
+        sources: Mapping[str, RewardSource],
         *,
         watched: Collection[str] = (),
         skip: bool = False,
@@ -78,11 +81,13 @@ class RewardSources:
         """Shares of the completions rated last that a reward model reads cut or in part, as `NAME/truncated`."""
         self._warned: set[str] = set()
         self.names = tuple(name for source in self.sources for name in self._components(source))
-        self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
-        self._of_steps = [name for name, source in self.sources.items() if hasattr(source, "step_rewards")]
+        self.reads_states = any(
+            isinstance(source, ReadsStates) and source.reads_states for source in self.sources.values()
+        )
+        self._of_steps = [name for name, source in self.sources.items() if isinstance(source, RewardsSteps)]
         if len(self._of_steps) > 1:
             raise UsageError("two sources reward single steps; name one of them")
-        self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "learn")}
+        self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if isinstance(s, LearnsOnline)}
         if unused := [name for name in watched if name in self._of_steps]:
             raise UsageError(f"'{unused[0]}' rewards steps and is only watched; name it with --reward")
         if unused := [name for name in watched if name in self.learners]:
@@ -108,11 +113,13 @@ class RewardSources:
         columns, members, faults = [], {}, []
         self.unread = {}
         inputs = {name: _inputs(source, examples, states, rows, finished) for name, source in self.sources.items()}
-        returned = self._ask_all(inputs)
+        returned = self._call_all(inputs)
         for name, source in self.sources.items():
             values, member_values = self._read(name, returned[name], examples)
-            if hasattr(source, "spread"):
-                members[name], values, member_values = self._ask_members(name, source, examples, values, member_values)
+            if isinstance(source, HasMembers):
+                members[name], values, member_values = self._member_scores(
+                    name, source, examples, values, member_values
+                )
             columns.append(values)
             faults += member_values
         if self.record is not None:
@@ -128,7 +135,7 @@ class RewardSources:
     @property
     def compares(self) -> list[str]:
         """Sources whose rewards compare the completions of a prompt, so that they have to rate all of them at once."""
-        return [name for name, source in self.sources.items() if getattr(source, "compares", False)]
+        return [name for name, s in self.sources.items() if isinstance(s, ComparesCompletions) and s.compares]
 
     @property
     def process_rewards(self) -> bool:
@@ -151,20 +158,19 @@ class RewardSources:
     @property
     def contracts(self) -> dict[str, str]:
         """Hashes of the scoring contracts of reward models."""
-        return {name: s.contract.hash() for name, s in self.sources.items() if hasattr(s, "contract")}
+        return {name: s.contract.hash() for name, s in self.sources.items() if isinstance(s, RatesCompletions)}
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
         """Current versions of online reward models: what determines their rewards besides the text."""
-        return {
-            name: learner.version._asdict() for name, learner in self.learners.items() if hasattr(learner, "version")
-        }
+        return {name: s.version._asdict() for name, s in self.learners.items() if isinstance(s, HasVersion)}
 
     def facts(self) -> dict[str, float]:
         """Return the metrics of sources on the completions rated last, as `NAME/FACT`."""
-        stated: dict[str, Any] = {name: s for name, s in self.sources.items() if hasattr(s, "facts")}
-        facts = {f"{name}/{fact}": value for name, source in stated.items() for fact, value in source.facts().items()}
-        return facts | self.unread
+        sources = [(name, source) for name, source in self.sources.items() if isinstance(source, HasMetrics)]
+        return {
+            f"{name}/{fact}": value for name, source in sources for fact, value in source.facts().items()
+        } | self.unread
 
     @property
     def recorded(self) -> int:
@@ -178,19 +184,19 @@ class RewardSources:
 
     def _components(self, name: str) -> list[str]:
         source: Any = self.sources[name]
-        objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
+        objectives = source.contract.objectives if isinstance(source, RatesCompletions) else (name,)
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
-    def _ask_all(self, inputs: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    def _call_all(self, inputs: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
         """Return what each source returns for its inputs, or the error that it raises."""
-        returned: dict[str, Any] = {name: self._ask(name, arguments) for name, arguments in inputs.items()}
+        returned: dict[str, Any] = {name: self._call(name, arguments) for name, arguments in inputs.items()}
         waiting = [name for name, value in returned.items() if isawaitable(value)]
         return returned | dict(zip(waiting, gathered([returned[name] for name in waiting]), strict=True))
 
-    def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
+    def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         source: Any = self.sources[name]
         try:
-            return self._rate(name, source, arguments) if hasattr(source, "rate") else source(*arguments)
+            return self._rate(name, source, arguments) if isinstance(source, RatesCompletions) else source(*arguments)
         except Exception as error:  # user functions raise arbitrary errors
             return error
 
@@ -218,10 +224,10 @@ class RewardSources:
                 nothing[index] = [np.nan if value is None else float(value) for value in row]
         return nothing, faults
 
-    def _rate(self, name: str, source: Any, asked: tuple[Any, ...]) -> np.ndarray:
+    def _rate(self, name: str, source: Any, arguments: tuple[Any, ...]) -> np.ndarray:
         """Return a reward model's rewards, and note how much of the completions it does not read."""
-        examples, *more = asked
-        result = Rated(source.rate(*asked), readings(source, examples)) if more else rated(source, examples)
+        examples, *more = arguments
+        result = Rated(source.rate(*arguments), readings(source, examples)) if more else rated(source, examples)
         for what, share in unread_shares(result.readings).items():
             fact = f"{name}/{what}"
             if fact not in self._warned:
@@ -233,11 +239,10 @@ class RewardSources:
     @property
     def ensembles(self) -> list[str]:
         """Components of sources with several members."""
-        return [
-            name for key, source in self.sources.items() if hasattr(source, "spread") for name in self._components(key)
-        ]
+        ensembles = [name for name, source in self.sources.items() if isinstance(source, HasMembers)]
+        return [component for name in ensembles for component in self._components(name)]
 
-    def _ask_members(
+    def _member_scores(
         self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
     ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
         """Return an ensemble's member scores [M, N, K], NaN where a value is, values [N, K], and faults."""
@@ -275,11 +280,11 @@ def _inputs(
     finished: Sequence[bool] | None,
 ) -> tuple[Any, ...]:
     """Return what a source reads, by its attributes."""
-    if getattr(source, "reads_states", False):
+    if isinstance(source, ReadsStates) and source.reads_states:
         return examples, states
-    if getattr(source, "reads_finished", False):
+    if isinstance(source, ReadsFinished) and source.reads_finished:
         return examples, rows, finished
-    return (examples, rows) if getattr(source, "reads_rows", False) else (examples,)
+    return (examples, rows) if isinstance(source, ReadsRows) and source.reads_rows else (examples,)
 
 
 def _append(path: Path, faults: Sequence[Fault]) -> None:

@@ -59,26 +59,26 @@ class ProcessRewards:
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return 0 for completions whose steps are all scored, NaN for the others, [N, 1]."""
         self._last = [scores[:, 0] for scores in self.model.step_scores(examples)]
-        return np.array([[0.0 if _known(scores) else np.nan] for scores in self._last]).reshape(-1, 1)
+        return np.array([[0.0 if is_complete(scores) else np.nan] for scores in self._last]).reshape(-1, 1)
 
     def step_rewards(self, examples: Sequence[Example]) -> list[list[StepReward]]:
         """Return the rewards of the steps of the completions rated last; none where a score is missing."""
         return [
             [StepReward(end, self.scale * score) for end, score in zip(self._ends(example), scores, strict=True)]
-            if _known(scores)
+            if is_complete(scores)
             else []
             for example, scores in zip(examples, self._last, strict=True)
         ]
 
     def facts(self) -> dict[str, float]:
         """Return the mean, the lowest step's mean, and the number of steps of the completions rated last."""
-        known = [scores for scores in self._last if _known(scores)]
-        if not known:
+        complete = [scores for scores in self._last if is_complete(scores)]
+        if not complete:
             return {}
         return {
-            "step_mean": float(np.concatenate(known).mean()),
-            "lowest_step_mean": float(np.mean([scores.min() for scores in known])),
-            "steps": float(np.mean([len(scores) for scores in known])),
+            "step_mean": float(np.concatenate(complete).mean()),
+            "lowest_step_mean": float(np.mean([scores.min() for scores in complete])),
+            "steps": float(np.mean([len(scores) for scores in complete])),
         }
 
     def _ends(self, example: Example) -> list[int]:
@@ -89,15 +89,16 @@ class ProcessRewards:
         return ends
 
 
-def _known(scores: Float[np.ndarray, " T"]) -> bool:
+def is_complete(scores: Float[np.ndarray, " T"]) -> bool:
+    """Return whether there are steps, all with a score."""
     return len(scores) > 0 and not np.isnan(scores).any()
 
 
 def at_tokens(rewards: Sequence[Sequence[StepReward]], tokens: CompletionTokens) -> Float[Tensor, "N L"]:
     """Return the rewards at the tokens where steps end, NaN elsewhere; steps that end in one token are added up."""
-    placed = torch.full((len(rewards), tokens.length), torch.nan, dtype=torch.float64)
+    token_rewards = torch.full((len(rewards), tokens.length), torch.nan, dtype=torch.float64)
     for row, steps in enumerate(rewards):
         for step in steps:
             index = tokens.index(row, step.end)
-            placed[row, index] = placed[row, index].nan_to_num(0) + step.value
-    return placed
+            token_rewards[row, index] = token_rewards[row, index].nan_to_num(0) + step.value
+    return token_rewards

@@ -1,7 +1,9 @@
 """Exchange of completions between agents that train simultaneously on the same prompts (HACPO)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +18,15 @@ from ...rm.backbones.tokenization import pad
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import content_hash
 from ..decoding.search import derived
-from ..scaffolds._scaffold import Rollouts
-from ..step.forward import CompletionBatch
+from ..step.forward import CompletionBatch, PolicyOutputs
+from ..types import RolloutSource
+from ._partners import group_size
 
 PAUSE, PATIENCE = 0.1, 5.0  # seconds between checks for a partner's file, and before waiting is logged
 NEAR = 1e-3  # tolerance of recomputed log-probabilities, in nats
 
 
-class Written(NamedTuple):
+class AgentCompletions(NamedTuple):
     """Completions that one agent generated in a step, ordered by prompt."""
 
     completions: list[list[int]]
@@ -31,7 +34,7 @@ class Written(NamedTuple):
     """Log-probability of every token under the agent that generated it, in nats, at generation time."""
 
 
-class Asked(NamedTuple):
+class StepHashes(NamedTuple):
     """Prompts and tokenizer of a step, which must be equal for agents to learn from each other."""
 
     prompts: str
@@ -40,7 +43,7 @@ class Asked(NamedTuple):
     """Hash of the vocabulary."""
 
 
-def exchanged(
+def exchange_rollouts(
     folder: Path,
     *,
     agent: int,
@@ -48,7 +51,7 @@ def exchanged(
     timeout: float,
     seed: int = 0,
     log: Callable[[str], None] = lambda message: None,
-) -> Rollouts:
+) -> RolloutSource:
     """Create a rollout function: of n G completions per prompt the first G are the policy's, the rest its partners'.
 
     Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
@@ -62,30 +65,38 @@ def exchanged(
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
+        ids, size = trainer._tokenize_prompts(list(prompts))[0], group_size(trainer.args, training=True)
+
+        def generate(prompt_ids: list[list[int]]) -> list[list[int]]:
+            return trainer._generate_single_turn(prompt_ids, None, {}, num_generations=1)[0]
+
         if not trainer.model.training:
-            return {"prompt_ids": ids, "completion_ids": _draw(trainer, ids), "logprobs": None}
+            return {"prompt_ids": ids, "completion_ids": generate(ids), "logprobs": None}
         each, rest = divmod(size, agents)
         if rest:
             raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
-        asked = Asked(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
+        hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
-        mine = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
-        written = {agent: keep(paths[agent], _write(trainer, mine, derived(seed, step + 1, agent)), asked)}
-        partners, started = [index for index in range(agents) if index != agent], time.monotonic()
+        own_ids = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
+        device, read_policy = trainer.accelerator.device, partial(trainer._read, trainer.model)
+        with seeded(derived(seed, step + 1, agent), device):
+            completion_ids = generate(own_ids)
+        own = AgentCompletions(completion_ids, _logprobs(own_ids, completion_ids, read_policy, device))
+        by_agent = {agent: store(paths[agent], own, hashes)}
+        partners, start = [index for index in range(agents) if index != agent], time.monotonic()
         for partner in partners:
             wait(paths[partner], partner, step, timeout, log)
-            written[partner] = read(paths[partner], asked, groups * each)
-        trainer._note("exchange/waited", time.monotonic() - started)
+            by_agent[partner] = read(paths[partner], hashes, groups * each)
+        trainer._note("exchange/waited", time.monotonic() - start)
         rows = [range(index * each, (index + 1) * each) for index in range(groups)]
-        whose = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
+        sources = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
         return {
             "prompt_ids": ids,
-            "completion_ids": [written[writer].completions[row] for writer, row in whose],
-            "logprobs": [written[writer].logprobs[row] for writer, row in whose],
-            "own": [writer == agent for writer, _ in whose],
-            "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in whose],
+            "completion_ids": [by_agent[writer].completions[row] for writer, row in sources],
+            "logprobs": [by_agent[writer].logprobs[row] for writer, row in sources],
+            "own": [writer == agent for writer, _ in sources],
+            "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in sources],
         }
 
     return rollout
@@ -94,74 +105,77 @@ def exchanged(
 # ---- the agent's own completions ----
 
 
-def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
-    return trainer._generate_single_turn(prompts, None, {}, num_generations=1)[0]
-
-
-def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
-    """Generate one completion per prompt, and compute its log-probabilities under the policy."""
-    device = trainer.accelerator.device
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Sample with a seed, and restore the state of the random number generators."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        completions = _draw(trainer, prompts)
+        yield
+
+
+def _logprobs(
+    prompts: Sequence[list[int]],
+    completions: Sequence[list[int]],
+    read: Callable[[CompletionBatch], PolicyOutputs],
+    device: torch.device,
+) -> list[list[float]]:
+    """Compute the log-probabilities of completions under the policy, in nats."""
     padded = pad([[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)])
     start = torch.tensor([len(prompt) for prompt in prompts])
     rows = CompletionBatch(*(tensor.to(device) for tensor in (*padded, start, pad(completions).attention)))
-    logprobs: Float[Tensor, "N L"] = trainer._read(trainer.model, rows).logprob.float().cpu()
-    return Written(
-        completions, [row[: len(completion)].tolist() for row, completion in zip(logprobs, completions, strict=True)]
-    )
+    logprobs: Float[Tensor, "N L"] = read(rows).logprob.float().cpu()
+    return [row[: len(completion)].tolist() for row, completion in zip(logprobs, completions, strict=True)]
 
 
 # ---- files ----
 
 
-def keep(path: Path, written: Written, asked: Asked) -> Written:
+def store(path: Path, own: AgentCompletions, hashes: StepHashes) -> AgentCompletions:
     """Write the agent's file of this step, or return the existing one; raise `DataError` if its contents differ."""
     if not path.exists():
         tensors = {
-            "tokens": torch.tensor([*chain(*written.completions)], dtype=torch.int32),
-            "lengths": torch.tensor([len(completion) for completion in written.completions], dtype=torch.int32),
-            "logprobs": torch.tensor([*chain(*written.logprobs)], dtype=torch.float32),
+            "tokens": torch.tensor([*chain(*own.completions)], dtype=torch.int32),
+            "lengths": torch.tensor([len(completion) for completion in own.completions], dtype=torch.int32),
+            "logprobs": torch.tensor([*chain(*own.logprobs)], dtype=torch.float32),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         # rename after writing, so that partners never read a partial file
         unfinished = path.with_name(f".{path.name}.unfinished")
-        save_file(tensors, unfinished, metadata=asked._asdict())
+        save_file(tensors, unfinished, metadata=hashes._asdict())
         unfinished.replace(path)
-        return written
-    before = read(path, asked, len(written.completions))
-    pairs = zip(chain(*before.logprobs), chain(*written.logprobs), strict=False)
-    if before.completions != written.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
+        return own
+    stored = read(path, hashes, len(own.completions))
+    pairs = zip(chain(*stored.logprobs), chain(*own.logprobs), strict=False)
+    if stored.completions != own.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
             f"{path} holds other completions than this agent has just written: it is of another run, or this machine "
             "does not repeat its draws; name an empty folder for a new run, or delete this agent's files from this "
             "step on"
         )
-    return before
+    return stored
 
 
 def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str], None]) -> None:
     """Wait until the partner's file exists; raise `DataError` after `timeout` seconds."""
-    started, later = time.monotonic(), PATIENCE
+    start, next_log = time.monotonic(), PATIENCE
     while not path.exists():
-        waited = time.monotonic() - started
+        waited = time.monotonic() - start
         if waited >= timeout:
             raise DataError(
                 f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; see "
                 "that it runs with the same folder, number of agents and batch settings, resume it, and then this one"
             )
-        if waited >= later:
+        if waited >= next_log:
             log(f"step {step}: waiting for the completions of agent {partner} for {waited:.0f} seconds")
-            later *= 2
+            next_log *= 2
         time.sleep(min(PAUSE, timeout))
 
 
-def read(path: Path, asked: Asked, number: int) -> Written:
+def read(path: Path, hashes: StepHashes, number: int) -> AgentCompletions:
     """Read a step's file; raise `DataError` if it is damaged or does not match prompts, tokenizer or size."""
     try:
         with safe_open(path, "pt") as file:
-            of = Asked(**file.metadata())
+            stored = StepHashes(**file.metadata())
             tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are no rows")
@@ -169,19 +183,19 @@ def read(path: Path, asked: Asked, number: int) -> Written:
                 raise ValueError("its lengths are not those of its completions")
     except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{path}: no completions of an agent ({error}); delete it and resume that agent") from error
-    if of.tokenizer != asked.tokenizer:
+    if stored.tokenizer != hashes.tokenizer:
         raise DataError(
-            f"{path}: written with another tokenizer ({of.tokenizer}, here {asked.tokenizer}); train agents that share "
-            "one"
+            f"{path}: written with another tokenizer ({stored.tokenizer}, here {hashes.tokenizer}); train agents that "
+            "share one"
         )
-    if of.prompts != asked.prompts:
+    if stored.prompts != hashes.prompts:
         raise DataError(
-            f"{path}: its completions are of other prompts ({of.prompts}, here {asked.prompts}); give all agents the "
-            "same data, seed, chat template and batch settings, and a folder of their own"
+            f"{path}: its completions are of other prompts ({stored.prompts}, here {hashes.prompts}); give all agents "
+            "the same data, seed, chat template and batch settings, and a folder of their own"
         )
     if len(lengths) != number:
         raise DataError(
             f"{path}: {len(lengths)} completions, expected {number}; give all agents the same number of completions"
         )
     sizes = lengths.tolist()
-    return Written(*([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs)))
+    return AgentCompletions(*([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs)))

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trl import GRPOConfig
+
 from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 from ...rm.data.messages_and_tools import with_tools
 from ...rm.errors import DataError
@@ -68,26 +70,34 @@ def open_partner(
     return decoding_model(model.requires_grad_(False), tokenizer)
 
 
-def sample_texts(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
+def sample_texts(model: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
     """Generate one completion per prompt at temperature 1, of at most `longest` tokens, determined by its seed."""
-    asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
-    return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=BATCH_SIZE, progress=False)]
+    pairs = zip(prompts, seeds, strict=True)
+    requests = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in pairs]
+    completions = decode(SeparateModels(model), requests, batch_size=BATCH_SIZE, progress=False)
+    return [completion.text for completion in completions]
 
 
-def sampling_of(trainer: Any) -> dict[str, Any]:
-    """Return the run's sampling settings as arguments of `Request`."""
+def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
+    """Return the sampling settings of TRL's arguments as arguments of `Request`."""
     return {
-        "temperature": trainer.temperature,
-        "top_k": trainer.top_k or 0,
-        "top_p": trainer.top_p,
-        "min_p": trainer.min_p or 0.0,
-        "max_new_tokens": trainer.max_completion_length,
+        "temperature": args.temperature,
+        "top_k": args.top_k or 0,
+        "top_p": args.top_p,
+        "min_p": args.min_p or 0.0,
+        "max_new_tokens": args.max_completion_length,
     }
 
 
-def seeds_of(seed: int, asked: object, number: int) -> list[int]:
+def group_size(args: GRPOConfig, *, training: bool) -> int:
+    """Return the number of completions per prompt, which are consecutive rows."""
+    size = int(args.num_generations or 1)
+    return size if training else int(args.num_generations_eval or size)
+
+
+def seeds_of(seed: int, request: object, number: int) -> list[int]:
     """Derive seeds from the run's seed, the request (a JSON value) and the index, for callers without a step."""
-    step = int(content_hash(asked), 16)
+    step = int(content_hash(request), 16)
     return [derived(seed, step, index) for index in range(number)]
 
 
@@ -108,39 +118,39 @@ class Exchange(NamedTuple):
 class Side:
     """One agent's conversations: the tokens after each prompt, and a mask of those that it generated."""
 
-    def __init__(self, who: DecodingModel, prompts: Sequence[Messages], **drawn: Any):
-        self.who, self.prompts, self.drawn = who, prompts, drawn
-        """`drawn` are sampling arguments of `Request`."""
+    def __init__(self, model: DecodingModel, prompts: Sequence[Messages], **sampling: Any):
+        self.model, self.prompts, self.sampling = model, prompts, sampling
+        """`sampling` are arguments of `Request`."""
         self.tokens: list[list[int]] = [[] for _ in prompts]
-        self.own: list[list[int]] = [[] for _ in prompts]
+        self.mask: list[list[int]] = [[] for _ in prompts]
         """1 for tokens that the agent generated, 0 for tokens of the other's turns."""
 
     def generate(self, seeds: Sequence[int]) -> list[str]:
         """Generate the agent's next turn in every conversation, as a continuation of exactly its tokens."""
-        asked = [
-            Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)
+        requests = [
+            Request(prompt, prefix=tuple(tokens), seed=seed, **self.sampling)
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
         ]
-        completions = decode(SeparateModels(self.who), asked, batch_size=BATCH_SIZE, progress=False)
-        for index, partner_completion in enumerate(completions):
-            self.tokens[index] += partner_completion.tokens
-            self.own[index] += [1] * len(partner_completion.tokens)
+        completions = decode(SeparateModels(self.model), requests, batch_size=BATCH_SIZE, progress=False)
+        for index, completion in enumerate(completions):
+            self.tokens[index] += completion.tokens
+            self.mask[index] += [1] * len(completion.tokens)
         return [completion.text for completion in completions]
 
-    def hear(self, texts: Sequence[str]) -> None:
+    def append_turn(self, texts: Sequence[str]) -> None:
         """Append a user turn to every conversation, up to the beginning of the agent's next turn."""
-        ends = end_tokens(self.who)
+        ends = end_tokens(self.model)
         for index, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
-            next_prompt = turn_behind(self.who, prompt, text)
+            next_prompt = turn_between(self.model, prompt, text)
             if self.tokens[index][-1] in ends and next_prompt[:1] and next_prompt[0] in ends:
                 next_prompt = next_prompt[1:]  # the agent has generated the end of its turn itself
             self.tokens[index] += next_prompt
-            self.own[index] += [0] * len(next_prompt)
+            self.mask[index] += [0] * len(next_prompt)
 
 
-def turn_behind(who: DecodingModel, prompt: Messages, text: str) -> list[int]:
+def turn_between(model: DecodingModel, prompt: Messages, text: str) -> list[int]:
     """Return the tokens between one reply and the next in the chat template: the end of the first, and a user turn."""
     turns = [*prompt, Message(role="assistant", content=MARK), Message(role="user", content=text)]
-    encoder = who.encoder
-    written = encoder.render_turns(turns, add_generation_prompt=True)
-    return encoder.tokenizer(written.partition(MARK)[2], add_special_tokens=False, verbose=False).input_ids
+    encoder = model.encoder
+    text = encoder.render_turns(turns, add_generation_prompt=True)
+    return encoder.tokenizer(text.partition(MARK)[2], add_special_tokens=False, verbose=False).input_ids

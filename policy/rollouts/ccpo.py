@@ -8,8 +8,8 @@ from ...rm.errors import UsageError
 from ...rm.types import Messages
 from ..decoding.language_models import DecodingModel, positions
 from ..decoding.search import derived
-from ..scaffolds._scaffold import Rollouts
-from ._partners import in_role, open_partner, read_role, sample_texts, with_thought
+from ..types import RolloutSource
+from ._partners import group_size, in_role, open_partner, read_role, sample_texts, with_thought
 
 
 def ccpo(
@@ -20,7 +20,7 @@ def ccpo(
     role: str = "",
     chat_template: str | None = None,
     seed: int = 0,
-) -> Rollouts:
+) -> RolloutSource:
     """The policy is CCPO's solver: it completes the prompt after reading a thought      CCPO 2026, arXiv:2603.21563
 
     Every completion has its own thought, by the language model `thinker` (path or Hub id), in its prompt, and is
@@ -32,37 +32,35 @@ def ccpo(
     """
     if longest < 1:
         raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")
-    text, who = read_role(role), open_partner(thinker, chat_template=chat_template)
+    text, model = read_role(role), open_partner(thinker, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        plain, size = [as_prompt(prompt) for prompt in prompts], _size(trainer)
-        with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
-        seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
-        written = sample_texts(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest)
-        thoughts = dict(zip(with_thoughts, written, strict=True))
-        shown = [
-            with_thought(prompt, thoughts[index]) if index in thoughts else prompt for index, prompt in enumerate(plain)
-        ]
-        ids = _fitting(shown, trainer)
-        trainer._note("ccpo/told", len(with_thoughts) / len(plain))
-        drawn = trainer._generate_single_turn(ids, None, {}, num_generations=1)[0]
-        return {"prompt_ids": ids, "completion_ids": drawn, "logprobs": None}
-
-    def _size(trainer: Any) -> int:
-        size = int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
+        plain = [as_prompt(prompt) for prompt in prompts]
+        size = group_size(trainer.args, training=trainer.model.training)
         if alone and size % 2:
             raise UsageError(
                 f"ccpo draws half of a group's completions without a thought and a group has {size}; make it even"
             )
-        return size
+        with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
+        seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
+        texts = sample_texts(model, [in_role(plain[index], text) for index in with_thoughts], seeds, longest)
+        thoughts = dict(zip(with_thoughts, texts, strict=True))
+        full_prompts = [
+            with_thought(prompt, thoughts[index]) if index in thoughts else prompt for index, prompt in enumerate(plain)
+        ]
+        policy = DecodingModel(trainer.language_model, trainer.encoder)
+        ids = _encode(full_prompts, policy, trainer.args.max_completion_length or 0)
+        trainer._note("ccpo/told", len(with_thoughts) / len(plain))
+        completion_ids = trainer._generate_single_turn(ids, None, {}, num_generations=1)[0]
+        return {"prompt_ids": ids, "completion_ids": completion_ids, "logprobs": None}
 
     return rollout
 
 
-def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
-    """Return token ids; raise `UsageError` if one leaves no room for a completion."""
-    ids = [trainer.encoder.encode_prompt(prompt) for prompt in shown]
-    capacity = positions(DecodingModel(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
+def _encode(prompts: Sequence[Messages], policy: DecodingModel, longest: int) -> list[list[int]]:
+    """Return token ids; raise `UsageError` if a prompt leaves no room for a completion of `longest` tokens."""
+    ids = [policy.encoder.encode_prompt(prompt) for prompt in prompts]
+    capacity = positions(policy) - longest
     if (most := max(map(len, ids))) > capacity:
         raise UsageError(
             f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside a "

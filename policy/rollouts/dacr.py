@@ -1,14 +1,14 @@
 """DACR rollouts: two agents complete the prompt, criticise each other and rewrite; the policy is one of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
 from ..decoding.language_models import DecodingModel
 from ..decoding.search import derived
-from ..scaffolds._scaffold import Rollouts
-from ._partners import Exchange, Side, in_role, open_partner, read_role, sampling_of
+from ..types import RolloutSource
+from ._partners import Exchange, Side, in_role, open_partner, read_role, sampling_arguments
 
 CRITICISE = "Another assistant answered:\n{}\n\nCriticise that answer."
 REWRITE = "Another assistant says of your first answer:\n{}\n\nWrite your answer anew."
@@ -17,7 +17,7 @@ ANSWER, CRITIQUE, FINAL = range(3)
 
 def dacr(
     *, partner: str, longest: int = 256, role: str = "", chat_template: str | None = None, seed: int = 0
-) -> Rollouts:
+) -> RolloutSource:
     """A completion, a critique of the partner's, and a rewrite after the partner's      DACR 2026, arXiv:2603.21574
 
     All three form one completion, with the partner's turns between them: these are read, and only the policy's tokens
@@ -29,52 +29,62 @@ def dacr(
     """
     if longest < 1:
         raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
-    text, who = read_role(role), open_partner(partner, chat_template=chat_template)
+    text, other = read_role(role), open_partner(partner, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        listening, asked = _listeners(trainer), tuple(map(as_prompt, prompts))
+        listeners, conversations = _listeners(trainer.sources.sources), tuple(map(as_prompt, prompts))
         step, training = trainer.state.global_step + 1, trainer.model.training
+        policy = DecodingModel(trainer.language_model, trainer.encoder)
         sides = (
-            Side(DecodingModel(trainer.language_model, trainer.encoder), asked, **sampling_of(trainer)),
-            Side(who, [in_role(prompt, text) for prompt in asked], max_new_tokens=longest),
+            Side(policy, conversations, **sampling_arguments(trainer.args)),
+            Side(other, [in_role(prompt, text) for prompt in conversations], max_new_tokens=longest),
         )
 
         def turn(number: int) -> tuple[list[str], list[str]]:
             first, second = (
-                side.generate([derived(seed, step, 6 * index + 2 * number + which) for index in range(len(asked))])
-                for which, side in enumerate(sides)
+                side.generate([derived(seed, step, 6 * index + 2 * number + agent) for index in range(len(prompts))])
+                for agent, side in enumerate(sides)
             )
             return first, second
 
         try:
             completions = turn(ANSWER)
-            _log_samples(sides, CRITICISE, completions)
+            _exchange(sides, CRITICISE, completions)
             critiques = turn(CRITIQUE)
-            _log_samples(sides, REWRITE, critiques)
-            dialogue = Exchange(asked, completions, critiques, turn(FINAL))
+            _exchange(sides, REWRITE, critiques)
+            dialogue = Exchange(conversations, completions, critiques, turn(FINAL))
         finally:
             trainer.model.train(training)  # decoding has set evaluation mode
-        for listener in listening:
+        for listener in listeners:
             listener.listen(dialogue)
         return {
-            "prompt_ids": trainer._tokenize_prompts(list(asked))[0],
+            "prompt_ids": trainer._tokenize_prompts(list(conversations))[0],
             "completion_ids": sides[0].tokens,
-            "env_mask": sides[0].own,
+            "env_mask": sides[0].mask,
             "logprobs": None,
         }
 
     return rollout
 
 
-def _log_samples(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:
+def _exchange(sides: tuple[Side, Side], template: str, turns: tuple[list[str], list[str]]) -> None:
     """Append each side's texts to the other side's conversations."""
-    for side, texts in zip(sides, reversed(rewrites), strict=True):
-        side.hear([words.format(text) for text in texts])
+    for side, texts in zip(sides, reversed(turns), strict=True):
+        side.append_turn([template.format(text) for text in texts])
 
 
-def _listeners(trainer: Any) -> list[Any]:
+@runtime_checkable
+class DialogueReward(Protocol):
+    """A reward source that rates dialogues of two agents."""
+
+    def listen(self, dialogue: Exchange) -> None:
+        """Store a dialogue, of which the source then rates the completions."""
+        ...
+
+
+def _listeners(sources: Mapping[str, Any]) -> list[DialogueReward]:
     """Return the reward sources that rate dialogues."""
-    listeners = [source for source in trainer.sources.sources.values() if hasattr(source, "listen")]
+    listeners = [source for source in sources.values() if isinstance(source, DialogueReward)]
     if not listeners:
         raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
     return listeners

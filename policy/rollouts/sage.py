@@ -9,11 +9,11 @@ from ..decoding.engines import SeparateModels
 from ..decoding.language_models import DecodingModel
 from ..decoding.requests import Request
 from ..decoding.search import derived, mean_logprob, step_beam
-from ..scaffolds._scaffold import Rollouts
-from ._partners import sampling_of
+from ..types import RolloutSource
+from ._partners import sampling_arguments
 
 
-def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> Rollouts:
+def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> RolloutSource:
     """r of a group's G completions are found by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
@@ -37,18 +37,23 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             )
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
-            step, settings = trainer.state.global_step + 1, sampling_of(trainer)
+            step, settings = trainer.state.global_step + 1, sampling_arguments(trainer.args)
             requests = [
                 Request(as_prompt(prompt), seed=derived(seed, step, index), **settings)
                 for index, prompt in enumerate(prompts[::size])
             ]
             search = {"beam": m, "finished": r, "step_end": step_end, "max_steps": max_steps}
-            for prompt_index, completions in enumerate(_searched(trainer, requests, **search)):
+            policy = DecodingModel(trainer.language_model, trainer.encoder)
+            try:
+                rankings = _search(policy, requests, **search)
+            finally:
+                trainer.model.train()  # decoding has set evaluation mode
+            for prompt_index, completions in enumerate(rankings):
                 tokens_by_row |= {prompt_index * size + rank: completion for rank, completion in enumerate(completions)}
             trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
         others = [index for index in range(len(prompts)) if index not in tokens_by_row]
-        drawn = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
-        tokens_by_row |= dict(zip(others, drawn, strict=True))
+        samples = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
+        tokens_by_row |= dict(zip(others, samples, strict=True))
         return {
             "prompt_ids": ids,
             "completion_ids": [tokens_by_row[index] for index in range(len(prompts))],
@@ -58,14 +63,11 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
     return rollout
 
 
-def _searched(trainer: Any, requests: Sequence[Request], **search: Any) -> list[list[list[int]]]:
+def _search(policy: DecodingModel, requests: Sequence[Request], **search: Any) -> list[list[list[int]]]:
     """Return the tokens of each prompt's complete completions, best first; `search` are settings of `step_beam`."""
-    engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
-    try:
-        ranked = [step_beam(engine, request, mean_logprob(), **search) for request in requests]
-    finally:
-        trainer.model.train()  # decoding has set evaluation mode
+    engine = SeparateModels(policy)
+    rankings = [step_beam(engine, request, mean_logprob(), **search) for request in requests]
     return [
         [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
-        for ranking in ranked
+        for ranking in rankings
     ]

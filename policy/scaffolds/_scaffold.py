@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from ...rm.data.conversation_split import as_prompt
 from ...rm.types import Message, Messages
+from ..types import RolloutSource
 
 Schedule = Callable[[float, int], Sequence[float]]
 """(progress of training in [0, 1], size of a group) -> the share of hints for each completion."""
-Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
-"""A rollout function of TRL's trainers."""
 
 # ---- prompts ----
 
@@ -29,15 +28,15 @@ class Hints(NamedTuple):
         Hints(include=(), avoid=())
         """
         number, total = len(self.include), len(self.include) + len(self.avoid)
-        chosen = sorted(draw.sample(range(total), int(share * total + 0.5)))
-        include = tuple(self.include[index] for index in chosen if index < number)
-        return Hints(include, tuple(self.avoid[index - number] for index in chosen if index >= number))
+        indices = sorted(draw.sample(range(total), int(share * total + 0.5)))
+        include = tuple(self.include[index] for index in indices if index < number)
+        return Hints(include, tuple(self.avoid[index - number] for index in indices if index >= number))
 
 
-def hinted(prompt: Messages, hints: Hints) -> Messages:
+def with_hints(prompt: Messages, hints: Hints) -> Messages:
     """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
 
-    >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
+    >>> print(with_hints(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
     Points that the answer should make:
     - Names a cause.
     Answer as if you had not seen these points: mention neither them nor that there are any.
@@ -56,14 +55,14 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
 # ---- rollouts ----
 
 
-def scaffolded(
+def scaffold_rollouts(
     hints: Callable[[Messages], Hints],
     schedule: Schedule,
     *,
     longest: int | None = None,
     seed: int = 0,
-    written_by: Rollouts | None = None,
-) -> Rollouts:
+    written_by: RolloutSource | None = None,
+) -> RolloutSource:
     """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
     Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints; the different prompt at
@@ -75,24 +74,29 @@ def scaffolded(
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         plain = [as_prompt(prompt) for prompt in prompts]
-        shown = _shown(plain, trainer) if trainer.model.training else plain
+        full = plain
+        if trainer.model.training:
+            step, progress = trainer.state.global_step, trainer.state.global_step / max(1, trainer.state.max_steps - 1)
+            shares = schedule(min(1.0, progress), int(trainer.num_generations))
+            full = add_hints(plain, step, shares, trainer.encoder.encode_prompt)
+            changes = [prompt != other for prompt, other in zip(full, plain, strict=True)]
+            trainer._note("scaffold/hinted", sum(changes) / len(changes))
         if written_by is not None:
-            completion_ids = written_by(shown, trainer)["completion_ids"]
+            completion_ids = written_by(full, trainer)["completion_ids"]
         else:
-            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(shown), num_generations=1)[0]
+            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(full), num_generations=1)[0]
         return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": completion_ids, "logprobs": None}
 
-    def _shown(prompts: Sequence[Messages], trainer: Any) -> list[Messages]:
-        step, size = trainer.state.global_step, int(trainer.num_generations)
-        shares = schedule(min(1.0, step / max(1, trainer.state.max_steps - 1)), size)
-        hinted_prompts = []
+    def add_hints(
+        prompts: Sequence[Messages], step: int, shares: Sequence[float], encode: Callable[[Messages], Sequence[int]]
+    ) -> list[Messages]:
+        """Return the prompts with their share of hints, except where they would be too long."""
+        long_prompts = []
         for index, prompt in enumerate(prompts):
-            some = hints(prompt).some(shares[index % size], Random(f"{seed} {step} {index}"))
-            with_them = hinted(prompt, some)
-            fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
-            hinted_prompts.append(with_them if fits else prompt)
-        changed = [prompt != other for prompt, other in zip(hinted_prompts, prompts, strict=True)]
-        trainer._note("scaffold/hinted", sum(changed) / len(changed))
-        return hinted_prompts
+            some = hints(prompt).some(shares[index % len(shares)], Random(f"{seed} {step} {index}"))
+            long_prompt = with_hints(prompt, some)
+            fits = longest is None or len(encode(long_prompt)) <= longest
+            long_prompts.append(long_prompt if fits else prompt)
+        return long_prompts
 
     return rollout

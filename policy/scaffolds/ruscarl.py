@@ -13,7 +13,7 @@ def ruscarl(*, steepness: float = 125.0, middle: float = 0.2) -> Schedule:
     """
 
     def shares(progress: float, size: int) -> list[float]:
-        left = 0.5 * (1 - math.tanh(steepness * (progress - middle) / 2))  # the logistic function, without overflow
-        return [left * (size - 1 - index) / (size - 1) for index in range(size)] if size > 1 else [left]
+        decay = 0.5 * (1 - math.tanh(steepness * (progress - middle) / 2))  # the logistic function, without overflow
+        return [decay * (size - 1 - index) / (size - 1) for index in range(size)] if size > 1 else [decay]
 
     return shares

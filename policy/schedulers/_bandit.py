@@ -177,20 +177,20 @@ class Bandit(NamedTuple):
     warm_up: int
     seed: int
 
-    def observed(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
+    def observe(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
         """Learn the gain of the completions chosen before, and update V += rate (mean - V) unless it is NaN."""
-        held = dict(state)
-        chosen, before = held.get("chosen", []), held.get("performance")
-        held["chosen"] = []
+        next_state = dict(state)
+        features, before = next_state.get("chosen", []), next_state.get("performance")
+        next_state["chosen"] = []
         if math.isnan(mean):
-            return held
+            return next_state
         if before is None:
-            return held | {"performance": mean}
-        gained = gain(mean, before, entropy, self.penalty, self.ceiling)
-        if chosen:
-            x = torch.tensor(chosen, dtype=torch.float64)
-            held["model"] = self.predictor.learn(held.get("model", {}), x, gained)
-        return held | {"performance": before + self.rate * (mean - before), "gain": gained}
+            return next_state | {"performance": mean}
+        step_gain = gain(mean, before, entropy, self.penalty, self.ceiling)
+        if features:
+            x = torch.tensor(features, dtype=torch.float64)
+            next_state["model"] = self.predictor.learn(next_state.get("model", {}), x, step_gain)
+        return next_state | {"performance": before + self.rate * (mean - before), "gain": step_gain}
 
     def choose(
         self, state: State, x: Float[Tensor, "N 10"], sets: Sequence[Int[Tensor, " _"]], number: int
@@ -200,12 +200,12 @@ class Bandit(NamedTuple):
         explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
         scores = self.predictor.score(state.get("model", {}), x).tolist()
         draw = np.random.default_rng([self.seed, step])
-        chosen = []
+        selection = []
         for rows in sets:
             some = rows.tolist()
-            chosen.append([some[index] for index in picked([scores[row] for row in some], number, explore, draw)])
-        features = x[[row for rows in chosen for row in rows]].tolist()
-        return {**state, "step": step + 1, "chosen": features}, chosen
+            selection.append([some[index] for index in pick([scores[row] for row in some], number, explore, draw)])
+        features = x[[row for rows in selection for row in rows]].tolist()
+        return {**state, "step": step + 1, "chosen": features}, selection
 
 
 def bandit(
@@ -229,16 +229,16 @@ def gain(mean: float, before: float, entropy: float, penalty: float, ceiling: fl
     return mean - before - penalty * max(0.0, entropy - ceiling)
 
 
-def picked(scores: Sequence[float], number: int, explore: float, draw: np.random.Generator) -> list[int]:
+def pick(scores: Sequence[float], number: int, explore: float, draw: np.random.Generator) -> list[int]:
     """Pick indices of `number` scores, each the best remaining one, or with probability `explore` a random one.
 
-    >>> picked([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
+    >>> pick([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
     [1, 2]
     """
-    left, picked_rows = sorted(range(len(scores)), key=lambda index: -scores[index]), []
-    for _ in range(min(number, len(left))):
-        picked_rows.append(left.pop(int(draw.integers(len(left))) if draw.random() < explore else 0))
-    return picked_rows
+    remaining, rows = sorted(range(len(scores)), key=lambda index: -scores[index]), []
+    for _ in range(min(number, len(remaining))):
+        rows.append(remaining.pop(int(draw.integers(len(remaining))) if draw.random() < explore else 0))
+    return rows
 
 
 def mean_entropy(rollout: Rollout) -> float:

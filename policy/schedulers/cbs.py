@@ -35,17 +35,17 @@ def cbs(
     """
     if keep < 1 or longest < 1:
         raise ValueError(f"cbs: keep and longest are 1 or more, got {keep} and {longest}")
-    made = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
+    selector = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         x = contexts(scores, dr_grpo()(scores, rollout), rollout, longest=longest)
-        held = made.observed(state, scores.nanmean().item(), mean_entropy(rollout))
+        next_state = selector.observe(state, scores.nanmean().item(), mean_entropy(rollout))
         sets = [((rollout.group == group) & ~scores.isnan()).nonzero().squeeze(1) for group in rollout.group.unique()]
-        held, chosen = made.choose(held, x, sets, keep)
+        next_state, selection = selector.choose(next_state, x, sets, keep)
         weights = torch.zeros_like(scores)
-        for rows, some in zip(sets, chosen, strict=True):
+        for rows, some in zip(sets, selection, strict=True):
             weights[some] = len(rows) / max(len(some), 1)
-        return held, weights
+        return next_state, weights
 
     schedule.reads = ("entropy", "logprobs")  # type: ignore[attr-defined]
     return schedule

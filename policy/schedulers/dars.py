@@ -21,18 +21,18 @@ def dars(*, cap: float = 4.0) -> Scheduler:
         raise ValueError(f"dars: cap is 1 or more, got {cap}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
-        known = ~scores.isnan()
-        odd = known & ((scores < 0) | (scores > 1))
+        present = ~scores.isnan()
+        odd = present & ((scores < 0) | (scores > 1))
         if odd.any():
             raise UsageError(
                 f"dars: scores are shares of right completions in [0, 1], got {scores[odd][0].item():g}; leave it out "
                 "with other rewards"
             )
-        if not known.any():
+        if not present.any():
             return state, torch.zeros_like(scores)
         p = groups(scores, rollout.group).mean
         weight = (0.25 / (p * (1 - p)).clamp_min(1e-9)).clamp_max(cap)
-        weight = torch.where(known, torch.where((p > 0) & (p < 0.5), weight, 1), 0)
-        return state, (weight * known.sum() / weight.sum()).to(scores.dtype)
+        weight = torch.where(present, torch.where((p > 0) & (p < 0.5), weight, 1), 0)
+        return state, (weight * present.sum() / weight.sum()).to(scores.dtype)
 
     return schedule

@@ -13,7 +13,17 @@ from torch import Tensor
 from ...kernels.policy_loss import ClipRule, divergence
 from ..advantages._rows import at_last_token
 from ..losses._kinds import CompletionLoss, TokenLoss
-from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
+from ..types import (
+    AdvantageEstimator,
+    Aggregation,
+    ReadsFields,
+    Rewards,
+    Rollout,
+    Scheduler,
+    State,
+    TokenEstimator,
+    Transform,
+)
 
 PENALTY_LEVELS = ("loss", "token", "completion")
 ON_MISSING = ("group", "strict", "sum")
@@ -113,16 +123,16 @@ class Algorithm:
         for transform in [*self.reward_transforms.values()][-1:]:
             if transform.check and not self.apart:
                 transform.check(self.advantage, trained)
-        self._rewards = Composed("reward", self.reward_transforms)
-        self._advantages = Composed("advantage", self.advantage_transforms)
+        self._rewards = TransformChain("reward", self.reward_transforms)
+        self._advantages = TransformChain("advantage", self.advantage_transforms)
         self._scheduled: State = {}
 
     @property
     def reads(self) -> set[str]:
         """Fields of the rollout that the formulas require."""
-        made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
-        others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
-        return {name for formula in made for name in formula.reads} | {*others}
+        transforms = (*self.reward_transforms.values(), *self.advantage_transforms.values())
+        formulas = (*transforms, self.advantage, self.scheduler)
+        return {name for formula in formulas if isinstance(formula, ReadsFields) for name in formula.reads}
 
     @property
     def gamma(self) -> float:
@@ -132,8 +142,8 @@ class Algorithm:
     @property
     def state(self) -> dict[str, Any]:
         """JSON-serializable copy of the formulas' state."""
-        held = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
-        return copy.deepcopy(held)
+        states = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
+        return copy.deepcopy(states)
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Load the state from a checkpoint."""
@@ -154,7 +164,7 @@ class Algorithm:
         if names:
             rollout = rollout._replace(after=None)
         earned = self._earned(last, total, rollout)
-        estimate = self.advantage(self._seen(last, names, earned, total), rollout)
+        estimate = self.advantage(self._estimator_input(last, names, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
         by_token = last.steps is not None or (self.penalty.in_reward and self.penalty.place == "token")
         self._check_levels(stages, token_rewards=by_token)
@@ -165,16 +175,16 @@ class Algorithm:
         return Scored(rewards_by_stage, total, earned, bool(names), stages, trained, weights, missing)
 
     def _total(
-        self, rewards: Rewards, shares: Mapping[str, float], counted: Sequence[str], group: Int[Tensor, " N"]
+        self, rewards: Rewards, shares: Mapping[str, float], components: Sequence[str], group: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
         """Return the weighted sum of the rewards that a completion has (`counted`), NaN if it counts as without."""
         missing = rewards.values.isnan()
         weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
-        lacks = missing[:, [rewards.index(name) for name in counted]]
+        lacks = missing[:, [rewards.index(name) for name in components]]
         return torch.where(without_reward(lacks, group, self.on_missing), torch.nan, total)
 
-    def _seen(
+    def _estimator_input(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
     ) -> Tensor:
         """Return the estimator's input: [N], [N, K] if `apart`, or [N, L] for a token estimator and token rewards."""
@@ -232,17 +242,17 @@ class Algorithm:
 STAGES = {1: "groups as a whole", 2: "completions", 3: "completions to tokens", 4: "token weights", 5: "token masks"}
 
 
-class Composed:
+class TransformChain:
     """Transforms of one slot in order, by name; `state` is JSON-serializable and part of the checkpoint."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
-        for name, transform_ in transforms.items():
-            if transform_.slot != slot:
-                raise ValueError(f"'{name}' changes {transform_.slot}s and stands among the transforms of {slot}s")
+        for name, transform in transforms.items():
+            if transform.slot != slot:
+                raise ValueError(f"'{name}' changes {transform.slot}s and is among the transforms of {slot}s")
         for (first, before), (second, after) in pairwise(transforms.items()):
             if before.stage > after.stage:
                 raise ValueError(
-                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and stands behind '{first}' of "
+                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and comes after '{first}' of "
                     f"stage {before.stage} ({STAGES[before.stage]}); put it before"
                 )
         self.transforms = dict(transforms)

@@ -121,31 +121,31 @@ def _build(folder: str, text: str, agents: int) -> Any:
 
 
 def _rule(text: str, agents: int) -> Any:
-    made = _build("policy.losses", text, agents)
-    if isinstance(made, ClipRule | TokenLoss):
-        return made
+    rule = _build("policy.losses", text, agents)
+    if isinstance(rule, ClipRule | TokenLoss):
+        return rule
     more = signatures("policy.losses") if ":" in text else ""
     column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
     try:
-        loss = made(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
+        loss = rule(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
     except Exception as error:  # user functions raise arbitrary errors
         raise UsageError(f"--loss {text} is no clip rule and no loss of whole completions ({error}){more}") from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
         raise UsageError(
             f"--loss {text} is no clip rule and no loss of whole completions: it returns {loss!r} for four{more}"
         )
-    return made
+    return rule
 
 
 def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
     """Return items by name; a second item of the same name is called `name_2`."""
     transforms: dict[str, Transform] = {}
     for text in texts:
-        made, short = _build("policy.transforms", text, agents), parse_spec(text).short
-        if not isinstance(made, Transform):
-            raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
+        transform, short = _build("policy.transforms", text, agents), parse_spec(text).short
+        if not isinstance(transform, Transform):
+            raise UsageError(f"{text} returns {transform!r}, which is no policy.types.Transform")
         often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in transforms)
-        transforms[short if often == 1 else f"{short}_{often}"] = made
+        transforms[short if often == 1 else f"{short}_{often}"] = transform
     return transforms
 
 

@@ -116,19 +116,19 @@ def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
         reward_transforms=_guarded_transforms(algorithm.reward_transforms, functools.partial(_check_rewards, N=N)),
         advantage_transforms=_guarded_transforms(algorithm.advantage_transforms, of_both),
     )
-    guarded.advantage = _guarded(_named(algorithm, "advantage"), algorithm.advantage, of_both)
+    guarded.advantage = _guarded(_title(algorithm, "advantage"), algorithm.advantage, of_both)
     if isinstance(algorithm.advantage, TokenEstimator):
         guarded.advantage = replace(algorithm.advantage, estimate=guarded.advantage)
-    guarded.aggregation = _guarded(_named(algorithm, "aggregation"), algorithm.aggregation, of_tokens)
+    guarded.aggregation = _guarded(_title(algorithm, "aggregation"), algorithm.aggregation, of_tokens)
     if algorithm.scheduler:
-        guarded.scheduler = _guarded(_named(algorithm, "scheduler"), algorithm.scheduler, _of_pair(of_completions))
+        guarded.scheduler = _guarded(_title(algorithm, "scheduler"), algorithm.scheduler, _of_pair(of_completions))
     return guarded
 
 
 ROLES = {"advantage": "the advantage estimator", "rule": "the loss"}
 
 
-def _named(algorithm: Algorithm, field: str) -> str:
+def _title(algorithm: Algorithm, field: str) -> str:
     """Return the role of the formula in a field, and what the user called it."""
     role, name = ROLES.get(field, f"the {field}"), algorithm.formulas.get(field)
     return f"{role} '{name}'" if name else role
@@ -200,7 +200,7 @@ def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: in
     weights = scored.weights.float()
     completions = completion_loss_inputs(logprob, rollout.response, weights, inputs, size, 0)
     check = functools.partial(_check_tensor, shapes=((N,),))
-    name = _named(algorithm, "rule")
+    name = _title(algorithm, "rule")
     share, slope = shares_and_slopes(_guarded(name, algorithm.rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):
         raise ValueError(f"{name} has a gradient that is not finite for made-up completions")
@@ -209,7 +209,7 @@ def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: in
 def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
     """Run a loss of single tokens forward and backward on made-up log-probabilities."""
     logprob = torch.where(rollout.response, -1.0, 0.0).requires_grad_()
-    name = _named(algorithm, "rule")
+    name = _title(algorithm, "rule")
     old, weights = logprob.detach() - 0.1 * rollout.response, scored.weights.float()
 
     def compute(*arguments: Tensor) -> Tensor:

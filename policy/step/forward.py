@@ -31,7 +31,7 @@ class CompletionBatch(NamedTuple):
     """Mask of the completion's own tokens, with columns counted from `start`."""
 
 
-class Reading(NamedTuple):
+class PolicyOutputs(NamedTuple):
     """Outputs of a policy on completions; log-probabilities and entropies are 0 outside them."""
 
     logprob: Float[Tensor, "N L"]
@@ -44,11 +44,11 @@ def completion_batch(
     prompt: Int[Tensor, "N P"],
     prompt_mask: Int[Tensor, "N P"],
     completions: Int[Tensor, "N L"],
-    said_mask: Int[Tensor, "N L"],
+    completion_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> CompletionBatch:
     """Join left-padded prompts and right-padded completions into rows with positions independent of the padding."""
-    rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
+    rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, completion_mask], 1))
     return CompletionBatch(*rows, prompt_mask.sum(1), response)
 
 
@@ -66,25 +66,25 @@ def finished_rows(batch: Batch, response: Bool[Tensor, "N L"], eos_token_ids: Se
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
-    """Make the unwrapped model return a `Reading` (at the sampling temperature) for a `CompletionBatch` by keyword."""
+    """Make the unwrapped model return `PolicyOutputs`, at the sampling temperature, for a keyword `completions`."""
     head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
-    def read(inner: Any, rows: CompletionBatch) -> Reading:
+    def read(inner: Any, rows: CompletionBatch) -> PolicyOutputs:
         return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
 
     handle_keyword(model, "completions", read)
 
 
-def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> Reading:
+def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
     states = model.get_decoder()(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
     ).last_hidden_state
-    chosen = at_completions(states, rows)[:, :-1][rows.response]
-    computed = head_logprobs(model, chosen, _targets(rows), temperature=temperature)
-    return Reading(*(_in_place(tensor, rows) for tensor in computed), states)
+    states_of_tokens = at_completions(states, rows)[:, :-1][rows.response]
+    computed = head_logprobs(model, states_of_tokens, _targets(rows), temperature=temperature)
+    return PolicyOutputs(*(_in_place(tensor, rows) for tensor in computed), states)
 
 
-def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> Reading:
+def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
     """Compute from the model's own logits, for heads that do more than a linear layer."""
     output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
@@ -93,7 +93,7 @@ def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> Reading
     logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
     logprob = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
-    return Reading(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
+    return PolicyOutputs(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
 
 
 def at_completions(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:

@@ -51,7 +51,7 @@ def token_objective(
 # ---- losses of whole completions ----
 
 
-def joined(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
+def concatenate(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
     """Concatenate the completions of several micro-batches, and gather those of all processes."""
     columns = zip(*parts, strict=True)
     return CompletionLossInputs(

@@ -14,7 +14,7 @@ from ...rm.data import text_diversity as texts
 from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
-from .processes import Processes
+from .step import Processes
 
 
 def step_metrics(
@@ -44,10 +44,10 @@ def step_metrics(
             Rollout(*(None if field is None else field[is_own] for field in rollout)), scored.total[is_own]
         )
     if rollout.values is not None:
-        seen = groups(scored.total, rollout.group)
-        others = (seen.number * seen.mean - scored.total) / (seen.number - 1)
+        reward_groups = groups(scored.total, rollout.group)
+        others = (reward_groups.number * reward_groups.mean - scored.total) / (reward_groups.number - 1)
         for name, values in (("first", rollout.values[:, 0]), ("of_others", others)):
-            yield f"critic/explained_variance_{name}", explained_variance(values, scored.total, seen.valid)
+            yield f"critic/explained_variance_{name}", explained_variance(values, scored.total, reward_groups.valid)
 
 
 def token_metrics(
@@ -82,10 +82,10 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
     """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
     for name in rewards.names:
         values = rewards[name].double()
-        known, group_statistics = values[~values.isnan()], groups(values, group)
+        present, group_statistics = values[~values.isnan()], groups(values, group)
         flat = group_statistics.valid & (group_statistics.variance == 0)
-        yield f"rewards/{name}/mean", known.mean().item()
-        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else math.nan
+        yield f"rewards/{name}/mean", present.mean().item()
+        yield f"rewards/{name}/std", present.std().item() if len(present) > 1 else math.nan
         yield f"rewards/{name}/missing", float(values.isnan().sum())
         yield f"rewards/{name}/frac_zero_std", (flat.sum() / group_statistics.valid.sum()).item()
     for index, first in enumerate(rewards.names):

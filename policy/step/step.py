@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,9 +13,49 @@ from ...kernels.policy_loss import ClipRule, PolicyLoss
 from ..losses._kinds import CompletionLossInputs, TokenLoss
 from ..types import Rewards, Rollout
 from .algorithm import Algorithm, Scored
-from .forward import Batch, CompletionBatch, Reading, batch_of
-from .loss import completion_loss, completion_loss_inputs, joined, shares_and_slopes, token_objective
-from .processes import Processes
+from .forward import Batch, CompletionBatch, PolicyOutputs, batch_of
+from .loss import completion_loss, completion_loss_inputs, concatenate, shares_and_slopes, token_objective
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a training, each of which has an equal share of the rows of a batch."""
+
+    accelerator: Any = None
+
+    @property
+    def number(self) -> int:
+        """Number of processes."""
+        return self.accelerator.num_processes if self.accelerator else 1
+
+    @property
+    def rank(self) -> int:
+        """Index of this process."""
+        return self.accelerator.process_index if self.accelerator else 0
+
+    def local(self, rows: int) -> slice:
+        """Return this process's share of the rows of all processes."""
+        size = rows // self.number
+        return slice(self.rank * size, (self.rank + 1) * size)
+
+    def gather(self, x: Tensor, padding: float = 0) -> Tensor:
+        """Gather the rows of all processes, padded to the widest."""
+        if self.accelerator is None:
+            return x
+        if x.dtype == torch.bool:  # padding would convert to int64, and only in the processes that need padding
+            return self.gather(x.byte()).bool()
+        x = self.accelerator.pad_across_processes(x, dim=1, pad_index=padding) if x.dim() > 1 else x
+        return self.accelerator.gather(x)
+
+    def widen(self, x: Tensor, dim: int, padding: float) -> Tensor:
+        """Pad a dimension to the largest size that it has in a process."""
+        return self.accelerator.pad_across_processes(x, dim=dim, pad_index=padding) if self.accelerator else x
+
+    def sum(self, x: Any) -> Tensor:
+        """Sum numbers over all processes."""
+        if self.accelerator is None:
+            return torch.as_tensor(x)
+        return self.accelerator.reduce(torch.as_tensor(x, device=self.accelerator.device), reduction="sum")
 
 
 @dataclass(frozen=True)
@@ -96,7 +137,7 @@ class PolicyStep:
     def attach_slopes(
         self,
         micro_batches: Sequence[Batch],
-        read: Callable[[CompletionBatch], Reading],
+        read: Callable[[CompletionBatch], PolicyOutputs],
         *,
         batch_rows: int,
         updates: int,
@@ -111,7 +152,7 @@ class PolicyStep:
             parts.append(self._completions(read(rows).logprob, rows.response, batch, batch_rows, updates))
             weights.append(loss_weights(batch).sum(1))
         gather = self.processes.gather
-        shares, slopes = shares_and_slopes(self.algorithm.rule, joined(parts, gather), gather(torch.cat(weights)))
+        shares, slopes = shares_and_slopes(self.algorithm.rule, concatenate(parts, gather), gather(torch.cat(weights)))
         sizes, local = [len(weight) for weight in weights], self.processes.local(len(shares))
         columns = shares[local].split(sizes), slopes[local].split(sizes)
         for batch, share, slope in zip(micro_batches, *columns, strict=True):

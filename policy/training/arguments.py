@@ -79,10 +79,10 @@ class PolicyArguments(GRPOConfig):
     def check_shared_prompts(self, comparing: Sequence[str]) -> None:
         """Raise a `UsageError` if processes share a prompt's completions that a reward compares; each rates its own."""
         answers, steps = self.num_generations or 1, self.steps_per_generation or 1
-        own = self.per_device_train_batch_size * steps
-        if comparing and self.world_size > 1 and own % answers:
+        rows = self.per_device_train_batch_size * steps
+        if comparing and self.world_size > 1 and rows % answers:
             raise UsageError(
-                f"'{comparing[0]}' compares the {answers} answers to a prompt, and each process rates {own} answers; "
+                f"'{comparing[0]}' compares the {answers} answers to a prompt, and each process rates {rows} answers; "
                 "make --per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
             )
 

@@ -1,32 +1,59 @@
-"""Checkpoints of everything that is trained beside the policy."""
+"""Everything that is trained beside the policy: its learning after each cycle, and its checkpoints."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from accelerate.utils import gather_object
+from torch import Tensor
 
 from ...rm.errors import DataError
 from ..rewards.sources import RewardSources
 from ..step.algorithm import Algorithm
 from ..step.metrics import LearningSignal
+from ..types import Cycle
 from .critic import CriticLearner
 from .replay_buffer import ReplayBuffer
 
 FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
-class TrainedBeside(NamedTuple):
-    """What is trained beside the policy."""
+@dataclass
+class TrainedBeside:
+    """What is trained beside the policy: formulas, critic, replay, online reward models and the curriculum.
+
+    The last two are `learners`, which learn after each cycle from its completions and from the policy's hidden states
+    in the last pass over them.
+    """
 
     algorithm: Algorithm
     sources: RewardSources
     learners: Mapping[str, Any]
-    """Online reward models and the curriculum."""
     critic: CriticLearner | None
     replay: ReplayBuffer | None
+    _cycle: Cycle | None = None
+    _states: dict[int, Tensor] = field(default_factory=dict)
+
+    def start(self, cycle: Cycle) -> None:
+        """Store the completions of a new cycle."""
+        self._cycle = cycle
+
+    def record(self, rows: Sequence[int], states: Sequence[Tensor], size: int) -> None:
+        """Store the states of completions by their row numbers; rows from `size` on are of replayed completions."""
+        self._states |= {row: state for row, state in zip(rows, states, strict=True) if row < size}
+
+    def learn(self) -> Iterator[tuple[str, float]]:
+        """Let all learn from the cycle, if there is one, and yield names and values of their metrics."""
+        if self._cycle is None:
+            return
+        states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
+        for name, learner in self.learners.items():
+            for fact, value in learner.learn(self._cycle._replace(states=states)).items():
+                yield f"{name}/{fact}", value
+        self._cycle, self._states = None, {}
 
     def save(self, folder: Path, kl: float, signal: LearningSignal) -> None:
         """Save all states to a checkpoint, with the last KL, the learning signal and the number of faults."""

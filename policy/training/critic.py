@@ -70,8 +70,8 @@ def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -
     differ from theirs.
     """
     assert rollout.values is not None
-    seen = rollout._replace(after=None) if scored.terminal else rollout
-    return rollout.values + gae(gamma=gamma, lam=lam)(scored.earned, seen).to(rollout.values.dtype)
+    critic_rollout = rollout._replace(after=None) if scored.terminal else rollout
+    return rollout.values + gae(gamma=gamma, lam=lam)(scored.earned, critic_rollout).to(rollout.values.dtype)
 
 
 class CriticLearner:
@@ -82,7 +82,7 @@ class CriticLearner:
         self.critic = Critic(width, arguments.hidden).to(device)
         same_start(self.critic)
         self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
-        self.seen: list[tuple[Tensor, Targets]] = []
+        self.batches: list[tuple[Tensor, Targets]] = []
 
     @torch.no_grad()
     def values(
@@ -108,7 +108,7 @@ class CriticLearner:
     def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
         """Accumulate the gradient of a micro-batch; return its mean loss."""
         if self.arguments.passes > 1:
-            self.seen.append((states, targets))
+            self.batches.append((states, targets))
         return self._add(states, targets)
 
     def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
@@ -121,10 +121,10 @@ class CriticLearner:
         """Take `passes` optimizer steps with the gradients of all processes."""
         self._move()
         for _ in range(self.arguments.passes - 1):
-            for states, targets in self.seen:
+            for states, targets in self.batches:
                 self._add(states, targets)
             self._move()
-        self.seen.clear()
+        self.batches.clear()
 
     def _move(self) -> None:
         same_gradients(self.critic.parameters(), "sum")

@@ -11,7 +11,7 @@ from .prompts import VARIANTS
 CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
 
 
-class DrawnPrompts:
+class CurriculumSampler:
     """Training prompts of one process, drawn when completions are generated, instead of by the data loader's sampler.
 
     A sampler cannot draw them: Transformers fetches the batches of a complete optimizer step plus one more before it
@@ -24,19 +24,19 @@ class DrawnPrompts:
     def __init__(self, curriculum: Curriculum, rows: Mapping[str, Sequence[Any]], *, seed: int = 0):
         self.curriculum, self.rows, self.seed = curriculum, rows, seed
         self._formula, self.shares = curriculum({}, {kind: [] for kind in rows})
-        self._given = dict.fromkeys(rows, 0)
-        self._asked: list[str] = []
+        self._counts = dict.fromkeys(rows, 0)
+        self._kinds: list[str] = []
 
-    def drawn(self, rows: Sequence[Any], size: int) -> list[Any]:
+    def draw(self, rows: Sequence[Any], size: int) -> list[Any]:
         """Return as many rows as given, with `size` consecutive copies of each prompt."""
-        draw = Random(f"{self.seed} {sum(self._given.values())}")
-        self._asked = draw.choices([*self.shares], [*self.shares.values()], k=len(rows) // size)
-        return [row for kind in self._asked for row in [self._next(kind)] * size]
+        random = Random(f"{self.seed} {sum(self._counts.values())}")
+        self._kinds = random.choices([*self.shares], [*self.shares.values()], k=len(rows) // size)
+        return [row for kind in self._kinds for row in [self._next(kind)] * size]
 
     def _next(self, kind: str) -> Any:
         number = len(self.rows[kind])
-        turn, index = divmod(self._given[kind], number)
-        self._given[kind] += 1
+        turn, index = divmod(self._counts[kind], number)
+        self._counts[kind] += 1
         return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[index]]
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
@@ -48,18 +48,18 @@ class DrawnPrompts:
             *(part.tolist() for part in (cycle.rollout.group, gain, cycle.total)), strict=True
         ):
             if total == total:
-                gains[self._asked[group]].append(gain_of_row)
+                gains[self._kinds[group]].append(gain_of_row)
         self._formula, self.shares = self.curriculum(self._formula, gains)
-        asked = {f"prompts/{kind}": self._asked.count(kind) for kind in self.rows}
-        return {f"share/{kind}": share for kind, share in self.shares.items()} | asked
+        counts = {f"prompts/{kind}": self._kinds.count(kind) for kind in self.rows}
+        return {f"share/{kind}": share for kind, share in self.shares.items()} | counts
 
     def state(self) -> dict[str, Any]:
         """Return the JSON-serializable state."""
-        return {"formula": self._formula, "shares": self.shares, "given": self._given}
+        return {"formula": self._formula, "shares": self.shares, "given": self._counts}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Load the state from a checkpoint."""
-        self._formula, self.shares, self._given = state["formula"], dict(state["shares"]), dict(state["given"])
+        self._formula, self.shares, self._counts = state["formula"], dict(state["shares"]), dict(state["given"])
 
 
 # ---- variants ----

@@ -134,7 +134,7 @@ def _prompt_of(row: Row) -> Messages:
 # ---- checks before a run ----
 
 
-def fitting(
+def drop_long_prompts(
     prompts: Prompts, policy: DecodingModel, longest: int, max_length: int | None, log: Callable[[str], None]
 ) -> Prompts:
     """Drop prompts of more than `max_length` tokens, or that leave no room for a completion of `longest` tokens."""

@@ -12,7 +12,7 @@ from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from ...rm.errors import UsageError
 from ..step.algorithm import Scored
 from ..step.forward import Batch
-from ..types import Past, Replay, Rollout, State
+from ..types import Past, Replay, ReplaysBatches, Rollout, State
 
 WEIGHTS = ("weights", "value_weights")  # of tokens in the losses of the policy and of the critic
 
@@ -32,7 +32,7 @@ class ReplayBuffer:
 
     def __init__(self, replay: Replay, parts: int):
         self.replay, self.parts = replay, parts
-        self.remembers = int(getattr(replay, "remembers", 1))
+        self.remembers = replay.remembers if isinstance(replay, ReplaysBatches) else 1
         self.state: State = {}
         self.micro_batches: list[Batch] = []
         self._batches: list[StoredBatch] = []
@@ -43,10 +43,10 @@ class ReplayBuffer:
         unused = {name: torch.zeros_like(batch[name]) for name in WEIGHTS if name in batch}
         again, advantages = batch | unused, None
         if self._batches:
-            past = remembered(self._batches, batch["weights"].device)._replace(now=rollout)
+            past = concatenate(self._batches, batch["weights"].device)._replace(now=rollout)
             self.state, advantages = self.replay(self.state, scored.total, past)
             if advantages is not None:
-                again = chosen([entry.batch for entry in self._batches], advantages, len(batch["weights"]))
+                again = select_rows([entry.batch for entry in self._batches], advantages, len(batch["weights"]))
         fresh = torch.zeros(len(batch["weights"]), device=batch["weights"].device)
         self._clipped = [fresh, *(entry.clipped for entry in self._batches)]
         new = StoredBatch(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
@@ -64,35 +64,35 @@ class ReplayBuffer:
         """Return the batches for a checkpoint; `state` is saved separately."""
         return [(entry.batch, entry.advantage, tuple(entry.rollout), entry.clipped) for entry in self._batches]
 
-    def load(self, state: Mapping[str, Any], stored: Any) -> None:
+    def load(self, state: Mapping[str, Any], batches: Any) -> None:
         """Load state and batches from a checkpoint."""
         self.state = state
         self._batches = [
-            StoredBatch(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in stored
+            StoredBatch(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in batches
         ]
 
 
 # ---- concatenation of batches ----
 
 
-def remembered(entries: Sequence[StoredBatch], device: torch.device) -> Past:
+def concatenate(entries: Sequence[StoredBatch], device: torch.device) -> Past:
     """Concatenate all stored completions, oldest first; group numbers of different batches do not overlap."""
     fields, offset = [], 0
     for kept_entry in entries:
         fields.append(kept_entry.rollout._asdict() | {"group": kept_entry.rollout.group + offset})
         offset = int(fields[-1]["group"].max()) + 1
     columns = {name: [field[name] for field in fields] for name in Rollout._fields}
-    joint = {name: None if column[0] is None else _stacked(column, device) for name, column in columns.items()}
+    joint = {name: None if column[0] is None else _concatenate(column, device) for name, column in columns.items()}
     ages = [torch.full((len(entry.clipped),), len(entries) - index) for index, entry in enumerate(entries)]
     return Past(
-        _stacked([entry.advantage for entry in entries], device),
+        _concatenate([entry.advantage for entry in entries], device),
         Rollout(**joint),  # pyright: ignore[reportArgumentType]
-        _stacked(ages, device),
-        _stacked([entry.clipped for entry in entries], device),
+        _concatenate(ages, device),
+        _concatenate([entry.clipped for entry in entries], device),
     )
 
 
-def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
+def select_rows(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     """Select `size` rows with an advantage and the total weight of an average batch; what fills up has weight 0."""
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
@@ -101,10 +101,10 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     joint: Batch = {}
     for name, values in newest.items():
         rows = isinstance(values, Tensor) and values.dim() > 0
-        joint[name] = _stacked([o[name] for o in batches], device, name.startswith("prompt")) if rows else values
+        joint[name] = _concatenate([o[name] for o in batches], device, name.startswith("prompt")) if rows else values
     for name in WEIGHTS:
         if name in joint:
-            joint[name] = reweighted(joint[name], live, joint[name].sum() / len(batches))
+            joint[name] = scale_weights(joint[name], live, joint[name].sum() / len(batches))
     wide = advantages[:, None].expand_as(joint["weights"]) if advantages.dim() == 1 else advantages
     joint |= {"advantages": wide.nan_to_num(0).float(), "row": size + torch.arange(len(live), device=device)}
     order = torch.cat([live.nonzero(), (~live).nonzero()]).squeeze(1)[:size]
@@ -114,17 +114,17 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     }
 
 
-def reweighted(weights: Float[Tensor, "M L"], live: Bool[Tensor, " M"], total: Tensor) -> Float[Tensor, "M L"]:
+def scale_weights(weights: Float[Tensor, "M L"], live: Bool[Tensor, " M"], total: Tensor) -> Float[Tensor, "M L"]:
     """Return the weights of live rows scaled to a sum of `total`, and 0 for the others."""
     weights = weights * live[:, None]
     return weights * (total / alive) if (alive := weights.sum()) > 0 else weights
 
 
-def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:
+def _concatenate(parts: Sequence[Tensor], device: torch.device, on_left: bool = False) -> Tensor:
     """Concatenate rows, padded with 0 to the widest, on the right or on the left."""
     widest = max((part.shape[1] for part in parts if part.dim() > 1), default=0)
     gaps = [widest - part.shape[1] if part.dim() > 1 else 0 for part in parts]
     return torch.cat([
-        pad(part.to(device), (gap, 0) if left else (0, gap)) if gap else part.to(device)
+        pad(part.to(device), (gap, 0) if on_left else (0, gap)) if gap else part.to(device)
         for part, gap in zip(parts, gaps, strict=True)
     ])  # fmt: skip

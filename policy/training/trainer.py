@@ -29,7 +29,7 @@ from ..step.check import RunInputs, check_composition
 from ..step.forward import (
     Batch,
     CompletionBatch,
-    Reading,
+    PolicyOutputs,
     at_completions,
     batch_of,
     completion_batch,
@@ -38,19 +38,16 @@ from ..step.forward import (
     own_states,
 )
 from ..step.metrics import LearningSignal, learning_signal, log_ratio, step_metrics, token_metrics
-from ..step.processes import Processes
 from ..step.reference_policy import frozen_copy
-from ..step.step import PolicyStep
+from ..step.step import PolicyStep, Processes
 from ..types import Cycle, Replay, Rollout
 from .arguments import PolicyArguments, refuse_balancing
 from .checkpoint import TrainedBeside
 from .critic import CriticArguments, CriticLearner
-from .online_learning import OnlineLearning
-from .prompt_sampling import CURRICULUM, DrawnPrompts, refuse_variants, spread_over_variants
+from .prompt_sampling import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .step_events import StepEvents
-from .trl_statistics import later, replace_statistics
+from .trl_hooks import StepEvents, later, replace_statistics
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -80,7 +77,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         critic: CriticArguments | None = None,
         reference: Any = None,
         replay: Replay | None = None,
-        curriculum: DrawnPrompts | None = None,
+        curriculum: CurriculumSampler | None = None,
         peft_config: Any = None,
         rollout_func: Any = None,
         callbacks: Sequence[TrainerCallback] = (),
@@ -117,7 +114,6 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.processes = Processes(self.accelerator)
-        self.learning = OnlineLearning(sources.learners | ({CURRICULUM: curriculum} if curriculum else {}))
         self.replay_buffer = ReplayBuffer(replay, args.steps_per_generation or 1) if replay else None
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
         self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
@@ -128,7 +124,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             self.reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
         width = self.language_model.config.get_text_config().hidden_size
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
-        self.beside = TrainedBeside(algorithm, sources, self.learning.learners, self.learner, self.replay_buffer)
+        learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
+        self.beside = TrainedBeside(algorithm, sources, learners, self.learner, self.replay_buffer)
         self._log_ratios: list[Tensor] = []
         self.live, self.learns, self.kl, self.signal = False, False, 0.0, LearningSignal()
         check_composition(algorithm, self._run_inputs())
@@ -137,12 +134,10 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _run_inputs(self) -> RunInputs:
         """Return which inputs this run provides to its formulas."""
         fields = {"tokens"} | ({"base"} if self.compares else set()) | ({"values", "after"} if self.learner else set())
-        fields |= {"logprobs", "entropy"} if self._annotates else set()
+        fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {"states"})
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
-        fields |= self.algorithm.reads & {"states"}
-        sources = self.sources
-        rewards = (sources.ensembles, sources.watched, sources.process_rewards)
-        return RunInputs(sources.names, sizes, fields, *rewards)
+        s = self.sources
+        return RunInputs(s.names, sizes, fields, s.ensembles, s.watched, s.process_rewards)
 
     @property
     def step(self) -> PolicyStep:
@@ -170,13 +165,13 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return reading.logprob, reading.entropy, None
 
     @torch.no_grad()
-    def _read(self, model: Any, rows: CompletionBatch) -> Reading:
+    def _read(self, model: Any, rows: CompletionBatch) -> PolicyOutputs:
         """Run the model in chunks of the training batch size."""
         parts = zip(*(row.split(self.args.per_device_train_batch_size) for row in rows), strict=True)
         outputs = [model(completions=CompletionBatch(*part)) for part in parts]
-        return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
+        return PolicyOutputs(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
-    def _read_reference(self, rows: CompletionBatch) -> Reading:
+    def _read_reference(self, rows: CompletionBatch) -> PolicyOutputs:
         """Run the reference policy; by default this is the policy without its adapter."""
         if self.reference is not None:
             return self._read(self.reference, rows)
@@ -205,7 +200,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         """Override: after TRL's generation, advantages and loss inputs of this process's rows are the algorithm's."""
         training, step = self.model.training, self.step
         if self.curriculum and training:
-            inputs = self.curriculum.drawn(inputs, self.num_generations)
+            inputs = self.curriculum.draw(inputs, self.num_generations)
         inputs = spread_over_variants(inputs, step.size, first=self.accelerator.process_index * len(inputs))
         batch = super()._generate_and_score_completions(inputs)
         rows = batch_of(batch)
@@ -228,26 +223,20 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         changes = {"updates": updates, "critic": critic, "corrected": bool(self.use_vllm)}
         batch |= step.loss_inputs(scored, rollout, width=rows.response.shape[1], **changes)
         if training:
-            examples = gather_object(self._examples) if writes or self.learning.learners else []
+            examples = gather_object(self._examples) if writes or self.beside.learners else []
             if writes:
                 self._write_rollouts(examples, rollout, scored, inputs, batch)
-            self.learning.start(Cycle(examples, rollout, scored.total, None, scored.advantage))
+            self.beside.start(Cycle(examples, rollout, scored.total, None, scored.advantage))
             if self.replay_buffer:
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
 
-    def _annotations(self, reading: Reading, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
+    def _annotations(self, reading: PolicyOutputs, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
         """Return the fields of the rollout that a forward pass of policy and critic gives."""
         values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
-        reads_states = "states" in self.algorithm.reads
-        return {
-            "logprobs": reading.logprob,
-            "values": values,
-            "after": after,
-            "entropy": reading.entropy,
-            "states": at_completions(reading.states, rows)[:, :-1] if reads_states else None,
-            "written": batch.get("sampling_per_token_logps"),
-        }
+        states = at_completions(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
+        annotations = {"logprobs": reading.logprob, "entropy": reading.entropy, "values": values, "after": after}
+        return annotations | {"states": states, "written": batch.get("sampling_per_token_logps")}
 
     def _write_rollouts(
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
@@ -332,13 +321,13 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             inputs["valued"] = True  # not again if the piece is repeated for lack of memory
         if self.sources.learners and self.sources.reads_states and training:
             states = own_states(reading.states.detach(), rows)
-            self.learning.record(inputs["row"].tolist(), states, self._position(inputs)["batch_rows"])
+            self.beside.record(inputs["row"].tolist(), states, self._position(inputs)["batch_rows"])
         regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
         self.learns |= training and bool((inputs["advantages"] * weights).any())
         self.live |= self.learns or (training and regularised and bool(weights.any()))
         return loss.total
 
-    def _account(self, loss: PolicyLoss, reading: Reading, rows: CompletionBatch, inputs: Batch) -> None:
+    def _account(self, loss: PolicyLoss, reading: PolicyOutputs, rows: CompletionBatch, inputs: Batch) -> None:
         """Log means over the micro-batch's tokens."""
         metrics = token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
         for name, value in metrics:
@@ -399,6 +388,6 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def end_step(self) -> bool:
         """Train online reward models and the curriculum after a cycle; return whether the KL budget is exhausted."""
         if self._step % self.args.cycle == 0:
-            for name, value in self.learning.learn():
+            for name, value in self.beside.learn():
                 self._note(name, value)
         return self.kl > self.args.kl_budget

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ..types import Rewards, Rollout, State, Transform
-from .ccpo_thinker import DECAY, EPSILON, LEAST, check_settings, deviation, remembered, standing
+from .ccpo_thinker import DECAY, EPSILON, LEAST, check_settings, deviation, standing, update_moments
 
 
 def ccpo_solver(
@@ -30,7 +30,7 @@ def ccpo_solver(
             g = gate(state["delta"], eta, epsilon)
             z = [standing(state[name], pairs[name], epsilon) for name in ("joint", "solo")]
             rewards = rewards.replaced(reward, g * z[0] + (1 - g) * z[1])
-        return remembered(state, {name: values[joint] for name, values in pairs.items()}, decay), rewards
+        return update_moments(state, {name: values[joint] for name, values in pairs.items()}, decay), rewards
 
     return Transform("reward", change, start={"seen": 0})
 

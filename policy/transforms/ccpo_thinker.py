@@ -17,8 +17,8 @@ def ccpo_thinker(
     """r = tanh(α (Δ - μ_Δ) / (σ_Δ + ε)),  Δ = R_joint - R_solo                    CCPO 2026, arXiv:2603.21563, v1
 
     R_joint and R_solo are the rewards named `joint` and `solo`; r replaces `joint`, and `solo` needs a --weight of 0.
-    μ and σ are those of the previous steps (`remembered`). Until `least` outcomes were seen r is Δ, as in the released
-    code.
+    μ and σ are those of the previous steps (`update_moments`). For the first `least` outcomes r is Δ, as in the
+    released code.
     """
     check_settings("ccpo_thinker", decay, least)
 
@@ -26,7 +26,7 @@ def ccpo_thinker(
         delta = rewards[joint] - rewards[solo]
         enough = state["seen"] >= least
         shaped = torch.tanh(alpha * standing(state["delta"], delta, epsilon)) if enough else delta
-        return remembered(state, {"delta": delta}, decay), rewards.replaced(joint, shaped)
+        return update_moments(state, {"delta": delta}, decay), rewards.replaced(joint, shaped)
 
     def check(estimator: AdvantageEstimator, trained: Sequence[str]) -> None:
         if solo in trained:
@@ -38,18 +38,18 @@ def ccpo_thinker(
 # ---- running statistics ----
 
 
-def remembered(state: State, seen: dict[str, Float[Tensor, " N"]], decay: float) -> State:
+def update_moments(state: State, columns: dict[str, Float[Tensor, " N"]], decay: float) -> State:
     """μ <- d μ + (1 - d) mean(x),  v <- d v + (1 - d) var(x) over this step's rows that have all of them
 
     Initialised with the first step's mean and variance; var uses N, and is about the step's own mean, as in the
     released code. A step without such a row changes nothing.
     """
-    known = ~torch.stack([*seen.values()]).isnan().any(0)
-    if not known.any():
+    complete = ~torch.stack([*columns.values()]).isnan().any(0)
+    if not complete.any():
         return state
-    after: dict[str, object] = {"seen": state["seen"] + int(known.sum())}
-    for name, values in seen.items():
-        x = values[known].double()
+    after: dict[str, object] = {"seen": state["seen"] + int(complete.sum())}
+    for name, values in columns.items():
+        x = values[complete].double()
         now = [x.mean().item(), x.var(correction=0).item()]
         after[name] = (
             [decay * a + (1 - decay) * b for a, b in zip(state[name], now, strict=True)] if state["seen"] else now

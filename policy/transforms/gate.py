@@ -10,7 +10,7 @@ def gate(*, reward: str, by: str, threshold: float) -> Transform:
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, g = rewards[reward], rewards[by]
-        passed = torch.where(g >= threshold, r, 0 * r)
-        return state, rewards.replaced(reward, torch.where(g.isnan(), g, passed))
+        gated = torch.where(g >= threshold, r, 0 * r)
+        return state, rewards.replaced(reward, torch.where(g.isnan(), g, gated))
 
     return Transform("reward", change)

@@ -26,15 +26,15 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
         total = rollout.total
         if total is None:
             raise ValueError("ha_dw: the rollout has no rewards to tell hard prompts from easy ones by")
-        known = total[~total.isnan()]
-        if not len(known):
+        present = total[~total.isnan()]
+        if not len(present):
             return state, advantages
-        if known.min() < 0 or known.max() > 1:
+        if present.min() < 0 or present.max() > 1:
             raise UsageError(
-                f"ha_dw: rewards are shares of right completions in [0, 1], got {known.min().item():g} to "
-                f"{known.max().item():g}; leave it out with other rewards"
+                f"ha_dw: rewards are shares of right completions in [0, 1], got {present.min().item():g} to "
+                f"{present.max().item():g}; leave it out with other rewards"
             )
-        accuracy = known.double().mean().item()
+        accuracy = present.double().mean().item()
         gap = groups(total, rollout.group).mean - (state["anchors"][-1] if state["anchors"] else accuracy)
         gap = gap if advantages.dim() == 1 else gap[:, None]
         factor = lam * torch.exp(-advantages.sign() * gap)

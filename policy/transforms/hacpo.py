@@ -94,7 +94,7 @@ def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[
     >>> capabilities([[0.5, 0.0], [1.0, None]], floor=0.1)
     [0.75, 0.1]
     """
-    known = [[mean for mean in column if mean is not None] for column in zip(*means, strict=True)]
-    estimates = [max(floor, sum(history) / len(history)) if history else None for history in known]
+    columns = [[mean for mean in column if mean is not None] for column in zip(*means, strict=True)]
+    estimates = [max(floor, sum(history) / len(history)) if history else None for history in columns]
     others = [capability for capability in estimates if capability is not None] or [floor]
     return [sum(others) / len(others) if capability is None else capability for capability in estimates]

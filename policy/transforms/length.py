@@ -24,12 +24,12 @@ def length(*, correct: str, name: str = "length") -> Transform:
     return Transform("reward", change)
 
 
-def shortness(rollout: Rollout, known: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return λ of the `known` completions, 1/2 for a group's shortest to -1/2 for its longest; 0 for the others."""
+def shortness(rollout: Rollout, rewarded: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return λ of the `rewarded` completions, 1/2 for a group's shortest to -1/2 for its longest; 0 for the others."""
     tokens = rollout.response.sum(1).double()
     group = torch.unique(rollout.group, return_inverse=True)[1]
     least, most = (
-        torch.zeros_like(tokens).scatter_reduce(0, group[known], tokens[known], how, include_self=False)[group]
+        torch.zeros_like(tokens).scatter_reduce(0, group[rewarded], tokens[rewarded], how, include_self=False)[group]
         for how in ("amin", "amax")
     )
-    return torch.where(known & (most > least), 0.5 - (tokens - least) / (most - least).clamp_min(1), 0)
+    return torch.where(rewarded & (most > least), 0.5 - (tokens - least) / (most - least).clamp_min(1), 0)

@@ -20,8 +20,8 @@ def pessimism(*, reward: str, share: float) -> Transform:
         r = rewards[reward]
         if members is None or (members.isnan().all() and not r.isnan().all()):
             raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")
-        known = ~members.isnan()
-        lowest = members.masked_fill(~known, torch.inf).amin(1).masked_fill(~known.any(1), torch.nan)
+        present = ~members.isnan()
+        lowest = members.masked_fill(~present, torch.inf).amin(1).masked_fill(~present.any(1), torch.nan)
         return state, rewards.replaced(reward, share * r + (1 - share) * lowest)
 
     return Transform("reward", change)

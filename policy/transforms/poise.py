@@ -66,8 +66,8 @@ def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
     mean = torch.where(rollout.response[..., None], rollout.states, 0).double().sum(1) / tokens[:, None]
     mean = mean / mean.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
     size = mean.shape[1]
-    drawn = torch.randn(size, number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return mean @ drawn.to(mean.device) / size**0.5
+    projection = torch.randn(size, number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return mean @ projection.to(mean.device) / size**0.5
 
 
 def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -20,12 +20,12 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, step = rewards[reward], state["step"] + 1
-        seen = groups(r, rollout.group)
-        spread, before = seen.variance.sqrt(), state["spread"]
-        now = spread[seen.valid].mean().item() if seen.valid.any() else before
+        statistics = groups(r, rollout.group)
+        spread, before = statistics.variance.sqrt(), state["spread"]
+        now = spread[statistics.valid].mean().item() if statistics.valid.any() else before
         after = now if before is None or now is None else decay * before + (1 - decay) * now
         least = share * before if before is not None and step >= first else 0.0
-        low = seen.valid & (spread < least)
+        low = statistics.valid & (spread < least)
         filtered = replace(rewards, values=rewards.values.masked_fill(low[:, None], torch.nan))
         return {"step": step, "spread": after}, filtered
 

@@ -20,7 +20,7 @@ from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.checklist import until
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.policy.rollouts._partners import in_role, with_thought
-from rewardlab.policy.scaffolds._scaffold import Hints, hinted
+from rewardlab.policy.scaffolds._scaffold import Hints, with_hints
 from rewardlab.policy.training.prompts import load_prompts
 from rewardlab.rm.contract.golden_scores import read_golden
 from rewardlab.rm.data.conversation_split import as_prompt
@@ -131,8 +131,8 @@ def test_prompts_of_a_policy_have_their_tools_and_what_is_added_leaves_them(fold
     assert prompts == found.prompts and tools_of(prompts[0]) == [TOOL] and prompts[0][0]["content"] == "Be brief."
     prompt = pairs[0].prompt
     for changed in (
-        hinted(prompt, Hints(("Names the city.",))),
-        hinted(with_tools(prompt[1:], [TOOL]), Hints(("Names the city.",))),
+        with_hints(prompt, Hints(("Names the city.",))),
+        with_hints(with_tools(prompt[1:], [TOOL]), Hints(("Names the city.",))),
         in_role(prompt, "Look it up."),
         with_thought(prompt, "Paris."),
     ):

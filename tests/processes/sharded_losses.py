@@ -16,7 +16,7 @@ from rewardlab.policy.advantages._rows import bounds_of_rows
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.forward import CompletionBatch, at_completions, install, own_states
 from rewardlab.policy.step.loss import completion_loss_inputs
-from rewardlab.policy.step.processes import Processes
+from rewardlab.policy.step.step import Processes
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings

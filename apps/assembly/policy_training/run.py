@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....policy.decoding.language_models import positions
-from ....policy.rollouts._exchange import exchanged
+from ....policy.rollouts._exchange import exchange_rollouts
 from ....policy.rollouts.vllm.completions import server_rollouts
-from ....policy.scaffolds._scaffold import Rollouts, scaffolded
+from ....policy.scaffolds._scaffold import scaffold_rollouts
 from ....policy.step.algorithm import Algorithm
 from ....policy.step.by_name import with_components
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.critic import CriticArguments
 from ....policy.training.models import lora_config, open_language_model, open_reference
-from ....policy.training.prompt_sampling import DrawnPrompts
-from ....policy.training.prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_by_prompt
+from ....policy.training.prompt_sampling import CurriculumSampler
+from ....policy.training.prompts import Prompts, by_kind, check_number, drop_long_prompts, load_prompts, rows_by_prompt
 from ....policy.training.trainer import PolicyTrainer
+from ....policy.types import RolloutSource
 from ....rm.backbones.chat_templates import prefilled
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
@@ -104,8 +105,8 @@ def prepare(
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     check_functions([*trained.values(), *watched.values()], [row for prompts in data.values() for row in prompts.rows])
     policy = open_language_model(config.model, config, arguments)
-    longest = arguments.max_completion_length or 0
-    prompts, eval_prompts = (fitting(read, policy, longest, config.max_prompt_length, log) for read in data.values())
+    limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
+    prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
     check_number(prompts, arguments)
     if text := prefilled(policy.encoder.render_turns):
         log(
@@ -138,19 +139,19 @@ def prepare(
     return trainer, {"contracts": sources.contracts, **accounts}
 
 
-def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPrompts | None:
+def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> CurriculumSampler | None:
     """Return the curriculum that chooses the next prompts; None without one."""
     if config.curriculum is None or config.category is None:
         return None
-    return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
+    return CurriculumSampler(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
 
 
-def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
+def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> RolloutSource | None:
     """Return the source of completions; None if the trainer generates them itself."""
     if config.rollouts:
         return build("policy.rollouts", config.rollouts, seed=arguments.seed)
     if config.exchange:
-        return exchanged(
+        return exchange_rollouts(
             Path(config.exchange),
             agent=config.agent,
             agents=config.agents,
@@ -163,7 +164,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
         return served
     hints, schedule = hints_by_prompt(facts), build("policy.scaffolds", config.scaffold)
     longest = positions(facts.policy) - (arguments.max_completion_length or 0)
-    return scaffolded(
+    return scaffold_rollouts(
         lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, written_by=served
     )
 

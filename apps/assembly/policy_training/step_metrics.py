@@ -62,8 +62,8 @@ def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    known = [row[name] for row in rows if row.get(name) is not None]
-    return fmean(known) if known else None
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return fmean(values) if values else None
 
 
 def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float | None:

@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from peft import PeftModel
 from transformers import TrainerCallback
 
 from ....rm.errors import UsageError
-from ...scaffolds._scaffold import Rollouts
 from ...step.reference_policy import frozen_copy
+from ...types import RolloutSource
 from .completions import server_rollouts
-from .server_process import HOST, KeptServer
+from .server_process import HOST, ServerProcess
 
 PYTHON = "REWARDLAB_VLLM_PYTHON"
 """Environment variable with the path of a Python interpreter that has vLLM, if this one has not."""
-SERVER, NAME, LOG, SAVED = "vllm.entrypoints.openai.api_server", "policy", "vllm.log", "served_policy"
+SERVER, NAME, LOG, POLICY = "vllm.entrypoints.openai.api_server", "policy", "vllm.log", "served_policy"
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -32,7 +33,7 @@ def vllm(
     seconds: float = 600.0,
     folder: str = "",
     seed: int = 0,
-) -> Rollouts:
+) -> RolloutSource:
     """Generate completions with a server that is restarted with the current policy every `every` steps.
 
     Between restarts completions are those of an older policy: ratios are relative to the log-probabilities that the
@@ -53,40 +54,36 @@ class _Rollouts(TrainerCallback):
 
     def __init__(self, every: int, python: str, options: Sequence[str], *, seconds: float, folder: str, seed: int):
         self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed
-        self.folder, self.training = folder, True
-        self.saved = Path()
+        self.parent, self.training = folder, True
+        self.folder = Path()
         """Folder of the served policy, once there is one."""
-        self.server: KeptServer | None = None
+        self.server: ServerProcess | None = None
         self.step = 0
         """Step of the served policy."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        server, step, training = self._running_server(trainer), trainer.state.global_step, trainer.model.training
-        old = step - self.step >= (self.every if training else 1)
-        if not server.up or old:
-            self._restart(server, trainer)
-        trainer._note("rollouts/lag", step - self.step)
-        return server_rollouts(server.url)(prompts, trainer)
-
-    def _running_server(self, trainer: Any) -> KeptServer:
         if self.server is None:
-            run = trainer.run_folder
-            self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED
-            quiet = {name: value for name, value in QUIET.items() if name not in os.environ}
-            self.server = KeptServer(run / LOG, seconds=self.seconds, environment=quiet)
+            self.server = self._new_server(trainer.run_folder)
             trainer.add_callback(self)
-        return self.server
+        step = trainer.state.global_step
+        is_old = step - self.step >= (self.every if trainer.model.training else 1)
+        if not self.server.up or is_old:
+            start = time.monotonic()
+            self.server.stop()
+            save_policy(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, self.folder)
+            self.server.start(self._command(str(trainer.language_model.dtype).removeprefix("torch.")))
+            self.step = step
+            trainer._note("rollouts/restart_seconds", time.monotonic() - start)
+        trainer._note("rollouts/lag", step - self.step)
+        return server_rollouts(self.server.url)(prompts, trainer)
 
-    def _restart(self, server: KeptServer, trainer: Any) -> None:
-        started = time.monotonic()
-        server.stop()
-        save_policy(trainer, self.saved)
-        server.start(self._command(str(trainer.language_model.dtype).removeprefix("torch.")))
-        self.step = trainer.state.global_step
-        trainer._note("rollouts/restart_seconds", time.monotonic() - started)
+    def _new_server(self, run_folder: Path) -> ServerProcess:
+        self.folder = Path(self.parent) / f"{POLICY}-{os.getpid()}" if self.parent else run_folder / POLICY
+        variables = {name: value for name, value in QUIET.items() if name not in os.environ}
+        return ServerProcess(run_folder / LOG, seconds=self.seconds, environment=variables)
 
     def _command(self, dtype: str) -> Any:
-        flags = ["--model", str(self.saved), "--served-model-name", NAME, "--dtype", dtype, "--seed", str(self.seed)]
+        flags = ["--model", str(self.folder), "--served-model-name", NAME, "--dtype", dtype, "--seed", str(self.seed)]
         flags += ["--logprobs-mode", "processed_logprobs", "--host", HOST]
         return lambda port: [self.python, "-m", SERVER, *flags, "--port", str(port), *self.options]
 
@@ -94,7 +91,7 @@ class _Rollouts(TrainerCallback):
         """End the server and delete the served policy; the next completions start it again."""
         if self.server is not None:
             self.server.stop()
-            shutil.rmtree(self.saved, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def on_train_end(self, args, state, control, **kwargs):
         """Stop the server, since training needs no more completions."""
@@ -107,17 +104,16 @@ class _Rollouts(TrainerCallback):
             self.stop()
 
 
-def save_policy(trainer: Any, folder: Path) -> None:
+def save_policy(model: Any, tokenizer: Any, folder: Path) -> None:
     """Save the policy with its tokenizer as a plain model; an adapter is merged into a copy."""
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if hasattr(model, "merge_and_unload"):
+    if isinstance(model, PeftModel):
         model = frozen_copy(model).merge_and_unload()
     model.save_pretrained(folder)
-    trainer.processing_class.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
-def _interpreter(named: str) -> str:
-    interpreter = named or os.environ.get(PYTHON, "")
+def _interpreter(path: str) -> str:
+    interpreter = path or os.environ.get(PYTHON, "")
     if interpreter and not Path(interpreter).exists():
         raise UsageError(
             f"vllm: there is no interpreter {interpreter}; name the one that has vLLM with python=, or {PYTHON}"

@@ -8,10 +8,12 @@ from itertools import chain
 from typing import Any
 
 import httpx
+from trl import GRPOConfig
 
 from ....rm.errors import DataError, UsageError
 from ....rm.io.api_keys import authorization, environment_key
 from ....rm.io.server_rotation import Rotation, addresses, check_address
+from .._partners import group_size
 
 KEY = "VLLM_API_KEY"  # environment variable of vLLM's own server
 
@@ -36,15 +38,15 @@ def server_rollouts(
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, list]:
         ids = trainer._tokenize_prompts(list(prompts))[0]
-        how = sampling(trainer)
-        size = len(ids) if len(servers) == 1 else group_size(trainer)
+        parameters = sampling_parameters(trainer.args)
+        size = len(ids) if len(servers) == 1 else group_size(trainer.args, training=trainer.model.training)
         groups = [range(start, min(start + size, len(ids))) for start in range(0, len(ids), size)]
 
         def draw(server: int, rows: list[int]) -> list[dict[str, Any]]:
-            return completions(servers[server], [ids[row] for row in rows], how, timeout)
+            return completions(servers[server], [ids[row] for row in rows], parameters, timeout)
 
-        drawn = shared_out(rotation, groups, draw)
-        choices = [drawn[row] for row in range(len(ids))]
+        choice_of_row = distribute(rotation, groups, draw)
+        choices = [choice_of_row[row] for row in range(len(ids))]
         return {
             "prompt_ids": ids,
             "completion_ids": [choice["token_ids"] for choice in choices],
@@ -58,28 +60,23 @@ def server_rollouts(
     return rollout
 
 
-def sampling(trainer: Any) -> dict[str, Any]:
-    """Return the trainer's sampling settings as parameters of the protocol."""
+def sampling_parameters(args: GRPOConfig) -> dict[str, Any]:
+    """Return the sampling settings of TRL's arguments as parameters of the protocol."""
     return {
-        "max_tokens": trainer.max_completion_length,
-        "temperature": trainer.temperature,
-        "top_p": trainer.top_p,
-        "top_k": trainer.top_k or -1,
-        "min_p": trainer.min_p or 0.0,
-        "repetition_penalty": trainer.repetition_penalty,
+        "max_tokens": args.max_completion_length,
+        "temperature": args.temperature,
+        "top_p": args.top_p,
+        "top_k": args.top_k or -1,
+        "min_p": args.min_p or 0.0,
+        "repetition_penalty": args.repetition_penalty,
     }
 
 
-def group_size(trainer: Any) -> int:
-    """Return the number of completions per prompt, which are consecutive rows."""
-    return int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
-
-
-def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
+def completions(url: str, ids: Sequence[list[int]], parameters: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
     """Request one completion per prompt; return choices in order, with tokens and log-probabilities."""
-    model = ask(f"{url}/v1/models", timeout)["data"][0]["id"]
-    asked = {"model": model, "prompt": ids, **how, "logprobs": 0, "return_token_ids": True}
-    choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda choice: choice["index"])
+    model = request(f"{url}/v1/models", timeout)["data"][0]["id"]
+    body = {"model": model, "prompt": ids, **parameters, "logprobs": 0, "return_token_ids": True}
+    choices = sorted(request(f"{url}/v1/completions", timeout, body)["choices"], key=lambda choice: choice["index"])
     if len(choices) != len(ids):
         raise DataError(f"{url}: {len(choices)} completions to {len(ids)} prompts")
     if not all(choice.get("token_ids") for choice in choices):
@@ -89,44 +86,44 @@ def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout
     return choices
 
 
-def shared_out(
+def distribute(
     rotation: Rotation,
     groups: Sequence[range],
     draw: Callable[[int, list[int]], list[dict[str, Any]]],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[int, dict[str, Any]]:
     """Return `draw(server, rows)` by row, over the available servers; the last server's `DataError` is raised."""
-    drawn: dict[int, dict[str, Any]] = {}
-    left, failed = list(groups), set[int]()
-    while left:
-        dealt: dict[int, list[range]] = {}
-        for group in left:
-            dealt.setdefault(rotation.choose(clock(), but=failed), []).append(group)
-        sent, left = clock(), []
-        with ThreadPoolExecutor(len(dealt)) as pool:
-            asked = {server: pool.submit(draw, server, [*chain(*groups)]) for server, groups in dealt.items()}
-        for server, groups_dealt in dealt.items():
-            error = asked[server].exception()
+    results: dict[int, dict[str, Any]] = {}
+    remaining, failures = list(groups), set[int]()
+    while remaining:
+        shares: dict[int, list[range]] = {}
+        for group in remaining:
+            shares.setdefault(rotation.choose(clock(), but=failures), []).append(group)
+        start, remaining = clock(), []
+        with ThreadPoolExecutor(len(shares)) as pool:
+            futures = {server: pool.submit(draw, server, [*chain(*share)]) for server, share in shares.items()}
+        for server, share in shares.items():
+            error = futures[server].exception()
             if isinstance(error, DataError):
-                rotation.failed(server, clock(), since=sent)
-                failed.add(server)
-                left += groups_dealt
-                if len(failed) == rotation.number:
+                rotation.failed(server, clock(), since=start)
+                failures.add(server)
+                remaining += share
+                if len(failures) == rotation.number:
                     raise error
             else:
-                drawn |= zip(chain(*groups_dealt), asked[server].result(), strict=True)
+                results |= zip(chain(*share), futures[server].result(), strict=True)
                 rotation.worked(server)
-    return drawn
+    return results
 
 
-def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
+def request(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
     """Send a request and return the JSON response; raise `DataError` if there is none."""
     headers = authorization(environment_key(KEY))
     try:
         method = "GET" if body is None else "POST"
-        completion = httpx.request(method, address, headers=headers, timeout=timeout, json=body)
-        completion.raise_for_status()
-        return completion.json()
+        response = httpx.request(method, address, headers=headers, timeout=timeout, json=body)
+        response.raise_for_status()
+        return response.json()
     except httpx.HTTPStatusError as error:
         raise DataError(f"{address}: {error.response.status_code} {error.response.text[:200]}") from error
     except (httpx.HTTPError, ValueError) as error:

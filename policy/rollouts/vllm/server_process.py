@@ -22,7 +22,7 @@ Command = Callable[[int], Sequence[str]]
 """Maps a port to the command line that starts a server there."""
 
 
-class KeptServer:
+class ServerProcess:
     """At most one server on 127.0.0.1 under a watchdog, which ends it with this process; output goes to `log`."""
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):

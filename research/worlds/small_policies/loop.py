@@ -14,11 +14,11 @@ from ....policy.aggregations.token_mean import token_mean
 from ....policy.losses._kinds import TokenLoss
 from ....policy.losses.ppo import ppo
 from ....policy.step.algorithm import Algorithm, Scored
-from ....policy.step.forward import Batch, CompletionBatch, Reading, at_completions, own_states
+from ....policy.step.forward import Batch, CompletionBatch, PolicyOutputs, at_completions, own_states
 from ....policy.step.step import PolicyStep
 from ....policy.training.critic import CriticArguments, CriticLearner
 from ....policy.training.replay_buffer import ReplayBuffer
-from ....policy.types import Cycle, Replay, Rewards, Rollout
+from ....policy.types import Cycle, LearnsOnline, ReadsFields, Replay, Rewards, Rollout
 from ....rm.backbones.tokenization import Encoder
 from ....rm.errors import UsageError
 from ....rm.registry import load
@@ -139,7 +139,7 @@ class _Trainer:
         self.optimizer = torch.optim.AdamW(self.parameters, lr=loop.learning_rate, weight_decay=0.0, fused=True)
         self.learner = CriticLearner(policy.config.hidden_size, critic, torch.device("cpu")) if critic else None
         self.replay = ReplayBuffer(replay, 1) if replay else None
-        self.reads_states = hasattr(reward, "learn")
+        self.reads_states = isinstance(reward, LearnsOnline)
         self.last_states: Tensor | None = None
 
     def cycle(self, prompts: Sequence[Messages], seed: int) -> tuple[Scored, dict[str, float]]:
@@ -174,10 +174,11 @@ class _Trainer:
         return scored, metrics
 
     @torch.no_grad()
-    def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, Reading | None]:
+    def _rollout(self, completions: Completions, layout: Layout) -> tuple[Rollout, PolicyOutputs | None]:
         """Return the completions as formulas read them, and the policy's reading if something needs its states."""
         rows = completions.rows
-        reads = self.step.algorithm.reads | {*getattr(self.replay and self.replay.replay, "reads", ())}
+        replay = self.replay and self.replay.replay
+        reads = self.step.algorithm.reads | {*(replay.reads if isinstance(replay, ReadsFields) else ())}
         needed = self.learner or self.reads_states or reads & {"states", "entropy"}
         reading = completion_readings(self.policy, rows, layout) if needed else None
         values, after = self.learner.values(reading.states, rows) if self.learner and reading else (None, None)

@@ -84,19 +84,19 @@ def _sampled(
     live, running = torch.arange(N), torch.ones(N, dtype=torch.bool)
     for step in range(longest):
         logp = linear(state, head).log_softmax(-1)
-        drawn = _draw(logp, generator)
-        tokens[live, step] = torch.where(running, drawn, end)
+        sampled = _draw(logp, generator)
+        tokens[live, step] = torch.where(running, sampled, end)
         response[live, step] = running
-        logprob[live, step] = torch.where(running, logp.gather(1, drawn[:, None])[:, 0], 0)
-        running = running & (drawn != end)
+        logprob[live, step] = torch.where(running, logp.gather(1, sampled[:, None])[:, 0], 0)
+        running = running & (sampled != end)
         if step + 1 == longest or not running.any():
             break
         if 4 * running.sum() < 3 * len(live):
             index = running.nonzero().squeeze(1)
-            live, drawn, start, real = live[index], drawn[index], start[index], real[index]
+            live, sampled, start, real = live[index], sampled[index], start[index], real[index]
             cache, running = cache.index_select(2, index), running[index]
         attention = _cached_attention(cache, real[:, None, None, : P + step + 1], P + step)
-        state = last_states(trunk, drawn, start + step, attention)
+        state = last_states(trunk, sampled, start + step, attention)
     return tokens * response, response, logprob
 
 

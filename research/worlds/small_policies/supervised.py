@@ -56,8 +56,8 @@ def train_supervised(
     optimizer = torch.optim.AdamW(policy.parameters(), lr=loop.learning_rate, weight_decay=loop.weight_decay)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=loop.steps)
     for _ in range(loop.steps):
-        drawn = torch.multinomial(chances, loop.batch, replacement=True, generator=generator)
-        layout = layout_of(_select(rows, drawn))
+        indices = torch.multinomial(chances, loop.batch, replacement=True, generator=generator)
+        layout = layout_of(_select(rows, indices))
         loss = losses(completion_logits(policy, layout), layout).mean()
         optimizer.zero_grad()
         loss.backward()

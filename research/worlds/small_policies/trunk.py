@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding, linear, pad, scaled_dot_product_attention
 
-from ....policy.step.forward import CompletionBatch, Reading
+from ....policy.step.forward import CompletionBatch, PolicyOutputs
 from ....rm.backbones.tokenization import right_padded
 from ....rm.errors import UsageError
 from ....rm.kinds.scalar.model import ScalarRewardModel
@@ -172,7 +172,7 @@ def layout_states(trunk: Trunk, layout: Layout) -> Float[Tensor, "T D"]:
     return last_states(trunk, layout.tokens, layout.positions, attention)
 
 
-def completion_readings(model: Any, rows: CompletionBatch, layout: Layout | None = None) -> Reading:
+def completion_readings(model: Any, rows: CompletionBatch, layout: Layout | None = None) -> PolicyOutputs:
     """Return log-probabilities and entropies [N, L] of completions, the first differentiable, and all last states.
 
     The same numbers as those of `policy.step.forward.install` at temperature 1, up to rounding.
@@ -187,7 +187,7 @@ def completion_readings(model: Any, rows: CompletionBatch, layout: Layout | None
         pad(layout.prompts[layout.prompt_of], (0, len(columns)))[:, : len(columns)],
         layout.completions.gather(1, (columns - rows.start[:, None]).clamp(0, layout.completions.shape[1] - 1)),
     )
-    return Reading(
+    return PolicyOutputs(
         _in_rows(_of_tokens(logp, layout), layout, rows),
         _in_rows(entropy, layout, rows),
         pad(states.detach(), (0, 0, 0, 1))[everything],
@@ -212,8 +212,8 @@ def _of_tokens(logp: Float[Tensor, "C V"], layout: Layout) -> Float[Tensor, " C"
 
 def _in_rows(values: Float[Tensor, " C"], layout: Layout, rows: CompletionBatch) -> Float[Tensor, "N L"]:
     live = layout.completions < len(layout.tokens)
-    placed = values.new_zeros(live.shape).masked_scatter(live, values)
-    return pad(placed, (0, rows.response.shape[1] - live.shape[1])) * rows.response
+    padded = values.new_zeros(live.shape).masked_scatter(live, values)
+    return pad(padded, (0, rows.response.shape[1] - live.shape[1])) * rows.response
 
 
 def completion_logits(model: Any, layout: Layout) -> Float[Tensor, "C V"]:

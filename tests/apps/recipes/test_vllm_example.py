@@ -15,7 +15,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.examples.vllm_training import run as whole
 from rewardlab.judges.parsing.verdicts import points
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
-from rewardlab.policy.rollouts.vllm.server_process import KeptServer
+from rewardlab.policy.rollouts.vllm.server_process import ServerProcess
 from rewardlab.rm.load import load_reward_model
 
 from tests.apps.conftest import rollouts_of, steps_of
@@ -36,7 +36,7 @@ def servers(rl_world, tmp_path, monkeypatch):
         urls = {"second": stack.enter_context(serving(model, ServeConfig(model="rm", port=0)))}
         first = stack.enter_context(ExitStack())
         urls["first"] = first.enter_context(serving(model, ServeConfig(model="rm", port=0)))
-        chat = KeptServer(tmp_path / "judge.log", seconds=60)
+        chat = ServerProcess(tmp_path / "judge.log", seconds=60)
         stack.callback(chat.stop)
         urls["judge"] = chat.start(whole.judge_command(tmp_path, sys.executable))
         yield urls, first

@@ -22,7 +22,7 @@ from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
 from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
-from rewardlab.policy.rollouts._exchange import Asked, Written, keep, read
+from rewardlab.policy.rollouts._exchange import AgentCompletions, StepHashes, read, store
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML
 from tests.fuzzing.target import Target
@@ -38,7 +38,7 @@ SAID = {
     "case": "c1", "verdict": "agree", "note": "yes", "who": "me", "when": "2026-01-01T00:00:00Z", "scorer": "rm",
     "outcome": "right", "texts": "0123456789abcdef",
 }  # fmt: skip
-EXCHANGED = Asked("prompts", "words")
+EXCHANGED = StepHashes("prompts", "words")
 
 
 def run_folders() -> list[Target]:
@@ -148,5 +148,5 @@ def _exchanged() -> bytes:
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "step.safetensors"
-        keep(path, Written([[1, 2], [3]], [[-1.0, -0.5], [-0.25]]), EXCHANGED)
+        store(path, AgentCompletions([[1, 2], [3]], [[-1.0, -0.5], [-0.25]]), EXCHANGED)
         return path.read_bytes()

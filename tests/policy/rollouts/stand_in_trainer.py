@@ -21,4 +21,6 @@ def stand_in_trainer(policy: Any, words: Any, training: bool = True, **fields: A
         "_note": lambda name, value: noted.append((name, value)),
         "noted": noted,
     }
-    return SimpleNamespace(**made | fields)
+    trainer = SimpleNamespace(**made | fields)
+    trainer.args = trainer  # the arguments have the same names
+    return trainer

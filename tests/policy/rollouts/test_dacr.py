@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.advantages.dacr import adv_dacr, dacr, located
+from rewardlab.policy.advantages.dacr import adv_dacr, dacr, location_function
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
@@ -44,7 +44,9 @@ def rewards(seed: int, missing: float = 0.1) -> torch.Tensor:
 
 
 def both(values, gamma, loc="mean", shape=None) -> torch.Tensor:
-    return adv_dacr(values[:, [0, 2]], values[:, [1, 3]], torch.tensor(GROUP), gamma, located(loc, shape, 1, 1e-3))
+    return adv_dacr(
+        values[:, [0, 2]], values[:, [1, 3]], torch.tensor(GROUP), gamma, location_function(loc, shape, 1, 1e-3)
+    )
 
 
 def test_an_advantage_worked_out_by_hand():
@@ -52,7 +54,7 @@ def test_an_advantage_worked_out_by_hand():
     answers, rewrites = table([0, 1], [2, 0], [0, 3], [1, 1]), table([1, 3], [2, 0], [0, 1], [1, 1])
     # R_1 = 2, 2, -1, 1 with means 2 and 0; R_2 = 3.5, 0, 1, 1 with means 1.75 and 1
     gaps = table([0, 1.75], [0, -1.75], [-1, 0], [1, 0])
-    found = adv_dacr(answers, rewrites, torch.tensor([0, 0, 1, 1]), 0.5, located("mean", None, 1, 1e-3), 0.0)
+    found = adv_dacr(answers, rewrites, torch.tensor([0, 0, 1, 1]), 0.5, location_function("mean", None, 1, 1e-3), 0.0)
     spreads = [stdev([2, 2, -1, 1]), stdev([3.5, 0, 1, 1])]
     torch.testing.assert_close(found, gaps / table(spreads))
 
@@ -93,7 +95,9 @@ def test_the_estimator_is_the_policys_and_refuses_what_makes_no_sense():
     with pytest.raises(ValueError, match="answer, rewrite, partner_answer, partner_rewrite, got 2"):
         dacr(gamma=0.5)(torch.ones(4, 2), rollout([0] * 4))
     with pytest.raises(ValueError, match="agents are two, got 3"):
-        adv_dacr(torch.ones(2, 3), torch.ones(2, 3), torch.tensor([0, 0]), 1.0, located("mean", None, 1, 1e-3))
+        adv_dacr(
+            torch.ones(2, 3), torch.ones(2, 3), torch.tensor([0, 0]), 1.0, location_function("mean", None, 1, 1e-3)
+        )
 
 
 CHATML = (
@@ -114,14 +118,14 @@ def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, c
         [next(seed for seed in range(50) if ends(Side(who, [prompt], max_new_tokens=40), seed, words))]
     )
     before = [*side.tokens[0]]
-    side.hear(["honey and wax"])
+    side.append_turn(["honey and wax"])
     told = side.tokens[0][len(before) :]
     turns = (*prompt, Message(role="assistant", content=answer), Message(role="user", content="honey and wax"))
     wrote = [token for token in before if token not in words.convert_tokens_to_ids([*models.ROLE_TOKENS])]
     if template == PLAIN_TEMPLATE and not cut:  # it closes no turn, so that the end stands where it was drawn alone
         assert wrote.pop() == words.eos_token_id
     assert who.encoder.encode_prompt(prompt) + wrote + told == who.encoder.encode_prompt(turns)
-    assert side.own[0] == [1] * len(before) + [0] * len(told) and (before[-1] == words.eos_token_id) != cut
+    assert side.mask[0] == [1] * len(before) + [0] * len(told) and (before[-1] == words.eos_token_id) != cut
 
 
 def ends(side: Side, seed: int, words) -> bool:

@@ -9,7 +9,7 @@ import torch
 from rewardlab.policy.losses.hacpo import hacpo as hacpo_loss
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rollouts import _exchange as exchange
-from rewardlab.policy.rollouts._exchange import Asked, Written, exchanged, keep, read, wait
+from rewardlab.policy.rollouts._exchange import AgentCompletions, StepHashes, exchange_rollouts, read, store, wait
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.transforms.hacpo import hacpo
 from rewardlab.rm.errors import DataError, UsageError
@@ -18,8 +18,8 @@ from rewardlab.rm.types import content_hash, user_turn
 from tests.policy.toy_training import algorithm, logged, prompts
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-ASKED = Asked("prompts", "words")
-SAID = Written([[5, 6, 7], [8]], [[-0.5, -1.0, -2.0], [-0.25]])
+ASKED = StepHashes("prompts", "words")
+SAID = AgentCompletions([[5, 6, 7], [8]], [[-0.5, -1.0, -2.0], [-0.25]])
 
 
 def even(examples) -> list[float]:
@@ -41,7 +41,7 @@ def agent(base, llama, make_trainer, tmp_path):
         trainer = make_trainer(
             formulas, RewardSources({"even": even}), model=copy.deepcopy(model or (base, llama)[number]),
             eval_dataset=prompts(2), **settings | changes,
-            rollout_func=exchanged(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
+            rollout_func=exchange_rollouts(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
         )  # fmt: skip
         trainer.seen = seen
         return trainer
@@ -64,7 +64,7 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
     for number, trainer in trainers.items():
         rows = pq.read_table(tmp_path / f"run-{number}" / "rollouts" / "step-000000.parquet").to_pylist()
         both = [tmp_path / "shared" / f"step-000000-agent-{one}.safetensors" for one in (number, 1 - number)]
-        asked = Asked(read_metadata(both[0])["prompts"], trainer.encoder.contract.tokenizer)
+        asked = StepHashes(read_metadata(both[0])["prompts"], trainer.encoder.contract.tokenizer)
         written = [read(path, asked, 8) for path in both]
         expected = [(written[row % 4 // 2], row // 4 * 2 + row % 2) for row in range(16)]
         assert [one["tokens"] for one in rows] == [said.completions[place] for said, place in expected]
@@ -96,30 +96,30 @@ def test_equal_agents_write_different_answers_and_an_evaluation_exchanges_nothin
         assert trainer.evaluate()["eval_completions/mean_length"] > 0
         assert sorted((tmp_path / "shared").iterdir()) == files
     one, other = (tmp_path / "shared" / f"step-000000-agent-{number}.safetensors" for number in range(2))
-    asked = Asked(read_metadata(one)["prompts"], trainer.encoder.contract.tokenizer)
+    asked = StepHashes(read_metadata(one)["prompts"], trainer.encoder.contract.tokenizer)
     assert read(one, asked, 8).completions != read(other, asked, 8).completions
 
 
 def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_numbers(tmp_path):
     """Agent 1 of three, two answers each to prompts [1] and [2]; what it draws itself is always token 9."""
     ids = [[1]] * 6 + [[2]] * 6
-    asked = Asked(content_hash([[1], [2]]), "words")
+    asked = StepHashes(content_hash([[1], [2]]), "words")
     for number in (0, 2):
-        said = Written([[10 * number + row + 10] for row in range(4)], [[-float(number)]] * 4)
-        keep(tmp_path / f"step-000003-agent-{number}.safetensors", said, asked)
+        said = AgentCompletions([[10 * number + row + 10] for row in range(4)], [[-float(number)]] * 4)
+        store(tmp_path / f"step-000003-agent-{number}.safetensors", said, asked)
     noted = []
     trainer = SimpleNamespace(
         model=SimpleNamespace(training=True),
         accelerator=SimpleNamespace(device=torch.device("cpu")),
         encoder=SimpleNamespace(contract=SimpleNamespace(tokenizer="words")),
         state=SimpleNamespace(global_step=3),
-        num_generations=6,
+        args=SimpleNamespace(num_generations=6, num_generations_eval=None),
         _tokenize_prompts=lambda prompts: (prompts, None, {}),
         _generate_single_turn=lambda ids, images, fields, num_generations: ([[9] for _ in ids], None),
         _read=lambda model, rows: SimpleNamespace(logprob=torch.full(rows.response.shape, -0.5)),
         _note=lambda name, value: noted.append(name),
     )
-    found = exchanged(tmp_path, agent=1, agents=3, timeout=0.0)(ids, trainer)
+    found = exchange_rollouts(tmp_path, agent=1, agents=3, timeout=0.0)(ids, trainer)
     assert [one[0] for one in found["completion_ids"]] == [9, 9, 10, 11, 30, 31, 9, 9, 12, 13, 32, 33]
     assert [one[0] for one in found["logprobs"]] == [-0.5, -0.5, 0, 0, -2, -2] * 2
     assert found["own"] == [True, True, False, False, False, False] * 2 and found["prompt_ids"] == ids
@@ -128,29 +128,29 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
 
 def test_a_file_appears_whole_an_equal_one_is_kept_and_another_is_refused(tmp_path):
     path = tmp_path / "deep" / "one.safetensors"
-    assert keep(path, SAID, ASKED) is SAID
+    assert store(path, SAID, ASKED) is SAID
     assert read(path, ASKED, 2) == SAID and [one.name for one in path.parent.iterdir()] == [path.name]
     path = tmp_path / "one.safetensors"
-    keep(path, SAID, ASKED)
+    store(path, SAID, ASKED)
     before = path.read_bytes()
     again = SAID._replace(logprobs=[[-0.5001, -1.0, -2.0], [-0.25]])
-    assert keep(path, again, ASKED) == SAID and path.read_bytes() == before
+    assert store(path, again, ASKED) == SAID and path.read_bytes() == before
     for other in (
         SAID._replace(completions=[[5, 6, 9], [8]]),
         SAID._replace(logprobs=[[-0.6, -1.0, -2.0], [-0.25]]),
-        Written([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
+        AgentCompletions([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
     ):
         with pytest.raises(DataError, match=r"one.safetensors holds other completions .* name an empty folder"):
-            keep(path, other, ASKED)
+            store(path, other, ASKED)
 
 
 def test_what_cannot_be_learnt_from_is_refused(tmp_path):
     path = tmp_path / "one.safetensors"
-    keep(path, SAID, ASKED)
+    store(path, SAID, ASKED)
     others = r"its completions are of other prompts \(prompts, here others\); give all agents the same data"
     for asked, number, reason in (
-        (Asked("others", "words"), 2, others),
-        (Asked("prompts", "letters"), 2, r"written with another tokenizer \(words, here letters\)"),
+        (StepHashes("others", "words"), 2, others),
+        (StepHashes("prompts", "letters"), 2, r"written with another tokenizer \(words, here letters\)"),
         (ASKED, 4, "2 completions, expected 4; give all agents the same number"),
     ):
         with pytest.raises(DataError, match=reason):
@@ -167,7 +167,7 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
     def tell(sentence):
         told.append(sentence)
         if len(told) == 3:
-            keep(path, SAID, ASKED)
+            store(path, SAID, ASKED)
 
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
     monkeypatch.setattr(exchange, "time", clock)
@@ -180,6 +180,6 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):
     with pytest.raises(UsageError, match="numbered from 0 to 1, got 2"):
-        exchanged(tmp_path, agent=2, agents=2, timeout=1.0)
+        exchange_rollouts(tmp_path, agent=2, agents=2, timeout=1.0)
     with pytest.raises(UsageError, match="2 agents cannot share 3 completions to a prompt; make them a multiple"):
         agent(0, output="odd", num_generations=3, per_device_train_batch_size=6).train()

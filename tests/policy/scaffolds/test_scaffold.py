@@ -6,7 +6,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.policy.scaffolds._scaffold import Hints, hinted, scaffolded
+from rewardlab.policy.scaffolds._scaffold import Hints, scaffold_rollouts, with_hints
 from rewardlab.policy.scaffolds.ruscarl import ruscarl
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import prompt_text, user_turn
@@ -36,18 +36,18 @@ def test_a_share_of_the_hints_is_drawn_and_keeps_its_order():
 
 def test_hints_stand_in_the_system_message():
     prompt = user_turn("Tell me of bees.")
-    (system, user) = hinted(prompt, Hints(("Names wax.",), ("Invents.",)))
+    (system, user) = with_hints(prompt, Hints(("Names wax.",), ("Invents.",)))
     assert system["role"] == "system" and user == prompt[0]
     assert system["content"].split("\n")[:4] == [
         "Points that the answer should make:", "- Names wax.", "What the answer should avoid:", "- Invents.",
     ]  # fmt: skip
-    told = hinted(({"role": "system", "content": "Be kind."}, *prompt), Hints(("Names wax.",)))
+    told = with_hints(({"role": "system", "content": "Be kind."}, *prompt), Hints(("Names wax.",)))
     assert (
         len(told) == 2
         and told[0]["content"].startswith("Be kind.\n\nPoints that")
         and "avoid" not in told[0]["content"]
     )
-    assert hinted(prompt, Hints(())) == prompt
+    assert with_hints(prompt, Hints(())) == prompt
 
 
 class Engine:
@@ -72,7 +72,7 @@ class Engine:
 def written(engine, longest=None, **options):
     """How many words more than the plain prompt has each answer's prompt had."""
     prompts = [[{"role": "user", "content": "Tell me."}]] * 4
-    found = scaffolded(lambda prompt: BEES, ruscarl(), longest=longest, **options)(prompts, engine)
+    found = scaffold_rollouts(lambda prompt: BEES, ruscarl(), longest=longest, **options)(prompts, engine)
     assert found["prompt_ids"] == [["user:", "Tell", "me."]] * 4 and found["logprobs"] is None
     return [said - 3 for (said,) in found["completion_ids"]]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.policy.replays import cbs as replaying
-from rewardlab.policy.schedulers._bandit import History, bandit, contexts, mlp, picked, predictor, ridge
+from rewardlab.policy.schedulers._bandit import History, bandit, contexts, mlp, pick, predictor, ridge
 from rewardlab.policy.schedulers.cbs import cbs
-from rewardlab.policy.training.replay_buffer import ReplayBuffer, chosen
+from rewardlab.policy.training.replay_buffer import ReplayBuffer, select_rows
 from rewardlab.policy.types import Past, Rollout
 from rewardlab.rm.errors import UsageError
 
@@ -83,25 +83,25 @@ def test_exploration_falls_and_picking_at_random_is_uniform_and_never_twice():
     assert ridge(shrink=1.0, bonus=0.0).explores(0) == 0
     draw, counts = np.random.default_rng(0), np.zeros(4)
     for _ in range(2000):
-        found = picked([3.0, 2.0, 1.0, 0.0], 2, 1.0, draw)
+        found = pick([3.0, 2.0, 1.0, 0.0], 2, 1.0, draw)
         assert len({*found}) == 2
         counts[found] += 1
     assert np.abs(counts - 1000).max() < 100  # 4 standard deviations are 89
-    assert picked([1.0], 3, 0.0, draw) == [0]
+    assert pick([1.0], 3, 0.0, draw) == [0]
 
 
 def test_what_was_chosen_has_brought_the_rise_less_the_penalty():
     """0.5, then 0.75 at an entropy 0.5 over the ceiling: 0.25 - 0.1 · 0.5; the estimate moves by half."""
     made = bandit("ridge", {"shrink": 1.0, "bonus": 0.0}, penalty=0.1, ceiling=2.0, rate=0.5, warm_up=0, seed=0)
-    state = made.observed({}, 0.5, 9.0)
+    state = made.observe({}, 0.5, 9.0)
     assert state == {"chosen": [], "performance": 0.5}
     state, (rows,) = made.choose(state, torch.ones(3, 10, dtype=torch.float64), [torch.tensor([0, 2])], 1)
     assert rows == [0] and state["chosen"] == [[1.0] * 10]
-    state = made.observed(state, 0.75, 2.5)
+    state = made.observe(state, 0.75, 2.5)
     assert state["gain"] == pytest.approx(0.2) and state["performance"] == pytest.approx(0.625)
     # M = I + x xᵀ of eleven ones, b = 0.2 x: θ·x = 0.2 · 11 / 12
     assert made.predictor.score(state["model"], torch.ones(1, 10)).item() == pytest.approx(0.2 * 11 / 12)
-    quiet = made.observed(made.choose(state, torch.ones(1, 10), [torch.tensor([0])], 1)[0], NAN, 0.0)
+    quiet = made.observe(made.choose(state, torch.ones(1, 10), [torch.tensor([0])], 1)[0], NAN, 0.0)
     assert quiet["model"] == state["model"] and quiet["chosen"] == [] and quiet["performance"] == state["performance"]
 
 
@@ -123,7 +123,7 @@ def test_the_scheduler_is_its_plain_loop(model):
         x = contexts(scores, advantage, batch, longest=6)
         values, draw = made.score(kept, x), np.random.default_rng([4, step])
         explore = 1.0 if step < 2 else made.explores(step - 2)
-        rows = [4 * g + one for g in (0, 1) for one in picked(values[4 * g : 4 * g + 4].tolist(), 2, explore, draw)]
+        rows = [4 * g + one for g in (0, 1) for one in pick(values[4 * g : 4 * g + 4].tolist(), 2, explore, draw)]
         last = x[rows]
         assert sorted(weights.nonzero().squeeze(1).tolist()) == sorted(rows) and {*weights.tolist()} == {0.0, 2.0}
 
@@ -182,15 +182,15 @@ def test_chosen_rows_of_batches_of_other_widths_weigh_as_much_as_a_batch():
     second |= {"num_items_in_batch": torch.tensor(2), "value_weights": torch.tensor([[1.0, 0], [1, 1]])}
     first |= {"value_weights": torch.full((2, 1), 0.5)}
     advantages = torch.tensor([[NAN, NAN], [0.5, 0.5], [2.0, 2.0], [NAN, NAN]])
-    found = chosen([first, second], advantages, 2)
+    found = select_rows([first, second], advantages, 2)
     assert found["prompt_ids"].tolist() == [[0, 8], [5, 6]] and found["row"].tolist() == [3, 4]
     assert found["weights"].tolist() == [[1.0, 0.0], [3.0, 0.0]] and found["num_items_in_batch"] == 2
     assert found["advantages"].tolist() == [[0.5, 0.5], [2.0, 2.0]]
     assert found["value_weights"].flatten().tolist() == pytest.approx([2 / 3, 0, 4 / 3, 0])
-    one = chosen([first, second], torch.tensor([NAN, 2.0, NAN, NAN]), 2)
+    one = select_rows([first, second], torch.tensor([NAN, 2.0, NAN, NAN]), 2)
     assert one["weights"].sum() == 4 and one["weights"][0].tolist() == [4.0, 0.0] and not one["weights"][1].any()
     with pytest.raises(UsageError, match="chose 3 completions and a batch has 2"):
-        chosen([first, second], torch.tensor([1.0, 2.0, 3.0, NAN]), 2)
+        select_rows([first, second], torch.tensor([1.0, 2.0, 3.0, NAN]), 2)
 
 
 def test_the_past_tells_how_old_and_how_clipped_each_answer_is():

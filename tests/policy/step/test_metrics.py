@@ -16,7 +16,7 @@ from rewardlab.policy.step.metrics import (
     token_metrics,
     watched,
 )
-from rewardlab.policy.step.processes import Processes
+from rewardlab.policy.step.step import Processes
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])

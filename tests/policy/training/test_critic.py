@@ -107,7 +107,7 @@ def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():
         split.learn(states[part], Targets(*(one[part] for one in targets[:3]), 1 / 24))
     split.step()
     torch.testing.assert_close(split.critic.head.weight, whole.critic.head.weight)
-    assert losses[0] > losses[1] > losses[2] and split.seen == []
+    assert losses[0] > losses[1] > losses[2] and split.batches == []
     other = CriticLearner(8, CriticArguments(learning_rate=0.1), torch.device("cpu"))
     other.load(split.state())
     torch.testing.assert_close(other.critic(states), split.critic(states))

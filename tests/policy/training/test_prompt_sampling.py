@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
-from rewardlab.policy.training.prompt_sampling import DrawnPrompts, spread_over_variants
+from rewardlab.policy.training.prompt_sampling import CurriculumSampler, spread_over_variants
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.registry import load
 
@@ -25,20 +25,20 @@ def cycle(advantage, total, response) -> Cycle:
 
 
 def test_kinds_come_by_their_shares_and_a_prompt_for_its_group_and_not_again_before_all_have_come():
-    made = DrawnPrompts(fixed(1.0), ROWS)
-    came = made.drawn([None] * 12, 2)
+    made = CurriculumSampler(fixed(1.0), ROWS)
+    came = made.draw([None] * 12, 2)
     assert came[::2] == came[1::2]
     assert {*came[:6]} == {*came[6:]} == {"e1", "e2", "e3"}
     # 3/4 of 4000 with a standard deviation of sqrt(4000 · 3/16) = 27.4
-    came = Counter(one[0] for one in DrawnPrompts(fixed(0.75), ROWS, seed=1).drawn([None] * 4000, 1))
+    came = Counter(one[0] for one in CurriculumSampler(fixed(0.75), ROWS, seed=1).draw([None] * 4000, 1))
     assert abs(came["e"] - 3000) < 4 * 27.4
 
 
 def test_the_curriculum_is_told_the_mean_size_of_each_answers_advantages():
     """The first has |-1| and |3| on its two tokens; the last misses its reward; what stands behind an answer is none of
     it."""
-    made = DrawnPrompts(fixed(0.0), ROWS)
-    made.drawn([None] * 4, 2)
+    made = CurriculumSampler(fixed(0.0), ROWS)
+    made.draw([None] * 4, 2)
     facts = made.learn(
         cycle(
             [[-1.0, 3.0], [0.5, 9.0], [-0.25, -0.25], [0.0, 0.0]],
@@ -53,10 +53,10 @@ def test_the_curriculum_is_told_the_mean_size_of_each_answers_advantages():
 @pytest.mark.parametrize(("name", "settings"), [("sec", {"rate": 0.5, "temperature": 0.1}), ("dump", {"window": 4})])
 def test_one_that_goes_on_from_a_state_draws_the_same(name, settings):
     def new():
-        return DrawnPrompts(load("policy.curricula", name)(**settings), ROWS, seed=2)
+        return CurriculumSampler(load("policy.curricula", name)(**settings), ROWS, seed=2)
 
     def step(one, place):
-        came = one.drawn([None] * 8, 2)
+        came = one.draw([None] * 8, 2)
         told = one.learn(cycle([[0.1 * place]] * 4 + [[1.0]] * 4, [0.0] * 8, [[1]] * 8))
         return came, told
 

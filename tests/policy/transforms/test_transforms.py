@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.policy.advantages.fixed_baseline import fixed_baseline
 from rewardlab.policy.advantages.noise_forward import noise_forward
-from rewardlab.policy.step.algorithm import Composed, weighted_sum
+from rewardlab.policy.step.algorithm import TransformChain, weighted_sum
 from rewardlab.policy.transforms.length import shortness
 from rewardlab.policy.transforms.noise_backward import check_estimator, noise_backward
 from rewardlab.policy.types import Rewards, Rollout, Transform
@@ -162,7 +162,7 @@ def test_every_file_is_tried_here():
 def test_any_two_in_any_order_keep_rows_and_finiteness():
     before = rewards()
     for pair in permutations(SETTINGS, 2):
-        composed = Composed("reward", {name: made(name) for name in pair})
+        composed = TransformChain("reward", {name: made(name) for name in pair})
         (_, _), (_, after) = composed(before, a_rollout())
         assert len(after.values) == 4 and after.values.shape[1] == len(after.names), pair
         assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan()), pair
@@ -199,11 +199,11 @@ def doubled(stage: int) -> Transform:
 
 def test_a_wrong_order_of_stages_is_refused_and_a_missing_component_matters_by_its_weight():
     with pytest.raises(
-        ValueError, match=r"'early' is of stage 1 \(groups as a whole\) and stands behind 'late' of stage 5"
+        ValueError, match=r"'early' is of stage 1 \(groups as a whole\) and comes after 'late' of stage 5"
     ):
-        Composed("advantage", {"late": doubled(5), "early": doubled(1)})
-    with pytest.raises(ValueError, match="'gate' changes rewards and stands among the transforms of advantages"):
-        Composed("advantage", {"gate": made("gate")})
+        TransformChain("advantage", {"late": doubled(5), "early": doubled(1)})
+    with pytest.raises(ValueError, match="'gate' changes rewards and is among the transforms of advantages"):
+        TransformChain("advantage", {"gate": made("gate")})
     with pytest.raises(ValueError, match="stage of 1 to 5"):
         Transform("advantage", lambda state, x, rollout: (state, x))
     values = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, NAN]])
@@ -214,9 +214,9 @@ def test_a_wrong_order_of_stages_is_refused_and_a_missing_component_matters_by_i
 
 
 def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint():
-    composed = Composed("advantage", {"a": doubled(1), "b": doubled(4)})
+    composed = TransformChain("advantage", {"a": doubled(1), "b": doubled(4)})
     assert [(name, x.tolist()) for name, x in composed(torch.ones(2), a_rollout())] == [("a", [2, 2]), ("b", [4, 4])]
-    other = Composed("advantage", {"a": doubled(1), "b": doubled(4)})
+    other = TransformChain("advantage", {"a": doubled(1), "b": doubled(4)})
     other.load(json.loads(json.dumps(composed.state)))
     other(torch.ones(2), a_rollout())
     assert other.state == {"a": {"runs": 2}, "b": {"runs": 2}}

@@ -11,7 +11,7 @@ from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
 from rewardlab.apps.rewards.dacr import ExchangeRewards
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.dacr import adv_dacr, located
+from rewardlab.policy.advantages.dacr import adv_dacr, location_function
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
 from rewardlab.policy.rollouts._partners import sample_texts, seeds_of, with_thought
@@ -136,7 +136,7 @@ def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, 
             torch.testing.assert_close(found[name], torch.from_numpy(rated))
         answers, rewrites = (torch.stack([found[name], found[f"partner_{name}"]], 1) for name in ("answer", "rewrite"))
         group = torch.tensor([row["group"] for row in own])
-        expected = adv_dacr(answers, rewrites, group, 0.5, located("mean", None, 1, 1e-3))[:, 0]
+        expected = adv_dacr(answers, rewrites, group, 0.5, location_function("mean", None, 1, 1e-3))[:, 0]
         torch.testing.assert_close(estimates(own), expected)
         for row, *texts in zip(own, talk.completions[0], talk.critiques[0], talk.rewrites[0], strict=True):
             words = policy.encoder.tokenizer.decode(row["tokens"], skip_special_tokens=True)

@@ -49,7 +49,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(rl):
     for flags, reason in (
         (["--advantage", "lite_ppo", "--reward_transform", NOISY], "undoes the correction"),
         (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "no clip rule and no loss of whole completions"),
-        (["--advantage", "dr_grpo", "--advantage_transform", "entropy_mask", "ha_dw"], "stands behind"),
+        (["--advantage", "dr_grpo", "--advantage_transform", "entropy_mask", "ha_dw"], "comes after"),
     ):
         code, _, told, folder = rl("--reward", VERDICT, *flags, "--max_steps", 1)
         assert code == 2 and reason in str(told) and not folder.exists(), flags

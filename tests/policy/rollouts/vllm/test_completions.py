@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.rollouts.vllm.completions import server_rollouts, shared_out
+from rewardlab.policy.rollouts.vllm.completions import distribute, server_rollouts
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.io.server_rotation import Rotation
 
@@ -116,7 +116,7 @@ def test_groups_are_dealt_again_until_every_server_has_failed_once():
         return [{"row": row, "by": place} for row in rows]
 
     turns = Rotation(3, first=1.0)
-    found = shared_out(turns, groups, draw, clock=lambda: 0.0)
+    found = distribute(turns, groups, draw, clock=lambda: 0.0)
     assert [found[row]["row"] for row in range(12)] == [*range(12)]
     assert sorted(asked[:3]) == [(0, [0, 1, 6, 7]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])]
     assert sorted(asked[3:]) == [(0, [2, 3]), (2, [8, 9])] or sorted(asked[3:]) == [(0, [8, 9]), (2, [2, 3])]

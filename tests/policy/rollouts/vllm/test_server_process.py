@@ -13,7 +13,7 @@ import psutil
 import pytest
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
 from rewardlab.policy.rollouts.vllm import watchdog
-from rewardlab.policy.rollouts.vllm.server_process import KeptServer
+from rewardlab.policy.rollouts.vllm.server_process import ServerProcess
 from rewardlab.rm.errors import DataError
 
 from tests.conftest import PATIENCE
@@ -33,7 +33,7 @@ def model(tmp_path) -> Path:
 def server(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(STAND_INS))
     monkeypatch.setattr(kept_server, "LOOK", 0.05)
-    server = KeptServer(tmp_path / "log", seconds=300)
+    server = ServerProcess(tmp_path / "log", seconds=300)
     yield server
     server.stop()
 
@@ -99,7 +99,7 @@ def test_a_parent_that_is_killed_leaves_nobody_behind(model, script, sign, monke
     text = f"""
 from pathlib import Path
 from rewardlab.policy.rollouts.vllm import server_process as kept_server
-server = kept_server.KeptServer(Path({str(model / "log")!r}), seconds=300)
+server = kept_server.ServerProcess(Path({str(model / "log")!r}), seconds=300)
 server.start(lambda port: [sys.executable, "-m", {SERVER!r}, "--model", {str(model)!r}, "--port", port])
 print("up", flush=True)
 import time; time.sleep(600)

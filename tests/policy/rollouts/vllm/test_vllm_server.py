@@ -43,7 +43,7 @@ def test_the_server_is_restarted_on_the_policy_and_the_lag_is_logged(stand_in, t
     assert all({"--max-model-len", "float32", "processed_logprobs", "127.0.0.1"} <= {*one["words"]} for one in starts)
     assert gone([pid for one in starts for pid in one["pids"]]), "the run is over"
     assert all({*one["names"]} <= {*base.state_dict()} for one in starts)
-    assert not rollouts.saved.exists(), "what was served is removed"
+    assert not rollouts.folder.exists(), "what was served is removed"
 
 
 def test_an_evaluation_is_the_present_policys_and_ends_its_server(stand_in, train_written_by):

@@ -1,0 +1,48 @@
+"""Parts of TRL's trainer that no override reaches: phases of an optimizer step, and statistics of rewards."""
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import TrainerCallback
+
+from ..step.algorithm import Scored
+from ..types import Rollout
+
+
+class StepEvents(TrainerCallback):
+    """Calls functions before and after the optimizer's step, and at the end of a step."""
+
+    def __init__(self, before: Callable[[], None], after: Callable[[], None], end: Callable[[], bool]):
+        self.before, self.after, self.end = before, after, end
+        """`end` is called after `global_step` was incremented, and returns whether training stops."""
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        """Handle complete gradients before the optimizer steps."""
+        self.before()
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        """Handle the updated policy, before its gradients are zeroed."""
+        self.after()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Stop training where `end` says so."""
+        control.should_training_stop |= self.end()
+
+
+def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollout) -> None:
+    """Remove TRL's reward statistics of a step, and log our rewards and advantages of its completions instead."""
+    for name in ("reward", "reward_std"):
+        metrics[name].pop()
+    for name in ("frac_reward_zero_std", f"rewards/{later.__name__}/mean", f"rewards/{later.__name__}/std"):
+        metrics.pop(name)
+    rewards = [*scored.rewards.values()][-1]
+    logs["rewards"].clear()
+    for name in rewards.names:
+        logs["rewards"][name].extend(rewards[name].tolist())
+    logs["advantages"].clear()
+    logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
+
+
+def later(**_: Any) -> list[float]:
+    """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
+    raise AssertionError("rewards are given in _generate_and_score_completions")
