@@ -17,9 +17,9 @@ from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import awaited
-from ..rm.kind import kind_of
 from ..rm.load import load_reward_model
 from ..rm.registry import load
+from ..rm.registry.kind import kind_of
 from ..rm.types import Example, completion_turns
 from .suites.judgebench import votes
 from .types import Suite

@@ -55,7 +55,19 @@ def test_a_file_imports_only_from_its_own_level_or_lower_ones():
 
 
 def test_folders_of_rm_import_only_from_earlier_ones():
-    order = ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "training", "kinds", "parity"]
+    order = [
+        "registry",
+        "io",
+        "data",
+        "contract",
+        "backbones",
+        "adapters",
+        "losses",
+        "capacity",
+        "training",
+        "kinds",
+        "parity",
+    ]
     assert {*order, "__pycache__"} >= {path.name for path in (ROOT / "rm").iterdir() if path.is_dir()}
     for path in (ROOT / "rm").glob("*/**/*.py"):
         folder = path.relative_to(ROOT / "rm").parts[0]
@@ -121,7 +133,7 @@ def test_the_tests_mirror_the_folders():
 
 def test_types_import_no_torch(script):
     text = """
-import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.rm.settings
+import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.rm.registry.settings
 assert "torch" not in sys.modules
 """
     subprocess.run(script(text), check=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...rm.settings import PORT, Settings, setting
+from ...rm.registry.settings import PORT, Settings, setting
 
 
 @dataclass

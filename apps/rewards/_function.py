@@ -9,7 +9,7 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
 from ...rm.registry import load
-from ...rm.specs import is_function, is_required, parse_spec, typed_arguments
+from ...rm.registry.specs import is_function, is_required, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
 from ._run import PromptRow
 

@@ -15,7 +15,7 @@ from ...judges.backends.cost import FREE
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
-from ...rm.specs import parse_spec
+from ...rm.registry.specs import parse_spec
 from ...rm.types import Example, Labeller, Messages, prompt_text
 from ..commands.judge.chats import Asked, count_stored, open_chats, prices_of, short_names
 from ..commands.judge.kinds import Materials, open_judge

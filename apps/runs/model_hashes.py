@@ -8,7 +8,7 @@ from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.registry import load, module_file
-from ...rm.specs import is_function
+from ...rm.registry.specs import is_function
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")

@@ -26,7 +26,7 @@ from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal, unescaped
 from ...rm.io.hub_names import RESOLVED
-from ...rm.settings import changed_settings
+from ...rm.registry.settings import changed_settings
 from .lock import only_writer
 from .signals import Terminated
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...rm.contract.readings import Rated, Reading
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
-from ...rm.readings import Rated, Reading
 from ...rm.types import Example
 from .bodies import EACH, body, readings_of, requests, rewards_of, row
 from .client import Busy, ScoringClient
@@ -48,6 +48,7 @@ class Replicas:
         self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
         self.rotation, self.lock = Rotation(len(self.urls)), Lock()
         self.clients: dict[int, ScoringClient] = {}
+        self.limits: dict[str, int] = {}
         replicas = [self._opened(index) for index in range(len(self.urls))]
         if not self.clients:
             raise UsageError(next(replica.reason for replica in replicas if isinstance(replica, Busy)))
@@ -134,7 +135,7 @@ class Replicas:
                     f"{connected.url} scores under contract {ours}, and {other.url} under {theirs}; their scores "
                     "cannot be compared, serve one model on both"
                 )
-        if small := [name for name, most in getattr(self, "limits", {}).items() if connected.limits[name] < most]:
+        if small := [name for name, most in self.limits.items() if connected.limits[name] < most]:
             raise UsageError(
                 f"{connected.url} has a lower --{small[0]} than the others; serve all with the same limits"
             )

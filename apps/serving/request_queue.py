@@ -11,7 +11,7 @@ import torch
 
 from ...rm.backbones.tokenization import pad
 from ...rm.errors import DataError, UsageError
-from ...rm.types import RewardModel
+from ...rm.types import RewardModel, ScoresSteps
 from .refusals import Refused
 from .requests import Item
 
@@ -197,7 +197,7 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
 
 def rate_ids(model: Any, rows: Sequence[list[int]]) -> Any:
     """Rewards [N, K] of sequences of token ids; of a process reward model the outputs [L, K] of each."""
-    if hasattr(model, "token_logits"):
+    if isinstance(model, ScoresSteps):
         return model.token_logits(rows)
     batch, device = pad(rows), next(model.model.parameters()).device
     model.model.eval()

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from ...rm.backbones.loading import embedding_rows
 from ...rm.backbones.tokenization import Encoded, Encoder
+from ...rm.contract.readings import encoders_of
 from ...rm.data.conversation_split import as_completion
 from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
-from ...rm.readings import encoders_of
-from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
+from ...rm.types import Example, RewardModel, ScoresSteps, ScoresTokens, prompt_text, tools_of, user_turn
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, Turn
 from .refusals import Refused
 from .settings import ServeConfig
@@ -37,9 +37,8 @@ class Reader:
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
-        per_token = hasattr(model, "token_logits")
-        takes_tokens = len(self.encoders) == 1 and hasattr(model, "score") and hasattr(model, "model")
-        rows = embedding_rows(model.model) if per_token or takes_tokens else None  # pyright: ignore
+        per_token = isinstance(model, ScoresSteps)
+        rows = embedding_rows(model.model) if isinstance(model, ScoresTokens | ScoresSteps) else None
         self.vocabulary, self.token_vocabulary = (None, rows) if per_token else (rows, None)
         self.config = config
 

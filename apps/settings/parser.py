@@ -7,7 +7,7 @@ from trl import TrlParser
 from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
-from ...rm.settings import DECLARED
+from ...rm.registry.settings import DECLARED
 from .ranges import check_ranges
 
 ONCE = ("data",)

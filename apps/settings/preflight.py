@@ -12,7 +12,7 @@ from typing import Any
 from ...rm.data.readers import SUFFIXES, format_of
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.io.hub_names import is_path
-from ...rm.settings import as_list
+from ...rm.registry.settings import as_list
 
 FILES = ("data", "eval_data", "scores")
 """Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""

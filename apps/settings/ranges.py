@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...rm import settings
-from ...rm.settings import Range, check_number, declarations
+from ...rm.registry import settings
+from ...rm.registry.settings import Range, check_number, declarations
 from .help import is_trainers
 
 NAMES: tuple[tuple[Range, str], ...] = (

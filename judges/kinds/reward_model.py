@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...rm.contract.readings import Rated, rated, readings
 from ...rm.errors import DataError, UsageError
-from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel
 from ..types import Case, Judgment, Reason, scored
 

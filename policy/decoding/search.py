@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...rm.contract.readings import UNREAD, rated, unread_shares
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
-from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
 from .detokenization import CompletionReader
 from .engines import Engine

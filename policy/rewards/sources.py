@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...rm.contract.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
-from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards

@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 
 from ..adapters import ADAPTER_OF_METHOD
-from ..settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, SHARE_ABOVE_0, SHARE_BELOW_1, Rule, Settings, setting
+from ..registry.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    RANK,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Rule,
+    Settings,
+    setting,
+)
 from .choices import PRECISIONS, STATES, STRATEGIES
 from .gpus import GPUS, find_gpu
 

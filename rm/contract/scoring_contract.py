@@ -10,8 +10,8 @@ from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
-from ..kind import kind_of
 from ..registry import names
+from ..registry.kind import kind_of
 from ..types import content_hash
 
 FILE = "scoring.json"
@@ -74,7 +74,8 @@ class ScoringContract:
 
 def contract_class(kind: str) -> type[ScoringContract]:
     """Return the class of a registered kind's contracts; that of the common fields for any other name."""
-    return kind_of(kind).contract_class if kind in names("rm.kinds") else ScoringContract
+    form = kind_of(kind).contract_class if kind in names("rm.kinds") else None
+    return form or ScoringContract
 
 
 def contract_of(values: Mapping[str, Any]) -> ScoringContract:

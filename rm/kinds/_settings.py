@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from ..contract.loading_settings import bos_setting, eos_setting
 from ..contract.scoring_contract import Edge
-from ..settings import ABOVE_0, AT_LEAST_1, DTYPES, RANK, SHARE_BELOW_1, Rule, Settings, setting
+from ..registry.settings import ABOVE_0, AT_LEAST_1, DTYPES, RANK, SHARE_BELOW_1, Rule, Settings, setting
 from ..types import OVERALL
 
 

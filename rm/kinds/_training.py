@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerBase
 from ..backbones.loading import load_tokenizer, small_config, small_tokenizer
 from ..backbones.tokenization import check_renders
 from ..contract.loading_settings import edges
-from ..data.labelling import labelled_for
 from ..data.pairs import RowReport, load_pairs, refuse_bad_rows
 from ..data.scored_rows import Judged
 from ..data.streaming import PairStream, StreamPosition
@@ -75,7 +74,7 @@ class PairTraining(RowTraining[L]):
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
         """Load one file, labelled for one objective or, with None, by its own labels."""
         pairs, rows = load_pairs(path, on_bad_row="skip")
-        return Judged([labelled_for(pair, objective) for pair in pairs] if objective else pairs, []), rows
+        return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
         """Return the chosen and the rejected completion of the first pairs in turn, or else rated responses."""

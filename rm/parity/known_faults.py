@@ -12,7 +12,7 @@ from ..backbones.forward_hooks import head_inputs
 from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
-from ..types import Example
+from ..types import Example, LatentSteps, ScoresSteps, ScoresTokens
 
 EXPLAINED = 0.1
 """A fault is named if at most this share of the difference remains after it is applied."""
@@ -94,10 +94,10 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
     single = ours.shape[1] == 1
     yield "softmax activation" + (" (of a single score, which is always 1)" if single else ""), softmax(ours, axis=1)
     yield "L2 normalisation of the scores", normalised(ours)
-    if not (hasattr(model, "encoder") and hasattr(model, "score")):
+    if not isinstance(model, ScoresTokens):
         return
-    for steps in range(model.contract.latent_steps + 1 if hasattr(model, "with_steps") else 0):
-        yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
+    if isinstance(model, LatentSteps):
+        yield from _latent_faults(model, examples)
     right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     for name, ids in readings(model, examples, right):
         if ids != right:
@@ -108,6 +108,11 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         yield from _poolings(model, right)
         yield "L2 normalisation before the head", _normalised_before_head(model, right)
         yield from _padding_read(model, right)
+
+
+def _latent_faults(model: Any, examples: Sequence[Example]) -> Iterator[tuple[str, np.ndarray]]:
+    for steps in range(model.contract.latent_steps + 1):
+        yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
 
 
 def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tuple[str, Ids]]:
@@ -201,8 +206,8 @@ def _normalised_before_head(model: Any, right: Ids) -> np.ndarray:
 
 def wrong_shape(model: Any, theirs: Scored, ours: np.ndarray) -> str:
     """Describe scores of another shape than ours [N, K]; hidden states are recognised by their width."""
-    config = getattr(getattr(model, "model", None), "config", None)
-    width = getattr(config.get_text_config(), "hidden_size", None) if config is not None else None
+    is_network = isinstance(model, ScoresTokens | ScoresSteps)
+    width = model.model.config.get_text_config().hidden_size if is_network else None
     if theirs.scores.shape == (len(ours), width):
         return f"hidden states of width {width}: the head was not applied, as by a server of embeddings"
     return theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"

@@ -16,7 +16,7 @@ from ..kinds.latent.model import LatentRewardModel
 from ..kinds.process.model import ProcessRewardModel
 from ..kinds.scalar.model import ScalarRewardModel
 from ..load import load_reward_model
-from ..types import Example, tools_of
+from ..types import Example, ReadsTokens, tools_of
 from .known_faults import Scored, device_of, whole_ids
 from .parity import BATCH_SIZE, Way
 from .sglang import sglang
@@ -162,8 +162,8 @@ def other_model(source: str, **options: Any) -> dict[str, Way]:
     other: Any = load_reward_model(source, check=False, **options)
 
     def way(examples: Sequence[Example]) -> Scored:
-        has_encoder = hasattr(other, "encoder")
-        tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if has_encoder else None
+        reads_tokens = isinstance(other, ReadsTokens)
+        tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if reads_tokens else None
         return Scored(other.rate(examples), tokens)
 
     return {source: way}

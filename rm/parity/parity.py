@@ -12,7 +12,7 @@ from peft import PeftModel
 from ..backbones.loading import folded
 from ..backbones.tokenization import pad
 from ..errors import DataError
-from ..types import Example, Message, RewardModel, user_turn
+from ..types import Example, LatentSteps, Message, ReadsTokens, RewardModel, ScoresSteps, ScoresTokens, user_turn
 from .known_faults import Scored, culprit, device_of, edge_id, first_token, run, wrong_shape
 
 HALF = 2e-2
@@ -116,7 +116,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     for side in ("left", "right"):
         ways[f"padded on the {side}"] = lambda examples, side=side: Scored(_padded(model, examples, side))
     ways["pad is EOS"] = lambda examples: Scored(_padded(model, examples, "right", edge_id(model, 1) or 0))
-    if hasattr(model, "rate_without_cache"):
+    if isinstance(model, LatentSteps):
         ways["without a cache"] = lambda examples: Scored(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         merged = partial(with_weights, model)
@@ -138,7 +138,7 @@ def other_precision(model: Any) -> dict[str, Way]:
 
 
 def _has_tokens(model: Any) -> bool:
-    return hasattr(model, "encoder") and (hasattr(model, "score") or hasattr(model, "padded_rewards"))
+    return isinstance(model, ScoresTokens | ScoresSteps)
 
 
 def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
@@ -167,7 +167,7 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
             moves = (~attention).sum(1)
             positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
             tokens, attention = tokens.gather(1, positions), attention.gather(1, positions)
-        if hasattr(model, "padded_rewards"):  # of a process reward model, which reads several tokens of a row
+        if isinstance(model, ScoresSteps):
             rewards.append(model.padded_rewards(examples[start : start + BATCH_SIZE], tokens, attention))
         else:
             rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
@@ -187,14 +187,14 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
         (lambda example: not example.completion.isascii(), lambda: Example(question, NOT_ASCII)),
         (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
-    made = [make() for known, make in kinds if not any(map(known, examples))]
-    return [example for example in made if _readable(model, example)]
+    missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]
+    return [example for example in missing if _readable(model, example)]
 
 
 def _too_long(model: Any, example: Example) -> bool:
     """Return whether truncation removes tokens; True if the model never truncates."""
     limit = model.contract.max_length
-    return limit is None or not hasattr(model, "encoder") or model.encoder.encode(example).length > limit
+    return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 
 
 def _long(model: Any, prompt: tuple[Message, ...]) -> Example:

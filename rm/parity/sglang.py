@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from ..types import Example
+from ..types import Example, ReadsTokens
 from .known_faults import Scored
 from .model_server import ModelServer, all_or_none, batches, by_index
 from .parity import Way
@@ -50,7 +50,7 @@ def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
 
     The second is for conversations that the contract does not truncate: SGLang refuses or cuts longer ones by itself.
     """
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"--against sglang sends token ids, which a model of kind '{model.contract.kind}' has none of")
     server = Sglang(url)
 

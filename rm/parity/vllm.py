@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from ..types import Example
+from ..types import Example, ReadsTokens
 from .known_faults import Scored
 from .model_server import ModelServer, all_or_none, batches, by_index, chat_body
 from .parity import Way
@@ -66,7 +66,7 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
 
     The second is for conversations that its truncation cuts as the contract does.
     """
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"--against vllm sends token ids, which a model of kind '{model.contract.kind}' has none of")
     server = Vllm(url)
 

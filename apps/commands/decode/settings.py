@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import (
+from ....rm.registry.settings import (
     AT_LEAST_0,
     AT_LEAST_1,
     AT_LEAST_2,

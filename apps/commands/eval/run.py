@@ -21,7 +21,7 @@ from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
 from ....rm.kinds.scalar.foreign import classes_of
 from ....rm.registry import load
-from ....rm.specs import build
+from ....rm.registry.specs import build
 from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan

@@ -6,7 +6,7 @@ from typing import Literal
 from ....benchmarks.types import BASELINES
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.settings import AT_LEAST_1, SEED, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
 
 @dataclass

@@ -22,7 +22,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import BatchJudge
 from ....rm.errors import UsageError, did_you_mean
 from ....rm.registry import load
-from ....rm.specs import build, named, parse_spec, typed_arguments
+from ....rm.registry.specs import build, named, parse_spec, typed_arguments
 from ....rm.types import RewardModel
 from ..rubrics.files import open_levels, open_rubric, read_checklist
 from .retrieval import RetrievalConfig, open_examples, open_retrieved_rubrics

@@ -11,7 +11,7 @@ from ....judges.retrieval.selection import ORACLE, RETRIEVED, SELECTIONS, Collec
 from ....judges.retrieval.sources import RetrievedExamples, RetrievedRubrics, collection_of
 from ....judges.types import Case
 from ....rm.errors import UsageError
-from ....rm.settings import AT_LEAST_1, Rule, Settings, given, setting
+from ....rm.registry.settings import AT_LEAST_1, Rule, Settings, given, setting
 from ....rm.types import content_hash, prompt_text
 from ...runs.tables import ITEMS, read_items
 from ..rubrics.files import read_collection

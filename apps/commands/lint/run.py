@@ -15,7 +15,7 @@ from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
-from ....rm.types import PreferencePair
+from ....rm.types import PreferencePair, ReadsTokens
 from ...runs.run_folder import log, log_report, log_rows, run_folder, trust, write_manifest, write_rows
 from .settings import LintConfig
 
@@ -161,7 +161,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     from ....rm.load import load_reward_model
 
     model: Any = load_reward_model(config.model, check=False, **trust(config))
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
     limit = config.max_length or model.contract.max_length
     encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))

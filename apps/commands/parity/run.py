@@ -24,7 +24,7 @@ from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_w
 from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
 from ....rm.parity.sglang import PROBABILITIES
 from ....rm.parity.steps import StepModel, process_parities, step_parities
-from ....rm.types import Example, completion_json
+from ....rm.types import Example, ReadsTokens, completion_json
 from ... import cli
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from ...serving.client import ScoringClient
@@ -112,7 +112,7 @@ def _groups(
     if config.fresh:
         objectives = model.contract.objectives
         groups.append(Group(examples, _fresh_process(config.model, objectives, **reading(config), **trust(config))))
-    plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
+    plain = cut_plainly(model, examples) if isinstance(model, ReadsTokens) else examples
     for target in config.targets:
         if target.kind == "http":
             client = ScoringClient(target.target, config.token, truncate=True)

@@ -6,7 +6,7 @@ from typing import Literal
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.parity.targets import Against, parse_against
-from ....rm.settings import Rule, Settings, setting
+from ....rm.registry.settings import Rule, Settings, setting
 
 
 @dataclass

@@ -19,7 +19,7 @@ from ....policy.types import Transform
 from ....rm.errors import UsageError
 from ....rm.load import load_reward_model
 from ....rm.registry import names
-from ....rm.specs import build, is_function, named, parse_spec, signatures, takes
+from ....rm.registry.specs import build, is_function, named, parse_spec, signatures, takes
 from ...rewards._function import function_reward
 from ...rewards._run import PromptRow, RunFacts
 from .settings import RlConfig

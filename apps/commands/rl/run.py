@@ -26,7 +26,7 @@ from ....rm.data.preference_vectors import costs_sentence
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.hub_names import whole_name
 from ....rm.io.sharded_weights import gathered_state
-from ....rm.specs import build
+from ....rm.registry.specs import build
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.distributed import broadcast_from_rank_0

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.contract.loading_settings import reading
+from ....rm.contract.readings import Rated, Reading, rated, readings
 from ....rm.data.pairs import PlacedExample, load_placed_examples
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
-from ....rm.readings import Rated, Reading, rated, readings
-from ....rm.types import Example
+from ....rm.types import Example, ReportsSpread
 from ...runs.processes import gathered_columns, process
 from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
@@ -111,7 +111,7 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
     """Return the standard deviation of the members' rewards for each completion; empty without members."""
-    if not hasattr(model, "spread"):
+    if not isinstance(model, ReportsSpread):
         return {}
     spread = deviation(model.spread(examples))
     names = model.contract.objectives

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.settings import AT_LEAST_1, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, Rule, Settings, setting
 
 
 @dataclass

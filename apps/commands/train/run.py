@@ -4,8 +4,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from ....rm.kind import kind_of
-from ....rm.settings import Settings
+from ....rm.registry.kind import kind_of
+from ....rm.registry.settings import Settings
 from ....rm.training import CHECKPOINTS
 from ....rm.training.fit import fit
 from ....rm.training.protocol import Training

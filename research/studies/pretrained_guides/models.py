@@ -14,8 +14,8 @@ from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....rm.data.pairs import RowReport
 from ....rm.data.scored_rows import Judged
-from ....rm.kind import kind_of
 from ....rm.load import load_reward_model
+from ....rm.registry.kind import kind_of
 from ....rm.training.fit import fit
 from ....rm.training.protocol import TrainingData
 from ....rm.training.trainer import RewardArguments

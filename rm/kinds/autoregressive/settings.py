@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...adapters import ADAPTER_OF_METHOD
-from ...settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
+from ...registry.settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
 from .._settings import BackboneSettings, EosSettings, LabelSettings, StreamSettings
 
 HALF = Range("a share in [0, 0.5)", 0, 0.5, below=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ...errors import UsageError
-from ...settings import Rule, Settings, setting
-from ...specs import parse_spec
+from ...registry.settings import Rule, Settings, setting
+from ...registry.specs import parse_spec
 from .combination import Rule as Combination
 from .combination import combine_by
 

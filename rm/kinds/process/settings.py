@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from ...settings import Rule, setting
+from ...registry.settings import Rule, setting
 from .._settings import ClassifierSettings, RowSettings
 
 UNLABELLED = "unlabelled"

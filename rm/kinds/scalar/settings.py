@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings import AT_LEAST_0, Rule, changed_settings, setting
+from ...registry.settings import AT_LEAST_0, Rule, changed_settings, setting
 from ...types import OVERALL
 from .._settings import ClassifierSettings, EosSettings, LabelSettings, StreamSettings
 

@@ -10,7 +10,7 @@ from rewardlab.apps.settings.help import is_trainers
 from rewardlab.apps.settings.ranges import NAMES, TRAINER_RANGES, check_ranges
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.settings import declarations
+from rewardlab.rm.registry.settings import declarations
 
 GROUPS = [(verb, group) for verb, declared in VERBS.items() for group in declared.outlines]
 

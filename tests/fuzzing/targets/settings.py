@@ -14,7 +14,7 @@ from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_ru
 from rewardlab.benchmarks.gate import read_gate
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
-from rewardlab.rm.specs import build, is_function, named, parse_spec
+from rewardlab.rm.registry.specs import build, is_function, named, parse_spec
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
 from tests.fuzzing.target import Target

@@ -6,9 +6,9 @@ import pytest
 import torch
 from rewardlab.policy.rewards.sources import RewardSources, correlation, statistics
 from rewardlab.policy.types import Rewards
+from rewardlab.rm.contract.readings import Rated, Reading
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
-from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
 NAN = math.nan

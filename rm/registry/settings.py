@@ -10,7 +10,7 @@ from dataclasses import Field, field, fields
 from string import Formatter
 from typing import Any, ClassVar, NamedTuple, get_origin
 
-from .errors import UsageError
+from ..errors import UsageError
 
 # ---- ranges ----
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from .errors import UsageError, did_you_mean
+from ..errors import UsageError, did_you_mean
 
-ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, derived from this file's package
+ROOT = str(__package__).removesuffix(".rm.registry")  # `rewardlab`, derived from this file's package
 _OBJECTS: dict[str, Callable[..., Any]] = {}
 """Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
 IMPORTABLE = re.compile(r"[\w.]+:\w+")

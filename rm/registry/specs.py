@@ -8,8 +8,8 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from .errors import UsageError, did_you_mean
-from .registry import ROOT, load
+from ..errors import UsageError, did_you_mean
+from . import ROOT, load
 
 FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
 NAMED = re.compile(r"([\w.-]+)=(.+)")
