@@ -151,9 +151,9 @@ class Steps(str):
 
     def __new__(cls, steps: Iterable[str], separator: str = "\n\n") -> "Steps":
         """Join the steps and store them with the text."""
-        given = tuple(steps)
-        self = super().__new__(cls, separator.join(given))
-        self.steps, self.separator = given, separator
+        texts = tuple(steps)
+        self = super().__new__(cls, separator.join(texts))
+        self.steps, self.separator = texts, separator
         return self
 
     def __getnewargs__(self) -> tuple[tuple[str, ...], str]:

@@ -79,7 +79,7 @@ class Replicas:
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
-        def asked(indices: list[int]) -> np.ndarray:
+        def rate_part(indices: list[int]) -> np.ndarray:
             answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
             for index, reading in zip(indices, readings_of(answer), strict=True):
                 readings[index] = reading
@@ -88,7 +88,7 @@ class Replicas:
         if parts:
             pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
             try:
-                for indices, values in zip(parts, pool.map(asked, parts), strict=True):
+                for indices, values in zip(parts, pool.map(rate_part, parts), strict=True):
                     rewards[indices] = values
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -101,14 +101,14 @@ class Replicas:
         while True:
             with self.lock:
                 index = self.rotation.choose(time.monotonic(), but=tried)
-            sent, client = time.monotonic(), self._opened(index)
+            since, client = time.monotonic(), self._opened(index)
             outcome = client if isinstance(client, Busy) else client.once(content)
             with self.lock:
                 now = time.monotonic()
                 if not isinstance(outcome, Busy):
                     self.rotation.worked(index)
                     return outcome
-                self.rotation.failed(index, now, asked=outcome.delay, since=sent)
+                self.rotation.failed(index, now, pause=outcome.delay, since=since)
                 tried.add(index)
                 if self.rotation.up(now, but=tried):
                     continue

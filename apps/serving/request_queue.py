@@ -118,9 +118,9 @@ class RequestQueue:
     def close(self) -> None:
         """Stop scoring; queued requests get an error."""
         with self._changed:
-            self._closed, left, self._waiting = True, self._waiting, []
+            self._closed, waiting, self._waiting = True, self._waiting, []
             self._changed.notify()
-        for waiting_item in left:
+        for waiting_item in waiting:
             waiting_item.job.settle(waiting_item.index, Refused(503, "this server is stopping", retry_after=1.0))
 
     def _cost(self) -> int:
@@ -184,8 +184,8 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
     try:
         results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
-            indices = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
-            rewards = scored([items[position].asked for position in indices]) if indices else []
+            indices = [index for index, item in enumerate(items) if isinstance(item.content, kind)]
+            rewards = scored([items[position].content for position in indices]) if indices else []
             for index, reward in zip(indices, rewards, strict=True):
                 results[index] = reward
         return results

@@ -32,11 +32,11 @@ class Line(NamedTuple):
 def help_page(description: str, example: str, usage: str, classes: Sequence[type], *, everything: bool = False) -> str:
     """Render the page; without `everything`, inherited trainer settings and advanced settings are only counted."""
     lines = [line for group in classes for line in _lines(group)]
-    shown = [line for line in lines if everything or not line.advanced]
+    visible = [line for line in lines if everything or not line.advanced]
     page = [f"usage: {usage}", "", description, "", "Example:", f"  {example}"]
-    for group in dict.fromkeys(line.group for line in shown):
-        page += [f"{group}:", *(text for line in shown if line.group == group for text in _rendered(line))]
-    hidden = len(lines) - len(shown)
+    for group in dict.fromkeys(line.group for line in visible):
+        page += [f"{group}:", *(text for line in visible if line.group == group for text in _rendered(line))]
+    hidden = len(lines) - len(visible)
     page.append("Settings may be given in a YAML file: --config FILE; flags override it.")
     return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
 

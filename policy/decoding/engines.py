@@ -111,11 +111,11 @@ class SeparateModels:
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
         self.base = base
         self.by_objective = isinstance(guides, Mapping)
-        named = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
-        for name, decoder in named.items() if self.by_objective else ():
+        by_name = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
+        for name, decoder in by_name.items() if self.by_objective else ():
             if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
                 raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")
-        self.guides, self.guide_models = tuple(named), list(named.values())
+        self.guides, self.guide_models = tuple(by_name), list(by_name.values())
         self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
         self.vocabulary = shared_vocabulary(self.models)
@@ -179,7 +179,7 @@ def _shortest(*capacities: Sequence[int]) -> list[int]:
 def _forward(
     decoder: DecodingModel, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
 ) -> Forward:
-    steps = max(min(request.max_new_tokens, room) for request, room in zip(requests, capacity, strict=True))
+    steps = max(min(request.max_new_tokens, limit) for request, limit in zip(requests, capacity, strict=True))
     return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
 
 

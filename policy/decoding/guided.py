@@ -72,18 +72,18 @@ def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool 
         steps = max(reader.budget for reader in token_readers)
         log = Steps(session, requests, steps, guide_logprobs=guide_logprobs)
         every = POLL.get(session.weights.device.type, 16)
-        for seen in range(0, steps, every):
-            log.advance(min(every, steps - seen))
-            yield from _pieces(token_readers, log, seen, engine, session)
+        for first in range(0, steps, every):
+            log.advance(min(every, steps - first))
+            yield from _pieces(token_readers, log, first, engine, session)
             if all(reader.finished for reader in token_readers):
                 return
 
 
 def _pieces(
-    token_readers: Sequence[CompletionReader], log: Steps, seen: int, engine: Engine, session: Session
+    token_readers: Sequence[CompletionReader], log: Steps, first: int, engine: Engine, session: Session
 ) -> Iterator[Piece]:
     """Yield pieces with the tokens of the steps from `seen` on, for rows that were not finished."""
-    for row, tokens in enumerate(log.tokens[:, seen : log.done].tolist()):
+    for row, tokens in enumerate(log.tokens[:, first : log.done].tolist()):
         reader = token_readers[row]
         if reader.finished:
             continue

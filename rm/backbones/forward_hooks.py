@@ -20,8 +20,8 @@ def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> No
 
     @functools.wraps(type(model).forward)  # `generate` inspects the signature
     def forward(self: Any, *args: Any, **options: Any) -> Any:
-        asked = options.pop(word, None)
-        return original(self, *args, **options) if asked is None else read(self, asked)
+        argument = options.pop(word, None)
+        return original(self, *args, **options) if argument is None else read(self, argument)
 
     model.forward = MethodType(forward, model)
 
@@ -49,10 +49,10 @@ def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
     """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
     head = decoder_head(model)
     assert head is not None
-    given: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
+    states: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, arguments: states.append(arguments[0]))
     try:
         model(**inputs, use_cache=False)
     finally:
         hook.remove()
-    return given[0]
+    return states[0]

@@ -59,8 +59,8 @@ def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
 
 def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return the ids that end a text, according to config, generation config and tokenizer."""
-    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
-    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
+    stated = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
+    lists = [ids if isinstance(ids, list) else [ids] for ids in stated]
     return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
 
 
@@ -234,11 +234,9 @@ class Encoder:
             ) from error
 
     def _template(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]], **options: Any) -> str:
-        given: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        options |= {"tools": list(tools)} if tools else {}
         date = self.contract.date_string
-        return str(
-            self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **given, **options)
-        )
+        return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
 
     def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
         return DataError(

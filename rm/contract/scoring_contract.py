@@ -84,8 +84,8 @@ def contract_of(values: Mapping[str, Any]) -> ScoringContract:
     Earlier versions wrote the fields of all kinds, null where they do not apply: null for an unknown field is nothing.
     """
     form = contract_class(values["kind"])
-    known = {field.name for field in fields(form)}
-    stated = {name: value for name, value in values.items() if name in known or value is not None}
+    field_names = {field.name for field in fields(form)}
+    stated = {name: value for name, value in values.items() if name in field_names or value is not None}
     contract = form(**stated | {"objectives": tuple(values["objectives"])})
     try:
         TypeAdapter(form).validate_json(json.dumps(asdict(contract)), strict=True)
@@ -102,8 +102,8 @@ def load_contract(folder: Path) -> ScoringContract:
         stated = values.pop("hash", None)
         contract = contract_of(values)
     except UNREADABLE as error:
-        known = ", ".join(field.name for field in fields(ScoringContract))
-        raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {known}") from error
+        field_names = ", ".join(field.name for field in fields(ScoringContract))
+        raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {field_names}") from error
     if stated != contract.hash():
         raise DataError(
             f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"

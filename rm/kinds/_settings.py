@@ -26,11 +26,11 @@ class LabelSettings(RowSettings):
     """Whether the kind learns several objectives."""
     rules = (
         Rule(
-            lambda given: given.objective not in (OVERALL, *given.objectives),
+            lambda settings: settings.objective not in (OVERALL, *settings.objectives),
             "--objective {objective} is not one of --objectives {objectives}; give one of the two settings",
         ),
         Rule(
-            lambda given: len(given.objectives) > 1 and not given.several,
+            lambda settings: len(settings.objectives) > 1 and not settings.several,
             "this kind of reward model learns one objective, got {objectives}; name one",
         ),
     )

@@ -26,7 +26,7 @@ L = TypeVar("L", bound=LabelSettings)
 class RowTraining(Training[R]):
     """A training on rows of files, of which bad ones are refused together."""
 
-    shown = ("train_", "eval_loss", "eval_accuracy")
+    summary_prefixes = ("train_", "eval_loss", "eval_accuracy")
     """Beginnings of the names of the facts that are in the summary."""
 
     @abstractmethod
@@ -47,7 +47,7 @@ class RowTraining(Training[R]):
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return losses and accuracies."""
-        return {name: value for name, value in facts.items() if name.startswith(self.shown)}
+        return {name: value for name, value in facts.items() if name.startswith(self.summary_prefixes)}
 
 
 class PairTraining(RowTraining[L]):
@@ -141,9 +141,9 @@ class ClassifierTraining(BackboneTraining):
 
     def small_backbone(self, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
         """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
-        given: ClassifierSettings = self.settings
-        tokenizer = small_tokenizer(texts, given.small_vocabulary)
-        return tokenizer, small_config(tokenizer, hidden=given.small_hidden, layers=given.small_layers)
+        settings: ClassifierSettings = self.settings
+        tokenizer = small_tokenizer(texts, settings.small_vocabulary)
+        return tokenizer, small_config(tokenizer, hidden=settings.small_hidden, layers=settings.small_layers)
 
     def log_small_model(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """Report that a model was built from scratch, and its size."""

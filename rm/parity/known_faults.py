@@ -84,8 +84,8 @@ def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
         constants = ", ".join(f"{shift:.4g}" for shift in shifts)
         return f"{constants} added to every score, as by a head with a bias that the weights do not hold"
     factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
-    left = np.abs(theirs - (factor * ours + shift)).max()
-    return f"scores times {factor:.4g} plus {shift:.4g}" if left <= SCALED * np.abs(theirs - ours).max() else ""
+    remainder = np.abs(theirs - (factor * ours + shift)).max()
+    return f"scores times {factor:.4g} plus {shift:.4g}" if remainder <= SCALED * np.abs(theirs - ours).max() else ""
 
 
 def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -137,7 +137,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
     """Return token ids under other policies of BOS and EOS; one whose token the tokenizer lacks changes nothing."""
     has = [edge_id(model, index) is not None for index in (0, 1)]
-    policies = {name: edge for name, edge, known in zip(("bos", "eos"), (bos, eos), has, strict=True) if known}
+    policies = {name: edge for name, edge, has_edge in zip(("bos", "eos"), (bos, eos), has, strict=True) if has_edge}
     encoder = type(model.encoder)(model.encoder.tokenizer, replace(model.contract, **policies))
     return [encoded.ids for encoded in encoder.encode_all(examples)]
 

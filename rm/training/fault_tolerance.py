@@ -19,10 +19,10 @@ from .checkpointing import COMPLETE
 from .out_of_memory import Piece, halved, lacks_memory
 
 
-def first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     """Return the name of the first tensor with a NaN or an infinity, or None."""
     return next(
-        (name for name, tensor in named if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
+        (name for name, tensor in tensors if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
     )
 
 
@@ -52,9 +52,9 @@ class FaultTolerantTrainer(Trainer):
     def training_step(self, model, inputs, num_items_in_batch=None):
         """Run Transformers' training step in as many pieces as memory requires; return the sum of their losses."""
         model.train()
-        piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
+        piece, most_rows = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
-        if self.most_rows != known:
+        if self.most_rows != most_rows:
             self.tell(
                 f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
                 f"{self.most_rows} are read at a time, with the same gradient"
@@ -134,8 +134,11 @@ class FaultTolerantTrainer(Trainer):
         """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
-            named = [*model.named_parameters(), *((f"of {self.loss_name}", parameter) for parameter in self._trained())]
-            if name := first_not_finite((name, tensor.detach()) for name, tensor in named):
+            parameters = [
+                *model.named_parameters(),
+                *((f"of {self.loss_name}", parameter) for parameter in self._trained()),
+            ]
+            if name := first_not_finite((name, tensor.detach()) for name, tensor in parameters):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, what: str) -> None:

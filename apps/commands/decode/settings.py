@@ -21,9 +21,9 @@ class DecodeConfig(Settings):
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     rules = (
-        Rule(lambda given: not (given.base or given.arm), "--base is missing"),
+        Rule(lambda settings: not (settings.base or settings.arm), "--base is missing"),
         Rule(
-            lambda given: given.preference and given.sweep,
+            lambda settings: settings.preference and settings.sweep,
             "--preference is one point and --sweep many; give one of them",
         ),
     )

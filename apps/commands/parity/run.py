@@ -79,11 +79,13 @@ def _report(
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Return golden conversations, those of --data and edge cases of missing kinds, and notes on their numbers."""
     read = _data_examples(config)
-    given = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
-    edges = edge_cases(model, [*golden[0], *given])
-    examples = [*golden[0], *given, *edges]
-    counts = f"{len(golden[0])} golden conversations, {len(given)} of --data, {len(edges)} edge cases made for the rest"
-    left_out = len(read) - len(given)
+    rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
+    edges = edge_cases(model, [*golden[0], *rateable])
+    examples = [*golden[0], *rateable, *edges]
+    counts = (
+        f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} edge cases made for the rest"
+    )
+    left_out = len(read) - len(rateable)
     note = f"Left out of --data, since they have no step or one that was cut off and so no score: {left_out}."
     return examples, [counts + ".", *([note] if left_out else [])]
 
@@ -97,9 +99,9 @@ def _with_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[
 def _data_examples(config: ParityConfig) -> list[Example]:
     if not config.data:
         return []
-    named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
+    identified, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
     log_rows("data", rows)
-    return [example for _, example in named]
+    return [example for _, example in identified]
 
 
 def _groups(
@@ -119,9 +121,9 @@ def _groups(
             groups.append(Group(examples, {target.target: partial(_served, client)}, True))
         else:
             groups += target_groups(target, config.model, model, examples, plain, **trust(config))
-    left = len(examples) - len(plain)
-    note = f"{left} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
-    needs_note = left and any(group.examples is plain for group in groups)
+    cut = len(examples) - len(plain)
+    note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
+    needs_note = cut and any(group.examples is plain for group in groups)
     return groups, [
         note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."
     ] if needs_note else []

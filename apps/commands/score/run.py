@@ -73,8 +73,8 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
-    taken = {*columns, "spread"}
-    names = [f"reward_{name}" if name in taken else name for name in model.contract.objectives]
+    reserved = {*columns, "spread"}
+    names = [f"reward_{name}" if name in reserved else name for name in model.contract.objectives]
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
     return columns | _spread_columns(model, examples)
 

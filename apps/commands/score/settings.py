@@ -14,8 +14,10 @@ class ScoreConfig(Settings):
 
     required = ("data", "output")
     rules = (
-        Rule(lambda given: given.model and given.servers, "--servers have the model; leave --model {model} out"),
-        Rule(lambda given: not (given.model or given.servers), "--model is missing"),
+        Rule(
+            lambda settings: settings.model and settings.servers, "--servers have the model; leave --model {model} out"
+        ),
+        Rule(lambda settings: not (settings.model or settings.servers), "--model is missing"),
     )
     model: str = setting("", "Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).")
     servers: list[str] = setting(

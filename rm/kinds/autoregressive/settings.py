@@ -16,11 +16,11 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     several = True
     rules = (
         Rule(
-            lambda given: not given.model,
+            lambda settings: not settings.model,
             "an autoregressive reward model needs the language model to start from; name it with --model",
         ),
         Rule(
-            lambda given: given.adapter == "none" and len(given.objectives) > 1,
+            lambda settings: settings.adapter == "none" and len(settings.objectives) > 1,
             "without an adapter a model learns one objective, got {objectives}",
         ),
     )

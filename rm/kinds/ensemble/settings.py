@@ -15,7 +15,7 @@ class MemberSettings(Settings):
 
     rules = (
         Rule(
-            lambda given: len(given.members) < 2,
+            lambda settings: len(settings.members) < 2,
             "an ensemble or a boosted reward model has two or more --members, got {members}",
         ),
     )
@@ -48,7 +48,7 @@ class EnsembleSettings(MemberSettings, CombinationSettings):
 
     rules = (
         Rule(
-            lambda given: any("," in member for member in given.members),
+            lambda settings: any("," in member for member in settings.members),
             "--members {members}: a comma separates the members of an ensemble; rename the folder",
         ),
     )

@@ -193,9 +193,9 @@ def load_latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    asked = {"max_length": max_length, "bos": bos, "eos": eos}
-    asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
-    opened = open_source(source, LatentContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    arguments = {"max_length": max_length, "bos": bos, "eos": eos}
+    arguments |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
+    opened = open_source(source, LatentContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, stated, adapted, dtype = opened
     if stated is None and not fresh:
         raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
@@ -208,10 +208,10 @@ def load_latent(
         model = put_lora(model, Path(source), trainable=fresh)
     contract = stated or _new_contract(model, tokenizer, dtype, bos=bos, eos=eos)
     contract = _with_depth(contract, model, latent_steps, latent_depth, max_length)
-    made = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
+    model_of_steps = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
     if stated is not None:
-        load_heads(made.language_model, Path(source), new_depth=fresh and contract != stated)
-    return made
+        load_heads(model_of_steps.language_model, Path(source), new_depth=fresh and contract != stated)
+    return model_of_steps
 
 
 def latent_from_config(

@@ -40,11 +40,11 @@ class R2MHead(nn.Module):
         D, generator = score.in_features, torch.Generator().manual_seed(seed)
         self.score = score
 
-        def drawn(rows: int, columns: int) -> nn.Parameter:
+        def xavier(rows: int, columns: int) -> nn.Parameter:
             return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
 
-        self.W_q, self.W_k, self.W_v = drawn(D, width), drawn(policy_width, width), drawn(policy_width, width)
-        self.W_o = nn.Parameter(torch.zeros(width, D)) if zero_out else drawn(width, D)
+        self.W_q, self.W_k, self.W_v = xavier(D, width), xavier(policy_width, width), xavier(policy_width, width)
+        self.W_o = nn.Parameter(torch.zeros(width, D)) if zero_out else xavier(width, D)
         self.to(score.weight.device)
 
     def forward(
