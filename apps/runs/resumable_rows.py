@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import UsageError
-from .lock import only_writer
-from .run_folder import PARTIAL, plain, replace_text, write_rows
+from .run_folder import PARTIAL, only_writer, plain, replace_text, write_rows
 from .signals import Terminated
 
 

@@ -26,8 +26,8 @@ from ...rm.io.checksums import folder_hash, sha256
 from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal, unescaped
 from ...rm.io.hub_names import RESOLVED
+from ...rm.io.locks import hold
 from ...rm.registry.settings import changed_settings
-from .lock import only_writer
 from .signals import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
@@ -294,3 +294,39 @@ def data_hash(source: str) -> str | None:
         return sha256(Path(source))
     folder = source if os.path.isdir(source) else re.split("[@:]", source)[0]
     return folder_hash(Path(folder)) if os.path.isdir(folder) else None
+
+
+# ---- lock ----
+
+
+def lock_file(final: Path) -> Path:
+    """Return the path of the lock file: beside the folder, so that renaming or removing the folder leaves it."""
+    return final.with_name(f".{final.name}.lock")
+
+
+@contextmanager
+def only_writer(final: Path) -> Iterator[None]:
+    """Hold a run folder's lock; see `rm.io.locks`."""
+    path = lock_file(final)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    lock = hold(
+        path,
+        json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}),
+        lambda text: (
+            f"{final} is being written by {_who(text)}; wait until it has ended, or name another with --output"
+        ),
+    )
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def _who(text: str) -> str:
+    try:
+        holder: dict[str, Any] = json.loads(text)
+        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except UNREADABLE:
+        return "another process"

@@ -8,7 +8,7 @@ from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
 from ...rm.registry.settings import DECLARED
-from .ranges import check_ranges
+from .preflight import check_ranges
 
 ONCE = ("data",)
 """Settings with one value that must not be given twice: argparse would silently drop the first."""

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ...rm.data import text_diversity as texts
+from ...rm.data import text_style as texts
 from ..composition.groups import groups
 from ..types import Rollout
 
@@ -65,13 +65,13 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN without any."""
+    """Return the mean `rm.data.text_style.repetition` of completions of n tokens or more; NaN without any."""
     shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """Return `rm.data.text_diversity.distinct` over all completions."""
+    """Return `rm.data.text_style.distinct` over all completions."""
     return texts.distinct(_completions(rollout), n)
 
 

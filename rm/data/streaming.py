@@ -14,12 +14,22 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from ..errors import DataError, UsageError
-from ..io.compressed_files import compression_of, open_bytes
 from ..io.hub_names import absent, note_data
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed
-from .readers import Row, csv_rows, dataset_parts, format_of, is_local, is_saved, saved_dataset, without_padding
+from .readers import (
+    Row,
+    compression_of,
+    csv_rows,
+    dataset_parts,
+    format_of,
+    is_local,
+    is_saved,
+    open_bytes,
+    saved_dataset,
+    without_padding,
+)
 
 BLOCK = 4096
 FILE = "stream.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor, nn
 from transformers import Trainer
 
@@ -16,7 +16,36 @@ from ..errors import CheckFailed, DataError, UsageError
 from ..io.disk_errors import file_of, no_room, told_full
 from ..io.sharded_weights import is_sharded
 from .checkpointing import COMPLETE
-from .out_of_memory import Piece, halved, lacks_memory
+
+
+class Piece(dict[str, Any]):
+    """A part of a prepared micro-batch."""
+
+
+def halved(piece: Piece, rows: int) -> list[Piece]:
+    """Split a micro-batch of two or more rows into halves.
+
+    A tensor of R rows is cut once. One of 2R rows holds the first completions of all rows and then the second ones,
+    which are cut alike. Anything else is shared by both halves.
+    """
+    middle = (rows + 1) // 2
+
+    def cut(value: Any, part: slice) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0 or len(value) not in (rows, 2 * rows):
+            return value
+        if len(value) == rows:
+            return value[part]
+        return torch.cat([tensor[part] for tensor in value.chunk(2)])
+
+    return [
+        Piece({name: cut(value, part) for name, value in piece.items()})
+        for part in (slice(None, middle), slice(middle, None))
+    ]
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether an error means that device or host memory is exhausted."""
+    return isinstance(error, torch.OutOfMemoryError) or should_reduce_batch_size(error)
 
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:

@@ -5,14 +5,13 @@ import signal
 import subprocess
 
 import pytest
-from rewardlab.apps.runs.lock import lock_file, only_writer
-from rewardlab.apps.runs.run_folder import run_folder
+from rewardlab.apps.runs.run_folder import lock_file, only_writer, run_folder
 from rewardlab.rm.errors import UsageError
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from rewardlab.apps.runs.lock import only_writer
+from rewardlab.apps.runs.run_folder import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
