@@ -32,7 +32,7 @@ class Item(NamedTuple):
     """A text of the conversation that the chat template omits, if any."""
 
 
-class Reader:
+class RequestParser:
     """Converts requests for one model, in a single thread; raises `Refused` for what cannot be scored."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):

@@ -25,11 +25,11 @@ from .middleware import FAILED, AccessMiddleware
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
 from .request_queue import RequestQueue
-from .requests import Item, Reader
+from .requests import Item, RequestParser
 from .settings import ServeConfig
 
 
-class Scored(NamedTuple):
+class ScoredRequest(NamedTuple):
     """A request, its items, and its rewards [N, K]."""
 
     body: Any
@@ -52,7 +52,7 @@ class Site:
             model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, on_batch=self.metrics.batch
         )
         self.metrics.watch(self.queue)
-        self.reader = Reader(model, config)
+        self.reader = RequestParser(model, config)
         self._reading = ThreadPoolExecutor(1, "reading")
         app = FastAPI(title="rewardlab", docs_url=None, redoc_url=None, redirect_slashes=False)
         app.add_exception_handler(HTTPException, self._no_route)
@@ -85,7 +85,7 @@ class Site:
     # ---- requests ----
 
     def _post(
-        self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[Scored], dict]
+        self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[ScoredRequest], dict]
     ) -> None:
         async def respond(request: Request) -> Response:
             return JSONResponse(answer(await self._scored(request, kind, read)))
@@ -101,7 +101,7 @@ class Site:
             response_model=None,
         )
 
-    async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> Scored:
+    async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> ScoredRequest:
         """Read a request in one thread, score it in another; a client that leaves or waits too long frees its items."""
         body = await request.body()
 
@@ -121,7 +121,7 @@ class Site:
                 await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Refused(408, "the sender left")
-            scored = Scored(message, items, waiting.result())
+            scored = ScoredRequest(message, items, waiting.result())
             self.metrics.partial(items)
             return scored
         except TimeoutError:
@@ -152,7 +152,7 @@ class Site:
 
     # ---- answers ----
 
-    def score(self, scored: Scored) -> dict[str, Any]:
+    def score(self, scored: ScoredRequest) -> dict[str, Any]:
         """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated", "omitted"}]}`.
 
         A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer. `omitted` is
@@ -169,7 +169,7 @@ class Site:
         ]
         return {"contract": self.contract, "objectives": [*self.objectives], "results": results}
 
-    def classify(self, scored: Scored) -> dict[str, Any]:
+    def classify(self, scored: ScoredRequest) -> dict[str, Any]:
         """As vLLM's pooling server answers with `use_activation` false: `probs` are the raw scores."""
         _all_finite(scored.rewards)
         data = [
@@ -183,7 +183,7 @@ class Site:
         ]
         return self._as_vllm("classify", data, scored.items)
 
-    def pooling(self, scored: Scored) -> dict[str, Any]:
+    def pooling(self, scored: ScoredRequest) -> dict[str, Any]:
         """As vLLM's pooling server answers with token_classify: `data` has the outputs of every token, [L, K]."""
         for index, outputs in enumerate(scored.rewards):
             if not np.isfinite(outputs).all():
@@ -206,7 +206,7 @@ class Site:
             "contract": self.contract,
         }
 
-    def get_reward(self, scored: Scored) -> dict[str, Any]:
+    def get_reward(self, scored: ScoredRequest) -> dict[str, Any]:
         """As OpenRLHF reads it: one number an answer, and every objective in `extra_logs`."""
         _all_finite(scored.rewards)
         chosen = one_number(scored.rewards, self.objectives, self.config.objective).tolist()

@@ -18,7 +18,7 @@ ESSENTIAL = (
 TRAINER = "Trainer settings of Transformers and TRL"
 
 
-class Line(NamedTuple):
+class SettingLine(NamedTuple):
     """A setting on the page."""
 
     group: str
@@ -46,7 +46,7 @@ def is_trainers(group: type) -> bool:
     return any(map(is_dataclass, group.__mro__[1:]))
 
 
-def _lines(group: type) -> Iterator[Line]:
+def _lines(group: type) -> Iterator[SettingLine]:
     hints = get_type_hints(group)
     inherited = {name for base in group.__mro__[1:] for name in getattr(base, "__annotations__", {})}
     subject = "Settings"
@@ -58,7 +58,7 @@ def _lines(group: type) -> Iterator[Line]:
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)
-        yield Line(subject, field.name, _placeholder(hints[field.name]), text, advanced)
+        yield SettingLine(subject, field.name, _placeholder(hints[field.name]), text, advanced)
 
 
 def _placeholder(hint: Any) -> str:
@@ -102,7 +102,7 @@ def _default(field: Field) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(getattr(value, "value", value))
 
 
-def _rendered(line: Line) -> list[str]:
+def _rendered(line: SettingLine) -> list[str]:
     head = f"  --{line.name} {line.value}".rstrip()
     body = textwrap.wrap(line.text, WIDTH - INDENT, break_on_hyphens=False) or [""]
     first = f"{head:<{INDENT - 1}} {body[0]}"

@@ -38,7 +38,7 @@ from .language_models import (
 from .requests import Request
 from .static.forward import Forward
 from .static.layers import branching
-from .static.session import Counters, Part, Session, exclusively
+from .static.session import Counters, Session, SessionModel, exclusively
 
 GUIDE = "guide"
 UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
@@ -96,7 +96,7 @@ class SharedBackbone:
             if used and self.late:
                 stack.enter_context(branching(model, self.adapter.settings.from_layer))
             prompts = base if self.late or not used else base + guide
-            part = Part(_forward(self.base, prompts, requests, capacity), base=1, guides=len(used))
+            part = SessionModel(_forward(self.base, prompts, requests, capacity), base=1, guides=len(used))
             yield Session([part], weights[:, used], used, [*map(len, base)], capacity, self.vocabulary, self.counters)
 
 
@@ -134,7 +134,9 @@ class SeparateModels:
             for guide_index in used:
                 stack.enter_context(_adapted(self.guide_models[guide_index], alphas[guide_index]))
             parts = [
-                Part(_forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0))
+                SessionModel(
+                    _forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0)
+                )
                 for index, (decoder, prompt_ids) in enumerate(zip(decoders, prompts, strict=True))
             ]
             lengths = [*map(len, prompts[0])]

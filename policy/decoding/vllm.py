@@ -124,7 +124,7 @@ def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Flo
 # ---- vLLM's two interfaces ----
 
 
-class Pairs:
+class GuidedPairs:
     """Common base of both interfaces."""
 
     def __init__(self, vllm_config: Any, *_: Any):
@@ -143,7 +143,7 @@ class Pairs:
         member_of(params)
 
 
-class V1Pairs(Pairs):
+class V1Pairs(GuidedPairs):
     """Pairs under vLLM's model runner V1, which reports rows that are added, moved and removed."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool):
@@ -185,7 +185,7 @@ class V1Pairs(Pairs):
             self.members[row] = entry
 
 
-class V2Pairs(Pairs):
+class V2Pairs(GuidedPairs):
     """Pairs under vLLM's model runner V2, where a request keeps its slot and every step lists the slots of its rows."""
 
     def __init__(self, vllm_config: Any, req_states: Any):

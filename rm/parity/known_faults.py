@@ -29,7 +29,7 @@ CONVENTIONS: tuple[tuple[str, Edge, Edge], ...] = (
 Ids = list[list[int]]
 
 
-class Scored(NamedTuple):
+class BackendScores(NamedTuple):
     """Scores of the same conversations from another backend."""
 
     scores: np.ndarray
@@ -53,7 +53,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
     return ""
 
 
-def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: Scored) -> str:
+def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
     """Name the fault that leaves at most a tenth of the difference of our scores to theirs, or say that none does."""
     if theirs.because:
         return theirs.because
@@ -204,7 +204,7 @@ def _normalised_before_head(model: Any, right: Ids) -> np.ndarray:
     return np.concatenate([run(model, lambda row=ids: scores(row)) for ids in right])
 
 
-def wrong_shape(model: Any, theirs: Scored, ours: np.ndarray) -> str:
+def wrong_shape(model: Any, theirs: BackendScores, ours: np.ndarray) -> str:
     """Describe scores of another shape than ours [N, K]; hidden states are recognised by their width."""
     is_network = isinstance(model, ScoresTokens | ScoresSteps)
     width = model.model.config.get_text_config().hidden_size if is_network else None

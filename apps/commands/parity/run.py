@@ -18,7 +18,7 @@ from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
 from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
-from ....rm.parity.known_faults import Scored
+from ....rm.parity.known_faults import BackendScores
 from ....rm.parity.loaders import Group, cut_plainly, target_groups
 from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
 from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
@@ -109,7 +109,9 @@ def _groups(
 ) -> tuple[list[Group], list[str]]:
     """Return all ways with the conversations that each can read, and a note on those left out."""
     stored_examples, scores = golden
-    groups = [Group(stored_examples, {"kept golden scores": lambda _: Scored(scores)})] if stored_examples else []
+    groups = (
+        [Group(stored_examples, {"kept golden scores": lambda _: BackendScores(scores)})] if stored_examples else []
+    )
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
@@ -129,15 +131,15 @@ def _groups(
     ] if needs_note else []
 
 
-def _served(client: ScoringClient, examples: Sequence[Example]) -> Scored:
-    return Scored(client.rate(examples))
+def _served(client: ScoringClient, examples: Sequence[Example]) -> BackendScores:
+    return BackendScores(client.rate(examples))
 
 
 def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
     """`rewardlab score` in a process of its own, with the options as its settings."""
     module = cli.__name__
 
-    def way(examples: Sequence[Example]) -> Scored:
+    def way(examples: Sequence[Example]) -> BackendScores:
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
             rows = (
@@ -151,8 +153,8 @@ def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> di
             command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
-                return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
+                return BackendScores(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
             rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-        return Scored(np.array([[row[name] for name in objectives] for row in rows_read], float))
+        return BackendScores(np.array([[row[name] for name in objectives] for row in rows_read], float))
 
     return {"fresh process": way}
