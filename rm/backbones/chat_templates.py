@@ -185,7 +185,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
     def sized(self, value: Any) -> Any:
         """Return the value after adding its size to the total."""
         large = isinstance(value, int) and value.bit_length() > 4096
-        self.made += len(value) if hasattr(value, "__len__") else 0
+        self.made += len(value) if hasattr(value, "__len__") else 0  # whatever a template makes
         if large or self.made > SIZE:
             raise Costly(f"it makes values of more than {SIZE:,} elements")
         return value
@@ -210,7 +210,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Wrap `str.format` after checking the widths in its format string."""
-        owner = getattr(value, "__self__", None)
+        owner = getattr(value, "__self__", None)  # a template may call anything, bound methods of strings among it
         if isinstance(owner, str) and getattr(value, "__name__", "").startswith("format"):
             self._form(owner)
         return super().wrap_str_format(value)

@@ -42,6 +42,7 @@ def inside(model: Any, read: Callable[[Any], T]) -> T:
 
 def language_model_of(model: Any) -> Any:
     """Return the model without its adapter wrapper."""
+    # PEFT's wrappers have the method, Transformers' models do not
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 

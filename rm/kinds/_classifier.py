@@ -14,7 +14,7 @@ from ..backbones.gguf import origin
 from ..backbones.hub import ADAPTER
 from ..backbones.loading import load_classifier
 from ..backbones.lora_classifier import check_targets, load_lora
-from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens
+from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, position_limit
 from ..contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
 from ..errors import UsageError
 from ..io.sharded_weights import gathered_state
@@ -157,7 +157,7 @@ def determined_fields(
 
 def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
+    positions = position_limit(config) or 4096
     return min(positions, tokenizer.model_max_length, 4096)
 
 

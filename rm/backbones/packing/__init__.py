@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ..forward_hooks import head_inputs
+from ..forward_hooks import head_inputs, language_model_of
 from ..loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"
@@ -293,9 +293,10 @@ def packing_limit(model: Any) -> int:
 
 def _may_take(model: Any) -> bool:
     """Return whether classes and config allow packing."""
+    # PEFT's wrappers and the configs of Transformers have these attributes by architecture
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return False
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = language_model_of(model)
     trunk = getattr(base, getattr(base, "base_model_prefix", ""), None)
     if decoder_head(base) is None or not isinstance(trunk, PreTrainedModel) or base._is_stateful:
         return False

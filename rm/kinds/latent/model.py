@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 from ...backbones.forward_hooks import language_model_of
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, put_lora, read_lora
-from ...backbones.tokenization import Encoder
+from ...backbones.tokenization import Encoder, position_limit
 from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
 from ...io.sharded_weights import gathered, put
@@ -258,7 +258,7 @@ def _with_depth(
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
+    positions = position_limit(model.config) or 2**31
     limit = positions - steps
     length = max_length or min(contract.max_length or limit, limit)
     if not 0 < length <= limit:

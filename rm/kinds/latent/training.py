@@ -13,7 +13,7 @@ from transformers import EvalPrediction
 
 from ...backbones.forward_hooks import inside
 from ...backbones.logprobs import head_logits, head_logprobs, head_reads_last_states
-from ...backbones.tokenization import Encoded, Encoder, pad
+from ...backbones.tokenization import Encoded, Encoder, pad, position_limit
 from ...errors import DataError, UsageError
 from ...losses.bradley_terry import preference_nll
 from ...training.encoding import Encoding, OnLong, encode_labelled
@@ -311,7 +311,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         self, model: LatentRewardModel, pairs: list[PreferencePair], name: str
     ) -> tuple[Encoding, RationaleCounts]:
         """Encode pairs with their rationales, and report how many there are."""
-        positions = getattr(model.language_model.config.get_text_config(), "max_position_embeddings", None)
+        positions = position_limit(model.language_model.config)
         limits = {"longest": self.settings.rationale_length, "positions": positions}
         encoding, counts = encode_latent(
             model.encoder, pairs, self.settings.objectives[0], self.settings.on_long, **limits

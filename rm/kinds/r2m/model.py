@@ -122,6 +122,7 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
 def linear_head(body: ScalarRewardModel) -> nn.Linear:
     """Return a float32 copy of a decoder's head."""
     head: Any = decoder_head(body.model)
+    # the head is a module of Transformers of any class
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
         name = body.model.config.model_type
         raise UsageError(f"a '{name}' reward model has no linear head at its last token; give a decoder that has one")
