@@ -20,10 +20,10 @@ from .runs.run_folder import RESULTS, plain
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .summary import summary_lines
-from .verbs import RESEARCH, VERBS, Verb, named, split_verb
+from .verbs import RESEARCH, VERBS, Verb, import_name, split_verb
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
-SHOWN = 300  # characters of the message of an unexpected error
+MESSAGE_LENGTH = 300  # characters of the message of an unexpected error
 SERVERS = ("serve", "inspect")  # they handle signals themselves
 
 
@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         RESULTS.set(sys.stdout)
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
-        given = words if name == "doctor" else [word for word in words if word != "--json"]
+        settings_words = words if name == "doctor" else [word for word in words if word != "--json"]
         with contextlib.redirect_stdout(sys.stderr), ending, explained_imports():
-            result = _run(name, VERBS[name], given)
+            result = _run(name, VERBS[name], settings_words)
         if sys.stdout.isatty() and "--json" not in words:
             print(terminal("\n".join(summary_lines(name, plain(result)))))
         else:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unexpected(name: str, error: Exception) -> str:
     """Return one sentence about an unexpected error, and write its traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
-    sentence = f"{type(error).__name__}: {text[:SHOWN]}{'...' if len(text) > SHOWN else ''}"
+    sentence = f"{type(error).__name__}: {text[:MESSAGE_LENGTH]}{'...' if len(text) > MESSAGE_LENGTH else ''}"
     details = redacted(["".join(traceback.format_exception(error))])[0]
     try:
         with tempfile.NamedTemporaryFile(
@@ -99,14 +99,14 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     warnings.filterwarnings("ignore", category=FutureWarning)  # meant for developers of libraries
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of code that warns
     if "WORLD_SIZE" in os.environ:
-        named(".runs.processes:assign_device")()
+        import_name(".runs.processes:assign_device")()
     if verb.arguments:  # refusals do not wait for the import of trainers
         verb.validate(_with_launched(parse(name, verb, words, outlined=True)))
     settings = _with_launched(parse(name, verb, words))
     verb.validate(settings)
-    function = named(f".{verb.function}")
+    function = import_name(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
-        named("..rm.backbones.loading:hide_loading_bars")()
+        import_name("..rm.backbones.loading:hide_loading_bars")()
     finished = False
     try:
         result = function(*settings)
@@ -114,7 +114,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
         return result
     finally:
         if "WORLD_SIZE" in os.environ:
-            named(".runs.processes:leave")(finished)
+            import_name(".runs.processes:leave")(finished)
 
 
 def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -153,9 +153,9 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
     except Exception as error:  # PyYAML has its own family of errors
         raise UsageError(f"the file given with --config is not YAML: {' '.join(str(error).split())}") from error
     if unknown:
-        known = [option for action in parser._actions for option in action.option_strings]
+        options = [option for action in parser._actions for option in action.option_strings]
         raise UsageError(
-            f"no setting '{unknown[0]}'; {did_you_mean(unknown[0], known, f'see rewardlab {name} --help')}"
+            f"no setting '{unknown[0]}'; {did_you_mean(unknown[0], options, f'see rewardlab {name} --help')}"
         )
     return tuple(settings)
 

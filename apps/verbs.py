@@ -24,27 +24,27 @@ class Verb(NamedTuple):
     @property
     def config(self) -> type:
         """Return the dataclass of the verb's own settings."""
-        return named(self.config_class)
+        return import_name(self.config_class)
 
     @property
     def settings(self) -> tuple[type, ...]:
         """Return the dataclasses of the verb's settings, its own first."""
-        return (self.config, *map(named, self.arguments))
+        return (self.config, *map(import_name, self.arguments))
 
     def validate(self, settings: Sequence[Any]) -> None:
         """Raise a `UsageError` for settings that can be refused before anything is loaded."""
         settings[0].validate()
         check_settings(settings)
         if self.check:
-            named(f".{self.check}")(*settings)
+            import_name(f".{self.check}")(*settings)
 
     @property
     def outlines(self) -> tuple[type, ...]:
         """Return `settings`, with outlines of trainers' arguments where those would import Transformers."""
-        return (self.config, *(outline(name.partition(":")[2]) or named(name) for name in self.arguments))
+        return (self.config, *(outline(name.partition(":")[2]) or import_name(name) for name in self.arguments))
 
 
-def named(reference: str) -> Any:
+def import_name(reference: str) -> Any:
     """Import `.module:name` of this package."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module, __package__), name)

@@ -99,13 +99,13 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
         return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
     first = np.cumsum([0, *(len(case.answers) for case in cases)])  # index of each case's first answer
     pairs = [first[index] + _pairs(case) for index, case in enumerate(cases)]
-    counted = CountedCompletions([answer for case in cases for answer in case.answers], np.concatenate(pairs))
+    counts = CountedCompletions([answer for case in cases for answer in case.answers], np.concatenate(pairs))
     judged: list[Judgment | None] = [None] * len(cases)
     splits = GroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(cases)), groups=groups)
     for train, held_out in tqdm(splits, total=folds, desc=f"{TFIDF}: folds", disable=None, delay=1):
         rated = np.concatenate([np.arange(first[index], first[index + 1]) for index in held_out])
         try:
-            rewards = iter(counted.fit_and_rate(np.concatenate([pairs[index] for index in train]), rated).tolist())
+            rewards = iter(counts.fit_and_rate(np.concatenate([pairs[index] for index in train]), rated).tolist())
         except DataError as error:
             for index in held_out:
                 judged[index] = Judgment(cases[index].id, abstained=str(error))
@@ -128,6 +128,6 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
     """Return the chosen baselines of `types.BASELINES`; `majority` only if right responses vary in index."""
-    known = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
+    baselines = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
-    return [baseline for baseline in known if "all" in names or baseline.name in names]
+    return [baseline for baseline in baselines if "all" in names or baseline.name in names]

@@ -20,7 +20,7 @@ from .types import Difference, Suite
 
 LEAST_SAMPLES = 40
 """Bootstrap samples whose standard deviation, from which p follows, is known to 1 / √(2 · 40) = 11 %."""
-SHOWN = 80
+LABEL_LENGTH = 80
 """Characters of a prompt in a list of flips."""
 
 
@@ -154,8 +154,8 @@ def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dic
 
     areas = {area: change(area, p) for area, p in p_values.items() if not area.startswith("subset:")}
     p = np.array([p_values[f"subset:{name}"] for name in names])
-    adjusted, levels, known = p.copy(), np.full(len(p), LEVEL), ~np.isnan(p)
-    adjusted[known], levels[known] = holm(p[known]), holm_levels(p[known])
+    adjusted, levels, defined = p.copy(), np.full(len(p), LEVEL), ~np.isnan(p)
+    adjusted[defined], levels[defined] = holm(p[defined]), holm_levels(p[defined])
     tested = zip(names, adjusted.tolist(), levels, strict=True)
     return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
 
@@ -164,7 +164,7 @@ def _beginning(case: Case) -> str:
     """Return the first characters of the last user message, in one line."""
     users = [turn["content"] for turn in case.prompt if turn["role"] == "user"] or [prompt_text(case.prompt)]
     text = " ".join(users[-1].split())
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= LABEL_LENGTH else f"{text[:LABEL_LENGTH]}…"
 
 
 def verdict(comparison: Comparison) -> str:

@@ -73,14 +73,14 @@ def board(
         pair = (credits[first], credits[second])
         return paired(suite, pair, layout, [figures[first], figures[second]]).p(OVERALL)
 
-    known = {
+    defined = {
         name: filled_overall(suite, credits[name], np.isnan(credits[name][:, 0]), 0.0, layout)
         for name in judged
         if not np.isnan(figures[name].observed[OVERALL])
     }
-    groups = enumerate(tied_groups(known, p_value, lambda name: judged[name][0] == "baseline"), start=1)
+    groups = enumerate(tied_groups(defined, p_value, lambda name: judged[name][0] == "baseline"), start=1)
     order = [(number, name) for number, group in groups for name in group]
-    order += [(None, name) for name in judged if name not in known]
+    order += [(None, name) for name in judged if name not in defined]
     ranks = [_ranked_scorer(number, name, judged[name][0], figures[name]) for number, name in order]
     return Board(suite.name, suite.version, len(cases), tuple(ranks), tuple(runs), note)
 

@@ -69,10 +69,10 @@ def _style(rows: Sequence[Row]) -> list[str]:
     formats = {"matched": "{:.1%}", "matched_pairs": "{}", "balanced": "{:.1%}"}
     formats |= {"length_slope": "{:+.2f}", "markdown_slope": "{:+.2f}"}
 
-    def shown(value: float, form: str) -> str:
+    def formatted(value: float, form: str) -> str:
         return "–" if value != value else form.format(value).removesuffix("%")
 
-    lines = [[row.scorer, *(shown(row.style[name], form) for name, form in formats.items())] for row in rows]
+    lines = [[row.scorer, *(formatted(row.style[name], form) for name, form in formats.items())] for row in rows]
     return ["## Style", "", table(header, lines), ""]
 
 

@@ -17,9 +17,9 @@ from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import awaited
-from ..rm.kind import kind_of
 from ..rm.load import load_reward_model
 from ..rm.registry import load
+from ..rm.registry.kind import kind_of
 from ..rm.types import Example, completion_turns
 from .suites.judgebench import votes
 from .types import Suite
@@ -154,10 +154,10 @@ class StoredScores:
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """Return notes on scores without a case and cases without a score; raise if no id matches."""
-        known = {case.id for case in cases}
-        extra = [name for name in self.scores if name not in known]
+        ids = {case.id for case in cases}
+        extra = [name for name in self.scores if name not in ids]
         if len(extra) == len(self.scores):
-            example = next(iter(known))
+            example = next(iter(ids))
             raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
         return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
 
@@ -169,8 +169,8 @@ def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScore
     (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
     (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
     """
-    known = {case.id: case for case in cases}
-    rows, _ = collect(source, lambda values: _stored_row(values, suite, known))
+    case_by_id = {case.id: case for case in cases}
+    rows, _ = collect(source, lambda values: _stored_row(values, suite, case_by_id))
     scores: dict[str, tuple[float, ...] | str] = {}
     for name, stored in rows:
         if name in scores:
@@ -180,9 +180,9 @@ def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScore
 
 
 def _stored_row(
-    values: Mapping[str, Any], suite: Suite, known: Mapping[str, Case]
+    values: Mapping[str, Any], suite: Suite, case_by_id: Mapping[str, Case]
 ) -> tuple[str, tuple[float, ...] | str]:
-    name = _case_name(values, known)
+    name = _case_name(values, case_by_id)
     if values.get("abstained"):
         return name, str(values["abstained"])
     if "judgments" in values:
@@ -190,18 +190,21 @@ def _stored_row(
     for prefix in ("score", "scores"):
         if f"{prefix}_chosen" in values:
             chosen, rejected = (_numbers(values, f"{prefix}_{side}") for side in ("chosen", "rejected"))
-            return name, _in_order(known[name], suite, chosen, rejected) if name in known else (*chosen, *rejected)
+            return name, _in_order(case_by_id[name], suite, chosen, rejected) if name in case_by_id else (
+                *chosen,
+                *rejected,
+            )
     if not isinstance(column(values, "scores"), list):
         raise ValueError(f"'scores' is not a list of numbers: {str(values['scores'])[:60]}")
     return name, _numbers(values, "scores")
 
 
-def _case_name(values: Mapping[str, Any], known: Mapping[str, Case]) -> str:
+def _case_name(values: Mapping[str, Any], case_by_id: Mapping[str, Case]) -> str:
     """Return the id of the case of a stored row; ids of RewardBench and RM-Bench are unique only within a subset."""
     stated = str(column(values, next((name for name in ("case", "pair_id") if name in values), "id")))
     group = values.get("subset", values.get("domain"))
     in_group = f"{group}/{stated}"
-    return in_group if group and (in_group in known or stated not in known) else stated
+    return in_group if group and (in_group in case_by_id or stated not in case_by_id) else stated
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:

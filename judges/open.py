@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..rm.errors import UsageError, did_you_mean
 from ..rm.registry import load
-from ..rm.specs import build, named, parse_spec, typed_arguments
+from ..rm.registry.specs import build, named, parse_spec, typed_arguments
 from ..rm.types import RewardModel
 from .backends.chat import Chat
 from .judge import ExampleSource, LevelsSource, RubricSource

@@ -20,15 +20,15 @@ def way(tensor: Tensor) -> Way:
     which is PyTorch alone. REWARDLAB_KERNELS=reference, eager or triton overrules that; on a CPU `triton` needs
     TRITON_INTERPRET=1 from the process's start.
     """
-    asked = _asked()
-    if asked == "reference":
+    requested = _requested_way()
+    if requested == "reference":
         return "reference"
     if tensor.dtype == torch.float64:
         return "eager"
-    if asked == "triton":
+    if requested == "triton":
         _check_triton(tensor)
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     return "triton" if tensor.is_cuda and _capable(tensor.get_device()) else "eager"
 
 
@@ -57,7 +57,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _asked() -> Way | None:
+def _requested_way() -> Way | None:
     match os.environ.get(VARIABLE, ""):
         case "":
             return None

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedDict, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,9 +151,9 @@ class Steps(str):
 
     def __new__(cls, steps: Iterable[str], separator: str = "\n\n") -> "Steps":
         """Join the steps and store them with the text."""
-        given = tuple(steps)
-        self = super().__new__(cls, separator.join(given))
-        self.steps, self.separator = given, separator
+        texts = tuple(steps)
+        self = super().__new__(cls, separator.join(texts))
+        self.steps, self.separator = texts, separator
         return self
 
     def __getnewargs__(self) -> tuple[tuple[str, ...], str]:
@@ -222,6 +222,11 @@ class PreferencePair:
             return self
         return self._turned() if chance < 0.5 else None
 
+    def labelled_for(self, objective: str) -> "PreferencePair":
+        """Return the pair with its overall label, or else the objective's, or none, under the objective's name."""
+        wins = self.wins.get(OVERALL, self.wins.get(objective))
+        return replace(self, wins={} if wins is None else {objective: wins})
+
     def _turned(self) -> "PreferencePair":
         return replace(
             self,
@@ -240,6 +245,107 @@ class RewardModel(Protocol):
 
     def rate(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] in float64, one row per example; independent of the order and of the other examples."""
+        ...
+
+
+# Optional abilities of reward models. Callers ask for them with `isinstance`, which checks that the members exist.
+
+
+@runtime_checkable
+class ReadsTokens(Protocol):
+    """A reward model of token ids, which its encoder makes of conversations under its contract."""
+
+    contract: "ScoringContract"
+    encoder: Any
+    """`backbones.tokenization.Encoder`."""
+
+
+@runtime_checkable
+class ScoresTokens(ReadsTokens, Protocol):
+    """A reward model of one network over token ids."""
+
+    model: Any
+    """A `torch.nn.Module`."""
+
+    def score(self, tokens: Any, attention: Any) -> Any:
+        """Return rewards [N, K] of token ids [N, L] and their mask [N, L]."""
+        ...
+
+
+@runtime_checkable
+class ScoresSteps(ReadsTokens, Protocol):
+    """A process reward model, which has outputs at every token and reads several tokens of a row."""
+
+    model: Any
+
+    def token_logits(self, rows: Sequence[Sequence[int]]) -> "list[np.ndarray]":
+        """Return the outputs [L, C] of each sequence of token ids."""
+        ...
+
+    def padded_rewards(self, examples: Sequence[Example], tokens: Any, attention: Any) -> "np.ndarray":
+        """Return rewards [N, K] of examples in a padded batch."""
+        ...
+
+
+@runtime_checkable
+class LatentSteps(ScoresTokens, Protocol):
+    """A reward model that feeds hidden states back before it scores."""
+
+    def rate_without_cache(self, examples: Sequence[Example]) -> "np.ndarray":
+        """Return rewards [N, K] computed without a cache of keys and values."""
+        ...
+
+    def with_steps(self, steps: int) -> RewardModel:
+        """Return the model with another number of latent steps."""
+        ...
+
+
+@runtime_checkable
+class SumsTokens(ReadsTokens, Protocol):
+    """A reward model whose reward is a sum over the tokens of the completion."""
+
+    def logprobs(self, examples: Sequence[Example]) -> "list[np.ndarray]":
+        """Return the log-probability (of a ratio, for implicit rewards) of each token of each completion."""
+        ...
+
+
+@runtime_checkable
+class Guide(SumsTokens, Protocol):
+    """An autoregressive reward model, which may follow a preference among its objectives."""
+
+    adapter: Any
+    """`adapters.adapter.PreferenceAdapter`, or None for a guide that has all weights of its own."""
+    preference: Mapping[str, float] | None
+
+    def at(self, preference: Mapping[str, float]) -> RewardModel:
+        """Return the model at a preference."""
+        ...
+
+
+@runtime_checkable
+class HasMembers(Protocol):
+    """A reward model that combines the rewards of others."""
+
+    members: Sequence[RewardModel]
+
+
+@runtime_checkable
+class ReportsSpread(Protocol):
+    """A reward model of several members or heads that reports the rewards of each."""
+
+    contract: "ScoringContract"
+
+    def spread(self, examples: Sequence[Example]) -> "np.ndarray":
+        """Return the rewards [M, N, K] of M members."""
+        ...
+
+
+@runtime_checkable
+class MeasuresLength(Protocol):
+    """A reward model that is no language model with a template, and counts tokens itself."""
+
+    def lengths(self, examples: Sequence[Example]) -> list[int]:
+        """Return the tokens of each conversation before truncation."""
         ...
 
 

@@ -30,7 +30,19 @@ REGISTRIES = [
     "apps.rewards",
 ]
 ORDER = {
-    "rm": ["io", "data", "contract", "backbones", "adapters", "losses", "capacity", "training", "kinds", "parity"],
+    "rm": [
+        "registry",
+        "io",
+        "data",
+        "contract",
+        "backbones",
+        "adapters",
+        "losses",
+        "capacity",
+        "training",
+        "kinds",
+        "parity",
+    ],
     "policy": [*FORMULAS, "step", "rewards", "decoding", "rollouts", "training"],
 }
 """Folders of a level: each imports only from itself and those before it."""
@@ -131,7 +143,7 @@ def test_the_tests_mirror_the_folders():
 
 def test_types_import_no_torch(script):
     text = """
-import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.rm.settings
+import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.rm.registry.settings
 assert "torch" not in sys.modules
 """
     subprocess.run(script(text), check=True)

@@ -122,11 +122,11 @@ def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> r
 def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> results.Evaluation:
     from ..runs.summaries import read_report
 
-    kept = None if output else tempfile.TemporaryDirectory()
+    folder_of_run = None if output else tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(output) if kept is None else Path(kept.name) / results.RUN
+        folder = Path(output) if folder_of_run is None else Path(folder_of_run.name) / results.RUN
         call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
-        return results.Evaluation(read_report(folder), folder if output else None, kept)
+        return results.Evaluation(read_report(folder), folder if output else None, folder_of_run)
 
 
 @of_verb("compare")

@@ -13,8 +13,8 @@ from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
 from ..extras import explained_imports
 from ..runs.run_folder import SHOWS_REPORTS
-from ..settings.ranges import check_ranges
-from ..verbs import VERBS, named
+from ..settings.preflight import check_ranges
+from ..verbs import VERBS, import_name
 from .inputs import path_of
 
 FLAG = re.compile(r"--(?=[A-Za-z]\w)")
@@ -31,12 +31,12 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
     with in_python():
         groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
         VERBS[verb].validate(groups)
-        shown = SHOWS_REPORTS.set(False)
+        token = SHOWS_REPORTS.set(False)
         try:
             with contextlib.redirect_stdout(sys.stderr), explained_imports():
-                return (function or named(f".{VERBS[verb].function}"))(*groups)
+                return (function or import_name(f".{VERBS[verb].function}"))(*groups)
         finally:
-            SHOWS_REPORTS.reset(shown)
+            SHOWS_REPORTS.reset(token)
 
 
 @contextlib.contextmanager
@@ -50,9 +50,9 @@ def in_python() -> Iterator[None]:
         raise
 
 
-def parse_settings(verb: str, given: Mapping[str, Any]) -> list[Any]:
+def parse_settings(verb: str, settings: Mapping[str, Any]) -> list[Any]:
     """Return the verb's dataclasses of settings, each with its part of the keyword arguments."""
-    classes, values = VERBS[verb].settings, dict(given)
+    classes, values = VERBS[verb].settings, dict(settings)
     groups = []
     for group in classes:
         names = {field.name for field in fields(group) if field.init}
@@ -62,9 +62,9 @@ def parse_settings(verb: str, given: Mapping[str, Any]) -> list[Any]:
         check_ranges(group, checked)
         groups.append(group(**checked))
     if values:
-        known = [field.name for group in classes for field in fields(group) if field.init]
+        choices = [field.name for group in classes for field in fields(group) if field.init]
         name = next(iter(values))
-        raise UsageError(f"{verb} has no setting '{name}'; {did_you_mean(name, known, 'see help() of the function')}")
+        raise UsageError(f"{verb} has no setting '{name}'; {did_you_mean(name, choices, 'see help() of the function')}")
     return groups
 
 
@@ -109,8 +109,8 @@ def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         declared = signature(function)
         first = [given for given in declared.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
-        taken = {given.name for given in first}
-        settings = [given for given in _parameters(verb) if given.name not in taken]
+        positional = {given.name for given in first}
+        settings = [given for given in _parameters(verb) if given.name not in positional]
         rest = [given for given in declared.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
         function.__signature__ = Signature([*first, *settings, *rest], return_annotation=declared.return_annotation)  # type: ignore[attr-defined]
         return function

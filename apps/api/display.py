@@ -35,8 +35,8 @@ def table(frame: "pd.DataFrame") -> str:
 
 def facts_table(facts: Mapping[str, Any]) -> str:
     """Return the numbers and texts of a summary as a table of two columns."""
-    shown = _plain_facts(facts)
-    return table(frame_of({"": list(shown), "value": [short_text(value) for value in shown.values()]}))
+    cells = _plain_facts(facts)
+    return table(frame_of({"": list(cells), "value": [short_text(value) for value in cells.values()]}))
 
 
 def facts_text(title: str, facts: Mapping[str, Any]) -> str:

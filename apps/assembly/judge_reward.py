@@ -19,7 +19,7 @@ from ...judges.run import CountedChat, count_stored
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
-from ...rm.specs import parse_spec
+from ...rm.registry.specs import parse_spec
 from ...rm.types import Example, Labeller, Messages, prompt_text
 from ..runs.processes import launched
 from ..runs.run_folder import log

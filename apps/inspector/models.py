@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ...policy.decoding.guides import check_guides, parse_arms, preference_objectives
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.hub_names import absent
-from ...rm.kind import kind_of
 from ...rm.load import contract_and_kind
-from ...rm.specs import call, is_function, named, parse_spec
+from ...rm.registry.kind import kind_of
+from ...rm.registry.specs import call, is_function, named, parse_spec
 from ...rm.types import RewardModel
 from ..runs.run_folder import trust
 from .settings import InspectConfig

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...judges.retrieval.settings import check_retriever
-from ...rm.settings import PORT, Settings, setting
+from ...rm.registry.settings import PORT, Settings, setting
 
 
 @dataclass

@@ -10,7 +10,7 @@ from ...policy.training.prompts import PromptRow
 from ...rm.errors import UsageError
 from ...rm.io.coroutines import awaited
 from ...rm.registry import load
-from ...rm.specs import is_function, is_required, parse_spec, typed_arguments
+from ...rm.registry.specs import is_function, is_required, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
 
 SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"

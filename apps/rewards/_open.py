@@ -10,7 +10,7 @@ from ...policy.types import RatesCompletions
 from ...rm.errors import UsageError
 from ...rm.load import load_reward_model
 from ...rm.registry import names
-from ...rm.specs import build, is_function, named
+from ...rm.registry.specs import build, is_function, named
 from ._function import function_reward
 from ._run import RunFacts
 

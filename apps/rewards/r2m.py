@@ -8,12 +8,12 @@ from ...policy.decoding.language_models import language_model
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ...policy.step.reference_policy import frozen_copy
-from ...rm.data.labelling import by_reward
+from ...rm.contract.labelling import by_reward
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.kinds.r2m.model import R2MRewardModel
 from ...rm.kinds.scalar.model import ScalarRewardModel
 from ...rm.load import load_reward_model
-from ...rm.specs import build, is_function
+from ...rm.registry.specs import build, is_function
 from ...rm.types import Labeller
 from ._run import RunFacts
 from .judge import labels

@@ -12,7 +12,7 @@ from ...benchmarks.types import Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
-from ...rm.specs import build
+from ...rm.registry.specs import build
 from ...rm.types import completion_json, content_hash
 from .tables import read_items, read_judgments
 

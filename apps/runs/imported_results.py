@@ -203,8 +203,10 @@ def _sample(sample: Mapping[str, Any]) -> tuple[Case, dict[str, tuple[float, ...
 
 def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
     """Return 1 for the choices that a model gave, and 0 for the others."""
-    given = {part.strip() for part in str(answer or "").split(",")}
-    return tuple(float(letter in given) for letter in letters) if given <= {*letters} else "no choice in the answer"
+    verdicts = {part.strip() for part in str(answer or "").split(",")}
+    return (
+        tuple(float(letter in verdicts) for letter in letters) if verdicts <= {*letters} else "no choice in the answer"
+    )
 
 
 def _grade(value: Any) -> tuple[float, ...] | str:

@@ -191,8 +191,8 @@ def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
             why = "".join(f", {text(reason)} {number}" for reason, number in (rows.get("reasons") or {}).items())
             lines.append(f"- {rows['read']} rows of {what} data read, {rows['dropped']} dropped{why}")
     counts = manifest.get("encoding") or {}
-    known = ("kept", "over_length", "identical", "unlabelled", "omitted")
-    lines += [f"- pairs {text(name.replace('_', ' '))}: {counts[name]}" for name in known if name in counts]
+    counters = ("kept", "over_length", "identical", "unlabelled", "omitted")
+    lines += [f"- pairs {text(name.replace('_', ' '))}: {counts[name]}" for name in counters if name in counts]
     settings = {
         name: recipe[name]
         for name in ("model", "loss", "lora", "learning_rate", "num_train_epochs")

@@ -8,7 +8,7 @@ from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.registry import load, module_file
-from ...rm.specs import is_function
+from ...rm.registry.specs import is_function
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
@@ -50,12 +50,12 @@ def _is_not_loaded(path: Path) -> bool:
 
 def _named_in(folder: Path) -> list[str]:
     """Return the folders of other models that the settings in a model's folder name."""
-    named: list[str] = []
+    sources: list[str] = []
     for path in folder.glob("*.json"):
         try:
             settings = from_json(path.read_text(encoding="utf-8")) if path.stat().st_size < MOST_BYTES else None
         except UNREADABLE:
             continue  # loading the model reports the error
         for value in (settings.get(key) for key in NAMING) if isinstance(settings, dict) else ():
-            named += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
-    return [name for name in named if os.path.isdir(name)]
+            sources += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
+    return [name for name in sources if os.path.isdir(name)]

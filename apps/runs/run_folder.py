@@ -27,7 +27,7 @@ from ...rm.io.disk_errors import file_of, no_room, told_full
 from ...rm.io.escaping import redacted, terminal, unescaped
 from ...rm.io.hub_names import RESOLVED
 from ...rm.io.locks import hold
-from ...rm.settings import changed_settings
+from ...rm.registry.settings import changed_settings
 from .signals import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...rm.contract.readings import Reading
 from ...rm.errors import DataError, UsageError, did_you_mean
-from ...rm.readings import Reading
 from ...rm.types import Example, completion_turns
 
 EACH = 256

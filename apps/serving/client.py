@@ -107,16 +107,16 @@ class ScoringClient:
         rows = [row(index, example) for index, example in enumerate(examples)]
         for indices in requests([len(tokens) for tokens in rows], self.limits):
             try:
-                rewards[indices] = self._asked([rows[position] for position in indices])
+                rewards[indices] = self._rate_rows([rows[position] for position in indices])
             except TooLong as error:
                 if not skip_long:
                     raise
                 short = [p for p, length in zip(indices, error.lengths, strict=True) if length <= error.limit]
                 if short:
-                    rewards[short] = self._asked([rows[index] for index in short])
+                    rewards[short] = self._rate_rows([rows[index] for index in short])
         return rewards
 
-    def _asked(self, rows: Sequence[bytes]) -> np.ndarray:
+    def _rate_rows(self, rows: Sequence[bytes]) -> np.ndarray:
         return rewards_of(self._posted(body(rows, truncate=self.truncate)), self.contract.objectives)
 
     def _posted(self, content: bytes) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class AccessMiddleware:
         started, status = time.perf_counter(), 0
         route = scope["path"] if scope["path"] in self.routes else "other"
 
-        async def sent(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -67,13 +67,13 @@ class AccessMiddleware:
 
         self.active += route not in OPEN
         try:
-            await self._admitted(scope, receive, sent)
+            await self._admitted(scope, receive, send_counted)
         except Refused as refused:
-            await refused.response(self.contract)(scope, receive, sent)
+            await refused.response(self.contract)(scope, receive, send_counted)
         except Exception as error:
             log(f"{route}: {_where(error)}")  # its words may repeat what was asked
             if not status:
-                await Refused(500, FAILED).response(self.contract)(scope, receive, sent)
+                await Refused(500, FAILED).response(self.contract)(scope, receive, send_counted)
         finally:
             self.active -= route not in OPEN
             self.metrics.answered(route, status, time.perf_counter() - started)
@@ -116,8 +116,8 @@ class AccessMiddleware:
     def _check_token(self, headers: Headers) -> None:
         if self.config.token is None:
             return
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.encode("latin-1").strip(), self.config.token.encode())
+        kind, _, credentials = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(credentials.encode("latin-1").strip(), self.config.token.encode())
         if kind.lower() != "bearer" or not same:
             raise Refused(401, "this server needs its token: Authorization: Bearer TOKEN")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.load import load_reward_model
-from ...rm.specs import build
+from ...rm.registry.specs import build
 from ..rewards.served import served
 
 

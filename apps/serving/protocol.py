@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from .refusals import Refused
 
-Asked = TypeVar("Asked", bound=BaseModel)
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class Turn(BaseModel):
@@ -106,7 +106,7 @@ class RewardRequest(BaseModel):
         return self
 
 
-def parsed(kind: type[Asked], body: bytes) -> Asked:
+def parsed(kind: type[Body], body: bytes) -> Body:
     """Parse the request in a body; raise `Refused` 400 if it is not JSON, 422 for other fields or types."""
     try:
         return kind.model_validate_json(body)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...rm.contract.readings import Rated, Reading
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
-from ...rm.readings import Rated, Reading
 from ...rm.types import Example
 from .bodies import EACH, body, readings_of, requests, rewards_of, row
 from .client import Busy, ScoringClient
@@ -48,6 +48,7 @@ class Replicas:
         self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
         self.rotation, self.lock = Rotation(len(self.urls)), Lock()
         self.clients: dict[int, ScoringClient] = {}
+        self.limits: dict[str, int] = {}
         replicas = [self._opened(index) for index in range(len(self.urls))]
         if not self.clients:
             raise UsageError(next(replica.reason for replica in replicas if isinstance(replica, Busy)))
@@ -78,7 +79,7 @@ class Replicas:
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
-        def asked(indices: list[int]) -> np.ndarray:
+        def rate_part(indices: list[int]) -> np.ndarray:
             answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
             for index, reading in zip(indices, readings_of(answer), strict=True):
                 readings[index] = reading
@@ -87,7 +88,7 @@ class Replicas:
         if parts:
             pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
             try:
-                for indices, values in zip(parts, pool.map(asked, parts), strict=True):
+                for indices, values in zip(parts, pool.map(rate_part, parts), strict=True):
                     rewards[indices] = values
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -100,14 +101,14 @@ class Replicas:
         while True:
             with self.lock:
                 index = self.rotation.choose(time.monotonic(), but=tried)
-            sent, client = time.monotonic(), self._opened(index)
+            since, client = time.monotonic(), self._opened(index)
             outcome = client if isinstance(client, Busy) else client.once(content)
             with self.lock:
                 now = time.monotonic()
                 if not isinstance(outcome, Busy):
                     self.rotation.worked(index)
                     return outcome
-                self.rotation.failed(index, now, asked=outcome.delay, since=sent)
+                self.rotation.failed(index, now, pause=outcome.delay, since=since)
                 tried.add(index)
                 if self.rotation.up(now, but=tried):
                     continue
@@ -134,7 +135,7 @@ class Replicas:
                     f"{connected.url} scores under contract {ours}, and {other.url} under {theirs}; their scores "
                     "cannot be compared, serve one model on both"
                 )
-        if small := [name for name, most in getattr(self, "limits", {}).items() if connected.limits[name] < most]:
+        if small := [name for name, most in self.limits.items() if connected.limits[name] < most]:
             raise UsageError(
                 f"{connected.url} has a lower --{small[0]} than the others; serve all with the same limits"
             )

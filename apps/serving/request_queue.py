@@ -11,7 +11,7 @@ import torch
 
 from ...rm.backbones.tokenization import pad
 from ...rm.errors import DataError, UsageError
-from ...rm.types import RewardModel
+from ...rm.types import RewardModel, ScoresSteps
 from .refusals import Refused
 from .requests import Item
 
@@ -118,9 +118,9 @@ class RequestQueue:
     def close(self) -> None:
         """Stop scoring; queued requests get an error."""
         with self._changed:
-            self._closed, left, self._waiting = True, self._waiting, []
+            self._closed, waiting, self._waiting = True, self._waiting, []
             self._changed.notify()
-        for waiting_item in left:
+        for waiting_item in waiting:
             waiting_item.job.settle(waiting_item.index, Refused(503, "this server is stopping", retry_after=1.0))
 
     def _cost(self) -> int:
@@ -184,8 +184,8 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
     try:
         results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
-            indices = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
-            rewards = scored([items[position].asked for position in indices]) if indices else []
+            indices = [index for index, item in enumerate(items) if isinstance(item.content, kind)]
+            rewards = scored([items[position].content for position in indices]) if indices else []
             for index, reward in zip(indices, rewards, strict=True):
                 results[index] = reward
         return results
@@ -197,7 +197,7 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
 
 def rate_ids(model: Any, rows: Sequence[list[int]]) -> Any:
     """Rewards [N, K] of sequences of token ids; of a process reward model the outputs [L, K] of each."""
-    if hasattr(model, "token_logits"):
+    if isinstance(model, ScoresSteps):
         return model.token_logits(rows)
     batch, device = pad(rows), next(model.model.parameters()).device
     model.model.eval()

@@ -6,22 +6,22 @@ from typing import Any, NamedTuple
 
 from ...rm.backbones.loading import embedding_rows
 from ...rm.backbones.tokenization import Encoded, Encoder
+from ...rm.contract.readings import encoders_of
 from ...rm.data.conversation_split import as_completion
 from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
-from ...rm.readings import encoders_of
-from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
+from ...rm.types import Example, RewardModel, ScoresSteps, ScoresTokens, prompt_text, tools_of, user_turn
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, Turn
 from .refusals import Refused
 from .settings import ServeConfig
 
-SHOWN = 300  # characters of a template's own words
+MESSAGE_LENGTH = 300  # characters of a template's own words
 
 
 class Item(NamedTuple):
     """An item to score."""
 
-    asked: Example | list[int]
+    content: Example | list[int]
     """A conversation, or token ids."""
     cost: int
     """Number of tokens after truncation; a quarter of the characters without a tokenizer."""
@@ -32,52 +32,51 @@ class Item(NamedTuple):
     """A text of the conversation that the chat template omits, if any."""
 
 
-class Reader:
+class RequestParser:
     """Converts requests for one model, in a single thread; raises `Refused` for what cannot be scored."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
-        per_token = hasattr(model, "token_logits")
-        takes_tokens = len(self.encoders) == 1 and hasattr(model, "score") and hasattr(model, "model")
-        rows = embedding_rows(model.model) if per_token or takes_tokens else None  # pyright: ignore
+        per_token = isinstance(model, ScoresSteps)
+        rows = embedding_rows(model.model) if isinstance(model, ScoresTokens | ScoresSteps) else None
         self.vocabulary, self.token_vocabulary = (None, rows) if per_token else (rows, None)
         self.config = config
 
-    def score(self, asked: ScoreRequest) -> list[Item]:
+    def score(self, body: ScoreRequest) -> list[Item]:
         """Return the items of `POST /score`."""
-        if asked.tokens is not None:
-            return self._ids(asked.tokens, asked.truncate, self.vocabulary)
-        return self._conversations(asked.conversations or [], asked.tools, asked.truncate)
+        if body.tokens is not None:
+            return self._ids(body.tokens, body.truncate, self.vocabulary)
+        return self._conversations(body.conversations or [], body.tools, body.truncate)
 
-    def classify(self, asked: ClassifyRequest) -> list[Item]:
+    def classify(self, body: ClassifyRequest) -> list[Item]:
         """Return the items of `POST /classify`."""
-        truncate = asked.truncate_prompt_tokens is not None
-        if asked.messages is not None:
-            return self._conversations([asked.messages], asked.tools, truncate)
-        given = [asked.input] if isinstance(asked.input, str) else asked.input or []
-        if given and isinstance(given[0], int):
-            given = [given]
-        if all(isinstance(item, str) for item in given):
-            return self._texts(given, truncate)
-        return self._ids(given, truncate, self.vocabulary)
+        truncate = body.truncate_prompt_tokens is not None
+        if body.messages is not None:
+            return self._conversations([body.messages], body.tools, truncate)
+        inputs = [body.input] if isinstance(body.input, str) else body.input or []
+        if inputs and isinstance(inputs[0], int):
+            inputs = [inputs]
+        if all(isinstance(item, str) for item in inputs):
+            return self._texts(inputs, truncate)
+        return self._ids(inputs, truncate, self.vocabulary)
 
-    def pooling(self, asked: PoolingRequest) -> list[Item]:
+    def pooling(self, body: PoolingRequest) -> list[Item]:
         """Return the items of `POST /pooling`."""
         if self.token_vocabulary is None:
             raise Refused(422, "this model scores no single tokens; send conversations to /score")
-        rows = asked.input if asked.input and isinstance(asked.input[0], list) else [asked.input]
-        return self._ids(rows, asked.truncate_prompt_tokens is not None, self.token_vocabulary)  # type: ignore[arg-type]
+        rows = body.input if body.input and isinstance(body.input[0], list) else [body.input]
+        return self._ids(rows, body.truncate_prompt_tokens is not None, self.token_vocabulary)  # type: ignore[arg-type]
 
-    def get_reward(self, asked: RewardRequest) -> list[Item]:
+    def get_reward(self, body: RewardRequest) -> list[Item]:
         """The items of `POST /get_reward`; cut as the contract says, which is what OpenRLHF's own server does."""
         if self.vocabulary is not None:
-            return self._texts(asked.query, True)
-        if asked.prompts is None:
+            return self._texts(body.query, True)
+        if body.prompts is None:
             raise Refused(422, "this model reads prompt and answer apart: give prompts beside query")
-        for index, (prompt, query) in enumerate(zip(asked.prompts, asked.query, strict=True)):
+        for index, (prompt, query) in enumerate(zip(body.prompts, body.query, strict=True)):
             if not query.startswith(prompt):
                 raise Refused(422, f"query.{index} does not begin with its prompt, so there is no answer to score")
-        pairs = zip(asked.prompts, asked.query, strict=True)
+        pairs = zip(body.prompts, body.query, strict=True)
         return self._examples([Example(user_turn(prompt), query[len(prompt) :]) for prompt, query in pairs], True)
 
     # ---- three kinds of input ----
@@ -96,7 +95,9 @@ class Reader:
         read_lengths = [max(len(encoded.ids) for encoded in some) for some in readings]
         cut = [any(len(encoded.ids) < encoded.length for encoded in some) for some in readings]
         self._check_cut(lengths, cut, truncate)
-        omitted = [next((encoded.omitted[:SHOWN] for encoded in some if encoded.omitted), None) for some in readings]
+        omitted = [
+            next((encoded.omitted[:MESSAGE_LENGTH] for encoded in some if encoded.omitted), None) for some in readings
+        ]
         facts = zip(examples, read_lengths, read_lengths, cut, omitted, strict=True)
         items = [Item(*values) for values in facts]
         return self._within(items, lengths)
@@ -170,7 +171,7 @@ def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
             prompt = with_tools(prompt, as_tools(tools))
         return Example(prompt, answer)
     except ValueError as error:
-        raise Refused(422, f"conversation {index}: {error}"[:SHOWN]) from None
+        raise Refused(422, f"conversation {index}: {error}"[:MESSAGE_LENGTH]) from None
 
 
 def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:
@@ -178,4 +179,4 @@ def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:
     try:
         return encoder.encode_all(examples)
     except DataError as error:
-        raise Refused(422, str(error)[:SHOWN]) from None
+        raise Refused(422, str(error)[:MESSAGE_LENGTH]) from None

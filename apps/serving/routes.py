@@ -25,14 +25,14 @@ from .middleware import FAILED, AccessMiddleware
 from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
 from .request_queue import RequestQueue
-from .requests import Item, Reader
+from .requests import Item, RequestParser
 from .settings import ServeConfig
 
 
-class Scored(NamedTuple):
+class ScoredRequest(NamedTuple):
     """A request, its items, and its rewards [N, K]."""
 
-    asked: Any
+    body: Any
     items: Sequence[Item]
     rewards: Any
     """For /pooling the outputs [L, K] of each row of tokens."""
@@ -52,7 +52,7 @@ class Site:
             model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, on_batch=self.metrics.batch
         )
         self.metrics.watch(self.queue)
-        self.reader = Reader(model, config)
+        self.reader = RequestParser(model, config)
         self._reading = ThreadPoolExecutor(1, "reading")
         app = FastAPI(title="rewardlab", docs_url=None, redoc_url=None, redirect_slashes=False)
         app.add_exception_handler(HTTPException, self._no_route)
@@ -85,15 +85,15 @@ class Site:
     # ---- requests ----
 
     def _post(
-        self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[Scored], dict]
+        self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[ScoredRequest], dict]
     ) -> None:
-        async def asked(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             return JSONResponse(answer(await self._scored(request, kind, read)))
 
         schema = {"requestBody": {"content": {"application/json": {"schema": kind.model_json_schema()}}}}
         app.add_api_route(
             path,
-            asked,
+            respond,
             methods=["POST"],
             name=path[1:],
             description=answer.__doc__ or "",
@@ -101,27 +101,27 @@ class Site:
             response_model=None,
         )
 
-    async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> Scored:
+    async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> ScoredRequest:
         """Read a request in one thread, score it in another; a client that leaves or waits too long frees its items."""
         body = await request.body()
 
-        def understood() -> tuple[BaseModel, list[Item]]:
-            asked = parsed(kind, body)
-            self._check_name(asked)
-            return asked, read(asked)
+        def parse() -> tuple[BaseModel, list[Item]]:
+            message = parsed(kind, body)
+            self._check_name(message)
+            return message, read(message)
 
         entered: Future[Any] | None = None
-        gone = asyncio.ensure_future(_left(request))
+        gone = asyncio.ensure_future(_disconnected(request))
         try:
             async with asyncio.timeout(self.config.timeout):
                 loop = asyncio.get_running_loop()
-                asked, items = await loop.run_in_executor(self._reading, understood)
+                message, items = await loop.run_in_executor(self._reading, parse)
                 entered = self.queue.enter(items)
                 waiting = asyncio.wrap_future(entered)
                 await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Refused(408, "the sender left")
-            scored = Scored(asked, items, waiting.result())
+            scored = ScoredRequest(message, items, waiting.result())
             self.metrics.partial(items)
             return scored
         except TimeoutError:
@@ -135,8 +135,8 @@ class Site:
             if entered is not None:
                 entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
 
-    def _check_name(self, asked: Any) -> None:
-        name = getattr(asked, "model", None)
+    def _check_name(self, message: Any) -> None:
+        name = getattr(message, "model", None)
         if name not in (None, self.name, self.config.model):
             raise Refused(404, f"no model '{name[:80]}' here; this server has '{self.name}'")
 
@@ -152,7 +152,7 @@ class Site:
 
     # ---- answers ----
 
-    def score(self, scored: Scored) -> dict[str, Any]:
+    def score(self, scored: ScoredRequest) -> dict[str, Any]:
         """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated", "omitted"}]}`.
 
         A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer. `omitted` is
@@ -169,7 +169,7 @@ class Site:
         ]
         return {"contract": self.contract, "objectives": [*self.objectives], "results": results}
 
-    def classify(self, scored: Scored) -> dict[str, Any]:
+    def classify(self, scored: ScoredRequest) -> dict[str, Any]:
         """As vLLM's pooling server answers with `use_activation` false: `probs` are the raw scores."""
         _all_finite(scored.rewards)
         data = [
@@ -183,12 +183,12 @@ class Site:
         ]
         return self._as_vllm("classify", data, scored.items)
 
-    def pooling(self, scored: Scored) -> dict[str, Any]:
+    def pooling(self, scored: ScoredRequest) -> dict[str, Any]:
         """As vLLM's pooling server answers with token_classify: `data` has the outputs of every token, [L, K]."""
         for index, outputs in enumerate(scored.rewards):
             if not np.isfinite(outputs).all():
                 raise Refused(422, f"the model gives sequence {index} no finite outputs")
-        activate = expit if scored.asked.use_activation is not False else np.asarray
+        activate = expit if scored.body.use_activation is not False else np.asarray
         rows = [activate(outputs).tolist() for outputs in scored.rewards]
         data = [{"index": index, "object": "pooling", "data": row} for index, row in enumerate(rows)]
         return self._as_vllm("pool", data, scored.items)
@@ -206,7 +206,7 @@ class Site:
             "contract": self.contract,
         }
 
-    def get_reward(self, scored: Scored) -> dict[str, Any]:
+    def get_reward(self, scored: ScoredRequest) -> dict[str, Any]:
         """As OpenRLHF reads it: one number an answer, and every objective in `extra_logs`."""
         _all_finite(scored.rewards)
         chosen = one_number(scored.rewards, self.objectives, self.config.objective).tolist()
@@ -229,7 +229,7 @@ class Site:
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Return when the client has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

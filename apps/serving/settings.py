@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ...rm.contract.loading_settings import bos_setting, eos_setting
 from ...rm.contract.scoring_contract import Edge
 from ...rm.io.api_keys import clean_token
-from ...rm.settings import AT_LEAST_1, PORT, SECONDS, Settings, setting
+from ...rm.registry.settings import AT_LEAST_1, PORT, SECONDS, Settings, setting
 
 TOKEN = "REWARDLAB_TOKEN"
 

@@ -18,7 +18,7 @@ ESSENTIAL = (
 TRAINER = "Trainer settings of Transformers and TRL"
 
 
-class Line(NamedTuple):
+class SettingLine(NamedTuple):
     """A setting on the page."""
 
     group: str
@@ -32,11 +32,11 @@ class Line(NamedTuple):
 def help_page(description: str, example: str, usage: str, classes: Sequence[type], *, everything: bool = False) -> str:
     """Render the page; without `everything`, inherited trainer settings and advanced settings are only counted."""
     lines = [line for group in classes for line in _lines(group)]
-    shown = [line for line in lines if everything or not line.advanced]
+    visible = [line for line in lines if everything or not line.advanced]
     page = [f"usage: {usage}", "", description, "", "Example:", f"  {example}"]
-    for group in dict.fromkeys(line.group for line in shown):
-        page += [f"{group}:", *(text for line in shown if line.group == group for text in _rendered(line))]
-    hidden = len(lines) - len(shown)
+    for group in dict.fromkeys(line.group for line in visible):
+        page += [f"{group}:", *(text for line in visible if line.group == group for text in _rendered(line))]
+    hidden = len(lines) - len(visible)
     page.append("Settings may be given in a YAML file: --config FILE; flags override it.")
     return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
 
@@ -46,7 +46,7 @@ def is_trainers(group: type) -> bool:
     return any(map(is_dataclass, group.__mro__[1:]))
 
 
-def _lines(group: type) -> Iterator[Line]:
+def _lines(group: type) -> Iterator[SettingLine]:
     hints = get_type_hints(group)
     inherited = {name for base in group.__mro__[1:] for name in getattr(base, "__annotations__", {})}
     subject = "Settings"
@@ -58,7 +58,7 @@ def _lines(group: type) -> Iterator[Line]:
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)
-        yield Line(subject, field.name, _placeholder(hints[field.name]), text, advanced)
+        yield SettingLine(subject, field.name, _placeholder(hints[field.name]), text, advanced)
 
 
 def _placeholder(hint: Any) -> str:
@@ -102,7 +102,7 @@ def _default(field: Field) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(getattr(value, "value", value))
 
 
-def _rendered(line: Line) -> list[str]:
+def _rendered(line: SettingLine) -> list[str]:
     head = f"  --{line.name} {line.value}".rstrip()
     body = textwrap.wrap(line.text, WIDTH - INDENT, break_on_hyphens=False) or [""]
     first = f"{head:<{INDENT - 1}} {body[0]}"

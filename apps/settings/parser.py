@@ -7,9 +7,9 @@ from trl import TrlParser
 from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.errors import UsageError
-from ...rm.settings import DECLARED
+from ...rm.registry.settings import DECLARED
 from .aliases import translate_config
-from .ranges import check_ranges
+from .preflight import check_ranges
 
 ONCE = ("data",)
 """Settings with one value that must not be given twice: argparse would silently drop the first."""
@@ -20,8 +20,8 @@ class Extend(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Append the values to those of earlier flags."""
-        given, added = getattr(namespace, self.dest), list(values or ())
-        setattr(namespace, self.dest, added if given is self.default else [*given, *added])
+        values_before, added = getattr(namespace, self.dest), list(values or ())
+        setattr(namespace, self.dest, added if values_before is self.default else [*values_before, *added])
 
 
 class Once(argparse.Action):
@@ -29,9 +29,9 @@ class Once(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Store the value; raise a `UsageError` for a second one."""
-        given = getattr(namespace, self.dest)
-        if given is not self.default:
-            raise UsageError(f"--{self.dest} takes one file here, got {given} and {values}; give one of them")
+        value_before = getattr(namespace, self.dest)
+        if value_before is not self.default:
+            raise UsageError(f"--{self.dest} takes one file here, got {value_before} and {values}; give one of them")
         setattr(namespace, self.dest, values)
 
 
@@ -40,8 +40,8 @@ class SettingsParser(TrlParser):
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument whose repetition extends a list, or is an error if it takes one file."""
-        for shown in DECLARED:
-            options.pop(shown, None)
+        for option in DECLARED:
+            options.pop(option, None)
         if "action" not in options and options.get("nargs") in ("+", "*"):
             options["action"] = Extend
         elif "action" not in options and names and names[0].lstrip("-") in ONCE:

@@ -1,9 +1,9 @@
-"""Checks of a verb's settings before anything is loaded: existing files, installed packages, writable outputs."""
+"""Checks of a verb's settings before anything is loaded: files, installed packages, writable outputs, ranges."""
 
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,24 @@ from typing import Any
 from ...rm.data.readers import SUFFIXES, format_of
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.io.hub_names import is_path
-from ...rm.settings import as_list
+from ...rm.registry.settings import (
+    A_NUMBER,
+    ABOVE_0,
+    ABOVE_0_OR_INF,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    PORT,
+    SEED,
+    SHARE,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    STEPS,
+    Range,
+    as_list,
+    check_number,
+    declarations,
+)
+from .help import is_trainers
 
 FILES = ("data", "eval_data", "scores")
 """Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""
@@ -115,3 +132,39 @@ def _check_optimizer(name: str) -> None:
         raise UsageError(
             f"--optim {name} needs the package {package}, which is not installed; install it, or take adamw_torch"
         )
+
+
+# ---- ranges of numbers ----
+
+
+NAMES_BY_RANGE: tuple[tuple[Range, str], ...] = (
+    (
+        AT_LEAST_1,
+        "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps eval_accumulation_steps "
+        "save_total_limit max_completion_length num_generations num_generations_eval num_iterations "
+        "steps_per_generation generation_batch_size vllm_tensor_parallel_size vllm_max_model_length",
+    ),
+    (
+        AT_LEAST_0,
+        "learning_rate weight_decay adam_epsilon max_grad_norm warmup_steps eval_delay dataloader_num_workers "
+        "rollout_steps diversity_weight",
+    ),
+    (ABOVE_0, "num_train_epochs save_steps eval_steps logging_steps repetition_penalty temperature"),
+    (ABOVE_0_OR_INF, "kl_budget"),
+    (SHARE, "min_p label_smoothing_factor case_weight"),
+    (SHARE_ABOVE_0, "top_p vllm_gpu_memory_utilization"),
+    (SHARE_BELOW_1, "adam_beta1 adam_beta2 weight_average weight_average_start"),
+    (Range("at least 0, or -1 for off", -1, below=True), "top_k"),
+    (PORT, "vllm_server_port vllm_group_port"),
+    (SEED, "seed data_seed"),
+    (STEPS, "max_steps"),
+)
+TRAINER_RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES_BY_RANGE for name in names.split()}
+"""Ranges of the arguments of Transformers' and TRL's trainers, and of those that our classes add to them."""
+
+
+def check_ranges(group: type, values: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` for the first number outside the range of its setting in a dataclass of settings."""
+    ranges = TRAINER_RANGES if is_trainers(group) else {}
+    for name, declared in declarations(group).items():
+        check_number(declared, values.get(name), ranges.get(name, A_NUMBER))

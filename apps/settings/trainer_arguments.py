@@ -43,9 +43,9 @@ def stored_table() -> dict[str, Any]:
 
 def installed_table() -> dict[str, Any]:
     """Return the table of all verbs' classes of arguments that inherit those of a trainer."""
-    from ..verbs import VERBS, named
+    from ..verbs import VERBS, import_name
 
-    groups = [group for verb in VERBS.values() for group in map(named, verb.arguments) if is_trainers(group)]
+    groups = [group for verb in VERBS.values() for group in map(import_name, verb.arguments) if is_trainers(group)]
     return {"versions": _versions()} | {group.__name__: _rows(group) for group in groups}
 
 

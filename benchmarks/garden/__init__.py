@@ -39,9 +39,9 @@ NOISE = 0.05
 
 def vocabulary() -> tuple[str, ...]:
     """Return every word of prompts and completions once, in a fixed order."""
-    asked = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
-    named = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
-    return tuple(dict.fromkeys([*asked, *named, *FLOURISH, *CAUTION, *FILLER]))
+    question_words = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
+    topic_words = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
+    return tuple(dict.fromkeys([*question_words, *topic_words, *FLOURISH, *CAUTION, *FILLER]))
 
 
 def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, noise: float = NOISE) -> Labeller:
@@ -119,8 +119,8 @@ def _random(use: str, seed: int, split: str) -> Random:
 
 def questions() -> list[Messages]:
     """Return all 192 questions; each consecutive four differ in their opening alone."""
-    asked = product(TOPICS, QUESTIONS, OPENINGS)
-    return [user_turn(opening + question.format(topic)) for topic, question, opening in asked]
+    phrasings = product(TOPICS, QUESTIONS, OPENINGS)
+    return [user_turn(opening + question.format(topic)) for topic, question, opening in phrasings]
 
 
 def prompts(n: int, seed: int) -> list[Messages]:

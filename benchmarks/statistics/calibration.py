@@ -23,11 +23,11 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     margins = margins[~np.isnan(margins)]
     confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
     bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
-    made = [
+    results = [
         Bin(float(confidence[bin_index == b].mean()), float(right[bin_index == b].mean()), int((bin_index == b).sum()))
         for b in range(bins)
         if (bin_index == b).any()
     ]
-    if not made:
+    if not results:
         return [], float("nan")
-    return made, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in made) / len(margins))
+    return results, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in results) / len(margins))

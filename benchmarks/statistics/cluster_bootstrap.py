@@ -88,12 +88,12 @@ def cell_sums(
 ) -> tuple[Cells, Cells]:
     """Compute cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
     number, width = len(subsets), len(measures)
-    known = ~np.isnan(values)
-    item, measure = np.nonzero(known)
+    defined = ~np.isnan(values)
+    item, measure = np.nonzero(defined)
     cell_index = (draws.cluster[item], groups[item] * width + measure)
     shape = (draws.clusters, number * width)
     names = (tuple(subsets), tuple(measures))
-    sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[known], np.ones(len(item)))]
+    sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[defined], np.ones(len(item)))]
     observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
     sampled = [_resampled(table, draws).reshape(-1, number, width) for table in sums]
     return Cells(*names, *observed), Cells(*names, *sampled)
@@ -130,11 +130,11 @@ def share_interval(
     This is `effective_interval` with the variance of the samples times C / (C - 1), because the variance of a bootstrap
     of C clusters is too small by that factor. Items that weigh very differently need `stratified_interval`.
     """
-    known = samples[~np.isnan(samples)]
-    if np.isnan(value) or not clusters or len(known) < 2:
+    finite = samples[~np.isnan(samples)]
+    if np.isnan(value) or not clusters or len(finite) < 2:
         return float("nan"), float("nan")
-    spread = float(np.ptp(known)) > 1e-9
-    variance = float(known.var()) * clusters / (clusters - 1) if spread and clusters > 1 else 0.0
+    spread = float(np.ptp(finite)) > 1e-9
+    variance = float(finite.var()) * clusters / (clusters - 1) if spread and clusters > 1 else 0.0
     return effective_interval(value, variance, clusters, ends, level)
 
 
@@ -166,10 +166,10 @@ def stratified_interval(value: float, strata: Sequence[Stratum], level: float = 
 
 def correlations(samples: np.ndarray) -> np.ndarray:
     """Return the correlations [N, N] of columns [S, N]; 0 with a column that does not vary, and 1 on the diagonal."""
-    known = samples[~np.isnan(samples).any(axis=1)]
-    spread = known.std(axis=0)
-    standard = (known - known.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)
-    matrix = standard.T @ standard / len(known)
+    finite = samples[~np.isnan(samples).any(axis=1)]
+    spread = finite.std(axis=0)
+    standard = (finite - finite.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)
+    matrix = standard.T @ standard / len(finite)
     np.fill_diagonal(matrix, 1.0)
     return matrix
 

@@ -89,11 +89,11 @@ def ignored_note(rows: RowReport) -> list[str]:
 
 def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
     """Raise DataError if two cases share an id, since stored scores could not distinguish them."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     for case in cases:
-        if case.id in seen:
+        if case.id in ids:
             raise DataError(f"{', '.join(sources)}: id '{case.id}' occurs twice; give every row an id of its own")
-        seen.add(case.id)
+        ids.add(case.id)
 
 
 def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
@@ -143,6 +143,6 @@ def stratified(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], li
         subset = cases[index].subset
         order.append((ranks[subset] / sizes[subset], digest, index))
         ranks[subset] += 1
-    kept = sorted(index for *_, index in sorted(order)[:limit])
+    sample = sorted(index for *_, index in sorted(order)[:limit])
     note = f"{PART}: {limit} of {len(cases)} cases (--limit), in proportion to the subsets."
-    return [cases[index] for index in kept], [note]
+    return [cases[index] for index in sample], [note]

@@ -21,19 +21,19 @@ class AutoJ(PandaLM):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases; the test set contains one pair three times, so repetitions are numbered."""
-        seen: Counter[str] = Counter()
-        return read_cases(sources, lambda values: _case(values, seen), self.on_bad_row)
+        repeats: Counter[str] = Counter()
+        return read_cases(sources, lambda values: _case(values, repeats), self.on_bad_row)
 
 
-def _case(values: Mapping[str, Any], seen: Counter[str]) -> Case:
+def _case(values: Mapping[str, Any], repeats: Counter[str]) -> Case:
     """Return the case of a row; rows have no id, so it is of the content, with a number for repetitions."""
     label, prompt = column(values, "label"), column(values, "prompt")
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")
     answers = (column(values, "response 1"), column(values, "response 2"))
-    made = labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
-    seen[made.id] += 1
-    return made if seen[made.id] == 1 else replace(made, id=f"{made.id}#{seen[made.id]}")
+    case = labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
+    repeats[case.id] += 1
+    return case if repeats[case.id] == 1 else replace(case, id=f"{case.id}#{repeats[case.id]}")
 
 
 def auto_j(on_bad_row: OnBadRow = "refuse") -> AutoJ:

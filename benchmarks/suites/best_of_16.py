@@ -30,8 +30,10 @@ class BestOf16(StrictSuite):
 
 def _case(values: Mapping[str, Any]) -> Case:
     pairs = zip(column(values, "candidates"), column(values, "gpt4_preference_vs_reference"), strict=True)
-    known = [(answer, preference - 1) for answer, preference in pairs if preference is not None]  # from [1, 2]
-    answers, worths = [answer for answer, _ in known], tuple(share for _, share in known)
+    labelled_answers = [
+        (answer, preference - 1) for answer, preference in pairs if preference is not None
+    ]  # from [1, 2]
+    answers, worths = [answer for answer, _ in labelled_answers], tuple(share for _, share in labelled_answers)
     if not worths:
         raise ValueError("no annotation: none of the answers has a preference")
     best = [index for index, value in enumerate(worths) if value == max(worths)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from ...rm.io.server_rotation import addresses
-from ...rm.settings import ABOVE_0_OR_INF, AT_LEAST_0, AT_LEAST_1, DTYPES, SECONDS, Rule, Settings, setting
+from ...rm.registry.settings import ABOVE_0_OR_INF, AT_LEAST_0, AT_LEAST_1, DTYPES, SECONDS, Rule, Settings, setting
 
 
 @dataclass

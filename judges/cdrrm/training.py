@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import UsageError
-from ...rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEED, SHARE, SHARE_ABOVE_0, STEPS, check_values, setting
+from ...rm.registry.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SEED,
+    SHARE,
+    SHARE_ABOVE_0,
+    STEPS,
+    check_values,
+    setting,
+)
 from .generator import Record, check_records
 
 if TYPE_CHECKING:

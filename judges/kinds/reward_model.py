@@ -7,9 +7,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from ...rm.contract.readings import Rated, rated, readings
 from ...rm.errors import DataError, UsageError
 from ...rm.load import load_reward_model
-from ...rm.readings import Rated, rated, readings
 from ...rm.types import Example, RewardModel, Steps
 from ..types import Case, Judgment, Reason, scored
 

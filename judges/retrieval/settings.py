@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import UsageError
-from ...rm.settings import AT_LEAST_1, Rule, Settings, given, setting
+from ...rm.registry.settings import AT_LEAST_1, Rule, Settings, given, setting
 
 RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
 SELECTIONS = (RETRIEVED, RANDOM, ORACLE)

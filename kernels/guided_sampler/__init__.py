@@ -5,9 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..dispatch import way
-from .drawing import CELL, CELLS, TOKENS, Sampled, Truncation, threshold
 from .eager import eager, mixed
 from .reference import reference
+from .sampling import CELL, CELLS, TOKENS, Sampled, Truncation, threshold
 
 __all__ = ["CELL", "CELLS", "TOKENS", "Sampled", "Truncation", "guided_sampler", "mixed", "reference", "threshold"]
 

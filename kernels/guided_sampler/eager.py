@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..dispatch import wide
-from .drawing import (
+from .sampling import (
     Sampled,
     Truncation,
     at_token,
@@ -41,11 +41,11 @@ def eager(
     x = shifted(mixed(base, guides, weights.to(dtype))) if guides.shape[1] else z
     token = x.flatten(1).argmax(1)
     logprob = torch.zeros_like(x[:, 0, 0])
-    if temperature is not None and not _known(temperature == 0):
+    if temperature is not None and not _all_true(temperature == 0):
         limits = None if top_k is top_p is min_p is None else truncation(top_k, top_p, min_p, base)
-        drawn, drawn_logprob = _drawn(x, temperature.to(dtype), seed, position, limits, base.shape[1])
-        token = torch.where(temperature == 0, token, drawn)
-        logprob = torch.where(temperature == 0, logprob, drawn_logprob)
+        sample, sample_logprob = _sample(x, temperature.to(dtype), seed, position, limits, base.shape[1])
+        token = torch.where(temperature == 0, token, sample)
+        logprob = torch.where(temperature == 0, logprob, sample_logprob)
     return Sampled(token, logprob, *_facts(x, z, token))
 
 
@@ -57,7 +57,7 @@ def mixed(
     Product and sum are two steps on purpose: a fused one rounds differently in a vector's tail, and with it the token
     would depend on the row's place.
     """
-    u, positive = base, _known(weights > 0)
+    u, positive = base, _all_true(weights > 0)
     for guide, weight in zip(guides.unbind(1), weights.split(1, dim=1), strict=True):
         guide = guide.to(base.dtype)
         tilted = (guide * weight).add_(u)
@@ -92,12 +92,12 @@ def _facts(x: Float[Tensor, "N C 1024"], z: Float[Tensor, "N C 1024"], token: In
     return guided, base, entropy, ((mean - log_total) - (mean_base - log_total_base)).clamp_(min=0)
 
 
-def _known(all_of: Bool[Tensor, "..."]) -> bool:
+def _all_true(all_of: Bool[Tensor, "..."]) -> bool:
     """All true, as far as can be told without waiting for a device."""
     return all_of.is_cpu and bool(all_of.all())
 
 
-def _drawn(
+def _sample(
     x: Float[Tensor, "N C 1024"],
     temperature: Float[Tensor, " N"],
     seed: Int[Tensor, " N"],
@@ -127,5 +127,5 @@ def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():
         width = min(vocabulary, max(width, LEADING))
-    tau, known = threshold(x.topk(width, dim=1).values, x, limits)
-    return tau if known.all() else threshold(x.sort(dim=1, descending=True).values, x, limits)[0]
+    tau, suffices = threshold(x.topk(width, dim=1).values, x, limits)
+    return tau if suffices.all() else threshold(x.sort(dim=1, descending=True).values, x, limits)[0]

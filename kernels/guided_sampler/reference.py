@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import philox
 from ..dispatch import wide
-from .drawing import TOKENS, Sampled, at_token, draw_by_cell, in_cells, threshold, truncation
+from .sampling import TOKENS, Sampled, at_token, draw_by_cell, in_cells, threshold, truncation
 
 
 @torch.no_grad()
@@ -41,7 +41,7 @@ def reference(
     x = x.masked_fill(x < tau[:, None], -torch.inf)
     tokens = torch.arange(vocabulary, device=base.device)
     noise = philox.gumbel(philox.words(seed[:, None], tokens, position[:, None], TOKENS)[0])
-    drawn = torch.where(limits.on(vocabulary), (x + noise).argmax(1), draw_by_cell(in_cells(x).exp(), seed, position))
-    token = torch.where(t == 0, best, drawn.clamp_max(vocabulary - 1))
+    sample = torch.where(limits.on(vocabulary), (x + noise).argmax(1), draw_by_cell(in_cells(x).exp(), seed, position))
+    token = torch.where(t == 0, best, sample.clamp_max(vocabulary - 1))
     sampled = torch.where(t == 0, 0, at_token(x.log_softmax(1), token))
     return Sampled(token, sampled, at_token(logp, token), at_token(logp_base, token), entropy, kl)

@@ -1,11 +1,11 @@
 """`kernels.guided_sampler` as kernels: one pass over the logits, then the one cell that matters.
 
-    scan_cells         a few cells a program: running sums of each distribution, the best cell
-    finish             a row a program: sums put together, the token drawn in the winning cell, every output
-    draw_cut_rows      where some row may be cut, the kernels of `triton_cut.py` draw those rows again
+    scan_cells           a few cells a program: running sums of each distribution, the best cell
+    finish               a row a program: sums put together, the token drawn in the winning cell, every output
+    draw_truncated_rows  where some row may be truncated, the kernels of `triton_truncated.py` draw those rows again
 
-A cut row is one with top-k, top-p or min-p and a temperature above 0. Nothing waits for the device. Which kernels a row
-goes through, and with how many warps, does not depend on the other rows.
+A truncated row is one with top-k, top-p or min-p and a temperature above 0. Nothing waits for the device. Which kernels
+a row goes through, and with how many warps, does not depend on the other rows.
 """
 
 # pyright: reportGeneralTypeIssues=none
@@ -19,14 +19,16 @@ import triton.language as tl
 from torch import Tensor
 
 from ..triton_common.launch import launch
-from ..triton_common.tiles import gumbel, philox
-from .drawing import CELL, CELLS, Sampled
-from .triton_cut import draw_cut_rows
+from ..triton_common.tiles import WORD_UNIT, gumbel, philox
+from .sampling import CELL, CELLS, Sampled
 from .triton_parts import INFINITY, MASKED, SCALES, inverse_of, read, seed_of
+from .triton_truncated import draw_truncated_rows
 
 WARPS = 1  # of a program of `scan_cells`: one warp needs no barriers and the fewest instructions
 SPAN = 2  # cells a program of `scan_cells` reads, a constant: what a row draws must not depend on its batch
-SUMS = 8  # what `scan_cells` leaves of each split, in its order
+SUMS = tl.constexpr(8)  # numbers that `scan_cells` stores for each split, at these offsets
+MAX, MASS, MEAN, MEAN_Z = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+MAX_Z, MASS_Z, MASS_X, SCORE = tl.constexpr(4), tl.constexpr(5), tl.constexpr(6), tl.constexpr(7)
 DRY_RUNS = [
     {"N": 4, "G": 0, "V": 128256},
     {"N": 4, "G": 1, "V": 128256},
@@ -35,7 +37,7 @@ DRY_RUNS = [
     {"N": 4, "G": 1, "V": 32001},  # rows that are not aligned
 ]
 ELEMENTS = {"scan_cells": "CELL"}
-PICKS = 2  # its winning cell and the cell of its largest u
+PICKS = tl.constexpr(2)  # the winning cell of a split and the cell of its largest u
 ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
 STREAM_CELLS = tl.constexpr(CELLS)
 
@@ -57,14 +59,14 @@ def fused(
     """The same row by row; a token may differ where two are within float32's rounding of each other."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}
-    cut = not (top_k is top_p is min_p is None) and temperature is not None
+    truncates = not (top_k is top_p is min_p is None) and temperature is not None
     temperature = torch.zeros(rows, **memory) if temperature is None else temperature.contiguous()
     logits = _logits(base, guides, weights) | {"temperature": temperature, "vocabulary": vocabulary}
     noise = {"seed": seed.contiguous(), "position": position.contiguous()}
 
     splits = triton.cdiv(triton.cdiv(vocabulary, CELL), span)
-    sums = torch.empty(rows, splits, SUMS, **memory)
-    picks = torch.empty(rows, splits, PICKS, dtype=torch.int32, device=base.device)
+    sums = torch.empty(rows, splits, SUMS.value, **memory)
+    picks = torch.empty(rows, splits, PICKS.value, dtype=torch.int32, device=base.device)
     scan = {"sums": sums, "picks": picks, "splits": splits, "CELL": CELL}
     launch(scan_cells, (rows, splits), **logits, **noise, **scan, SPAN=span, num_warps=warps)
 
@@ -72,8 +74,8 @@ def fused(
     out |= {"facts": torch.empty(5, rows, **memory), "scales": torch.empty(rows, SCALES.value, **memory)}
     most = max(128, triton.next_power_of_2(splits))
     launch(finish, (rows,), **logits, **noise, **scan, **out, SPLITS=most, num_warps=4)
-    if cut:
-        draw_cut_rows(logits, noise, scan | {"SPAN": span, "SPLITS": most}, out, top_k, top_p, min_p)
+    if truncates:
+        draw_truncated_rows(logits, noise, scan | {"SPAN": span, "SPLITS": most}, out, top_k, top_p, min_p)
     return Sampled(out["token"], *out["facts"])
 
 
@@ -131,17 +133,17 @@ def scan_cells(
         score = tl.log(inside_mass) + shift * inverse + gumbel(word)
         best_cell = tl.where(score > best, cell, best_cell)
         best = tl.maximum(best, score)
-    at = sums + (row * splits + split) * 8
-    tl.store(at, top)
-    tl.store(at + 1, mass)
-    tl.store(at + 2, mean)
-    tl.store(at + 3, mean_z)
-    tl.store(at + 4, top_z)
-    tl.store(at + 5, mass_z)
-    tl.store(at + 6, mass_x)
-    tl.store(at + 7, best)
-    tl.store(picks + (row * splits + split) * 2, best_cell)
-    tl.store(picks + (row * splits + split) * 2 + 1, top_cell)
+    at = sums + (row * splits + split) * SUMS
+    tl.store(at + MAX, top)
+    tl.store(at + MASS, mass)
+    tl.store(at + MEAN, mean)
+    tl.store(at + MEAN_Z, mean_z)
+    tl.store(at + MAX_Z, top_z)
+    tl.store(at + MASS_Z, mass_z)
+    tl.store(at + MASS_X, mass_x)
+    tl.store(at + SCORE, best)
+    tl.store(picks + (row * splits + split) * PICKS, best_cell)
+    tl.store(picks + (row * splits + split) * PICKS + 1, top_cell)
 
 
 @triton.jit(do_not_specialize=ANY)
@@ -154,40 +156,40 @@ def finish(
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     split = tl.arange(0, SPLITS)
-    known = split < splits
-    at = sums + (row * splits + split) * 8
-    tops = tl.load(at, mask=known, other=MASKED)  # [SPLITS], as all that follow
-    masses = tl.load(at + 1, mask=known, other=0.0)
+    mask = split < splits
+    at = sums + (row * splits + split) * SUMS
+    tops = tl.load(at + MAX, mask=mask, other=MASKED)  # [SPLITS], as all that follow
+    masses = tl.load(at + MASS, mask=mask, other=0.0)
     shift = tl.max(tops, 0)
     decay = tl.exp(tops - shift)
     mass = tl.where(shift > MASKED, tl.sum(decay * masses, 0), float("nan"))  # no token may be drawn
-    mean = tl.sum(decay * (tl.load(at + 2, mask=known, other=0.0) + masses * (tops - shift)), 0) / mass
-    mass_x = tl.sum(tl.exp((tops - shift) * inverse) * tl.load(at + 6, mask=known, other=0.0), 0)
+    mean = tl.sum(decay * (tl.load(at + MEAN, mask=mask, other=0.0) + masses * (tops - shift)), 0) / mass
+    mass_x = tl.sum(tl.exp((tops - shift) * inverse) * tl.load(at + MASS_X, mask=mask, other=0.0), 0)
     entropy = tl.log(mass) - mean
     shift_z, mass_z, kl = shift, mass, 0.0 * entropy
     if G > 0:
-        tops_z = tl.load(at + 4, mask=known, other=MASKED)
+        tops_z = tl.load(at + MAX_Z, mask=mask, other=MASKED)
         shift_z = tl.max(tops_z, 0)
-        mass_z = tl.sum(tl.exp(tops_z - shift_z) * tl.load(at + 5, mask=known, other=0.0), 0)
-        means_z = tl.load(at + 3, mask=known, other=0.0) + masses * (tops_z - shift_z)
+        mass_z = tl.sum(tl.exp(tops_z - shift_z) * tl.load(at + MASS_Z, mask=mask, other=0.0), 0)
+        means_z = tl.load(at + MEAN_Z, mask=mask, other=0.0) + masses * (tops_z - shift_z)
         kl = (mean - tl.log(mass)) - (tl.sum(decay * means_z, 0) / mass - tl.log(mass_z))
 
-    scores = tl.load(at + 7, mask=known, other=-INFINITY)
+    scores = tl.load(at + SCORE, mask=mask, other=-INFINITY)
     chosen = tl.where(t == 0, tl.argmax(tops, 0), tl.argmax(scores, 0))
-    cell = tl.load(picks + (row * splits + chosen) * 2 + (t == 0).to(tl.int32))
+    cell = tl.load(picks + (row * splits + chosen) * PICKS + (t == 0).to(tl.int32))
     cell_position = tl.arange(0, CELL)
     v = cell * CELL + cell_position
     z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, v, v < vocabulary, G)
     e = tl.exp((u - shift) * inverse).to(tl.float64)
     word = philox(seed_of(seed, row), cell, tl.load(position + row), STREAM_CELLS)[1]
-    target = (word.to(tl.float64) + 0.5) * 2.3283064365386963e-10 * tl.sum(e, 0)
+    target = (word.to(tl.float64) + 0.5) * WORD_UNIT * tl.sum(e, 0)
     met = tl.where(t == 0, (u == shift).to(tl.int32), ((tl.cumsum(e, 0) > target) & (e > 0)).to(tl.int32))
     last = tl.max(tl.where(e > 0, cell_position, 0), 0)
-    drawn = tl.min(tl.where(met != 0, cell_position, CELL), 0)
-    drawn = tl.where(drawn == CELL, last, drawn)
-    u = tl.sum(tl.where(cell_position == drawn, u, 0.0), 0)
-    z = tl.sum(tl.where(cell_position == drawn, z, 0.0), 0)
-    tl.store(token + row, tl.minimum(cell * CELL + drawn, vocabulary - 1).to(tl.int64))
+    sample = tl.min(tl.where(met != 0, cell_position, CELL), 0)
+    sample = tl.where(sample == CELL, last, sample)
+    u = tl.sum(tl.where(cell_position == sample, u, 0.0), 0)
+    z = tl.sum(tl.where(cell_position == sample, z, 0.0), 0)
+    tl.store(token + row, tl.minimum(cell * CELL + sample, vocabulary - 1).to(tl.int64))
     tl.store(facts + row, tl.where(t == 0, 0.0, (u - shift) * inverse - tl.log(mass_x)))
     tl.store(facts + rows + row, u - shift - tl.log(mass))
     tl.store(facts + 2 * rows + row, z - shift_z - tl.log(mass_z))

@@ -98,11 +98,11 @@ def least_depth(depths, weights, enough, BITS: tl.constexpr):
 
 @triton.jit
 def replace_token(
-    base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G: tl.constexpr
+    base, base_step, guides, guides_step, guide_step, weights, row, sample, token, facts, rows, scales, G: tl.constexpr
 ):  # fmt: skip
     """Store another token for the row: its id, and its log-probability under the guided and the base distribution."""
     at = scales + row * SCALES
-    z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, drawn, drawn >= 0, G)
-    tl.store(token + row, drawn.to(tl.int64))
+    z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, sample, sample >= 0, G)
+    tl.store(token + row, sample.to(tl.int64))
     tl.store(facts + rows + row, u - tl.load(at + 2) - tl.load(at + 3))
     tl.store(facts + 2 * rows + row, z - tl.load(at + 4) - tl.load(at + 5))

@@ -93,12 +93,12 @@ def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tens
 
 def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
     """A gradient that would be lost in silence is an error."""
-    seen, ahead = set(), [values.grad_fn]
+    visited, ahead = set(), [values.grad_fn]
     while ahead:
         node = ahead.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None and not any(leaf is leave for leave in leaves):
             raise ValueError(

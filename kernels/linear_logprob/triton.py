@@ -210,8 +210,8 @@ def score(
     row_tile, split = grouped(tl.program_id(0), row_tiles, number)
     first = row_tile * BLOCK_N
     n = first + tl.arange(0, BLOCK_N)
-    known = n < rows
-    target_id = tl.load(target + n, mask=known, other=NO_TARGET).to(tl.int32)
+    row_mask = n < rows
+    target_id = tl.load(target + n, mask=row_mask, other=NO_TARGET).to(tl.int32)
     top = tl.full([BLOCK_N], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK_N], tl.float32)
     mean = tl.zeros([BLOCK_N], tl.float32)
@@ -248,10 +248,10 @@ def score(
         mass += tl.sum(e, 1)
         top = above
     at = sums + tl.cast(split, tl.int64) * 4 * rows + n
-    tl.store(at, top, mask=known)
-    tl.store(at + rows, mass, mask=known)
-    tl.store(at + 2 * rows, mean, mask=known)
-    tl.store(at + 3 * rows, of_target, mask=known)
+    tl.store(at, top, mask=row_mask)
+    tl.store(at + rows, mass, mask=row_mask)
+    tl.store(at + 2 * rows, mean, mask=row_mask)
+    tl.store(at + 3 * rows, of_target, mask=row_mask)
 
 
 @triton.jit
@@ -268,17 +268,17 @@ def part(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.c
 def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
     """log π = z_y - max - log Σ e^(z - max) and H = log Σ e^(z - max) - Σ p (z - max); 0 for ignored rows."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    known = n < rows
+    row_mask = n < rows
     top = tl.full([BLOCK], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK], tl.float32)
     mean = tl.zeros([BLOCK], tl.float32)
     of_target = tl.zeros([BLOCK], tl.float32)
     for split in range(0, number):
         at = sums + tl.cast(split, tl.int64) * 4 * rows + n
-        other = tl.load(at, mask=known, other=0.0)  # [BLOCK], as all that follow
-        other_mass = tl.load(at + rows, mask=known, other=1.0)
-        other_mean = tl.load(at + 2 * rows, mask=known, other=0.0)
-        of_target += tl.load(at + 3 * rows, mask=known, other=0.0)
+        other = tl.load(at, mask=row_mask, other=0.0)  # [BLOCK], as all that follow
+        other_mass = tl.load(at + rows, mask=row_mask, other=1.0)
+        other_mean = tl.load(at + 2 * rows, mask=row_mask, other=0.0)
+        of_target += tl.load(at + 3 * rows, mask=row_mask, other=0.0)
         above = tl.maximum(top, other)
         shift = finite(above)
         decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
@@ -287,10 +287,10 @@ def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
         mean += other_decay * (other_mean + other_mass * (finite(other) - shift))
         mass = decay * mass + other_decay * other_mass
         top = above
-    counted = tl.load(target + n, mask=known, other=NO_TARGET) != NO_TARGET
+    has_target = tl.load(target + n, mask=row_mask, other=NO_TARGET) != NO_TARGET
     width = tl.log(mass)
-    tl.store(out + n, tl.where(counted, of_target - finite(top) - width, 0.0), mask=known)
-    tl.store(out + rows + n, tl.where(counted, width - mean / mass, 0.0), mask=known)
+    tl.store(out + n, tl.where(has_target, of_target - finite(top) - width, 0.0), mask=row_mask)
+    tl.store(out + rows + n, tl.where(has_target, width - mean / mass, 0.0), mask=row_mask)
 
 
 # ---- chunks ----
@@ -325,10 +325,10 @@ def stream_forward(
         mean = decay * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
         mass = decay * mass + tl.sum(e, 0)
         top = above
-    counted = target_id != NO_TARGET
+    has_target = target_id != NO_TARGET
     width = tl.log(mass)
-    tl.store(out + row, tl.where(counted, of_target - finite(top) - width, 0.0))
-    tl.store(out + rows + row, tl.where(counted, width - mean / mass, 0.0))
+    tl.store(out + row, tl.where(has_target, of_target - finite(top) - width, 0.0))
+    tl.store(out + rows + row, tl.where(has_target, width - mean / mass, 0.0))
     tl.store(out + 2 * rows + row, finite(top) + width)
 
 

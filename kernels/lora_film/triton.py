@@ -150,19 +150,19 @@ def expand(
     p = offset.to(tl.int64)
     row = offset // length  # of scale, core and shift
     rank = tl.arange(0, R)
-    known = (offset < positions)[:, None] & (rank < r)
+    row_mask = (offset < positions)[:, None] & (rank < r)
     part = tl.arange(0, PARTS)[:, None, None]
     at = u + part.to(tl.int64) * part_step + (p * position_step)[None, :, None] + rank[None, None, :]
-    features = tl.sum(tl.load(at, mask=(part < parts) & known[None], other=0.0), 0)  # [BLOCK_M, R]
+    features = tl.sum(tl.load(at, mask=(part < parts) & row_mask[None], other=0.0), 0)  # [BLOCK_M, R]
     if SCALE:
-        features *= tl.load(scale + row[:, None] * scale_step + rank, mask=known, other=0.0).to(tl.float32)
+        features *= tl.load(scale + row[:, None] * scale_step + rank, mask=row_mask, other=0.0).to(tl.float32)
     if CORE:
         core_offset = row[:, None, None] * core_step + rank[None, :, None] * r + rank[None, None, :]
-        inside = known[:, :, None] & (rank < r)[None, None, :]
+        inside = row_mask[:, :, None] & (rank < r)[None, None, :]
         mix = tl.load(core + core_offset, mask=inside, other=0.0).to(tl.float32)  # [BLOCK_M, R, R]
         features = tl.sum(mix * features[:, None, :], 2)
     if SHIFT:
-        features += tl.load(shift + row[:, None] * shift_step + rank, mask=known, other=0.0).to(tl.float32)
+        features += tl.load(shift + row[:, None] * shift_step + rank, mask=row_mask, other=0.0).to(tl.float32)
     out = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     weight = tl.load(B + out * B_step + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
     outputs = y + p[:, None] * n + out

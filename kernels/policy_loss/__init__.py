@@ -66,9 +66,9 @@ def _check(
         if not 0 <= low <= high:
             raise ValueError(f"policy_loss: bounds of a ratio are 0 <= low <= high, got {(low, high)}; inf is no bound")
     words = {"rule.through": (rule.through, THROUGH), "rule.level": (rule.level, LEVELS), "kl": (kl, DIVERGENCES)}
-    for name, (word, known) in words.items():
-        if word not in known:
-            raise ValueError(f"policy_loss: {name} is one of {', '.join(known)}, got {word!r}")
+    for name, (word, choices) in words.items():
+        if word not in choices:
+            raise ValueError(f"policy_loss: {name} is one of {', '.join(choices)}, got {word!r}")
     if not math.isfinite(beta):
         raise ValueError(f"policy_loss: beta is a finite number, got {beta}")
     if beta != 0 and base is None:

@@ -6,6 +6,7 @@ import triton.language as tl
 from .launch import INTERPRETED
 
 WIDE: tl.constexpr = tl.constexpr(INTERPRETED)  # the interpreter multiplies bfloat16's bit patterns
+WORD_UNIT = tl.constexpr(2.0**-32)  # (word + 1/2) WORD_UNIT lies in (0, 1)
 
 
 @triton.jit
@@ -29,7 +30,7 @@ def gumbel(word):
 
     1 - U loses a small U in float32: below 2⁻⁶ E is its series U + U²/2 + U³/3 + U⁴/4, off by less than U⁵/5.
     """
-    u = (word.to(tl.float32) + 0.5) * 2.3283064365386963e-10
+    u = (word.to(tl.float32) + 0.5) * WORD_UNIT
     series = u * (1 + u * (0.5 + u * (0.3333333333333333 + 0.25 * u)))
     return -tl.log(tl.where(u < 0.015625, series, -tl.log(rest(word))))
 
@@ -37,7 +38,7 @@ def gumbel(word):
 @triton.jit
 def rest(word):
     """1 - U without cancellation: (not word + 1/2) 2⁻³²."""
-    return ((word ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * 2.3283064365386963e-10
+    return ((word ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * WORD_UNIT
 
 
 @triton.jit

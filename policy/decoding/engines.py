@@ -38,7 +38,7 @@ from .language_models import (
 from .requests import Request
 from .static.forward import Forward
 from .static.layers import branching
-from .static.session import Counters, Part, Session, exclusively
+from .static.session import Counters, Session, SessionModel, exclusively
 
 GUIDE = "guide"
 UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
@@ -96,7 +96,7 @@ class SharedBackbone:
             if used and self.late:
                 stack.enter_context(branching(model, self.adapter.settings.from_layer))
             prompts = base if self.late or not used else base + guide
-            part = Part(_forward(self.base, prompts, requests, capacity), base=1, guides=len(used))
+            part = SessionModel(_forward(self.base, prompts, requests, capacity), base=1, guides=len(used))
             yield Session([part], weights[:, used], used, [*map(len, base)], capacity, self.vocabulary, self.counters)
 
 
@@ -111,11 +111,11 @@ class SeparateModels:
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
         self.base = base
         self.by_objective = isinstance(guides, Mapping)
-        named = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
-        for name, decoder in named.items() if self.by_objective else ():
+        by_name = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
+        for name, decoder in by_name.items() if self.by_objective else ():
             if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
                 raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")
-        self.guides, self.guide_models = tuple(named), list(named.values())
+        self.guides, self.guide_models = tuple(by_name), list(by_name.values())
         self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
         self.vocabulary = shared_vocabulary(self.models)
@@ -134,7 +134,9 @@ class SeparateModels:
             for guide_index in used:
                 stack.enter_context(_adapted(self.guide_models[guide_index], alphas[guide_index]))
             parts = [
-                Part(_forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0))
+                SessionModel(
+                    _forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0)
+                )
                 for index, (decoder, prompt_ids) in enumerate(zip(decoders, prompts, strict=True))
             ]
             lengths = [*map(len, prompts[0])]
@@ -179,7 +181,7 @@ def _shortest(*capacities: Sequence[int]) -> list[int]:
 def _forward(
     decoder: DecodingModel, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
 ) -> Forward:
-    steps = max(min(request.max_new_tokens, room) for request, room in zip(requests, capacity, strict=True))
+    steps = max(min(request.max_new_tokens, limit) for request, limit in zip(requests, capacity, strict=True))
     return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
 
 

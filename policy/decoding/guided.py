@@ -16,7 +16,7 @@ from .static.steps import Steps
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """New tokens and text of one completion."""
 
     row: int
@@ -33,7 +33,7 @@ def decode(
     requests: Sequence[Request],
     *,
     batch_size: int = 64,
-    on_token: Callable[[Piece], None] | None = None,
+    on_token: Callable[[TextPiece], None] | None = None,
     progress: bool | None = None,
     guide_logprobs: bool = True,
 ) -> list[DecodedCompletion]:
@@ -60,7 +60,9 @@ def decode(
 
 
 @torch.inference_mode()
-def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool = True) -> Generator[Piece, None, None]:
+def stream(
+    engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool = True
+) -> Generator[TextPiece, None, None]:
     """Decode a batch and yield pieces, the last of a request with its completion; close the iterator to stop early."""
     if not requests:
         return
@@ -72,25 +74,25 @@ def stream(engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool 
         steps = max(reader.budget for reader in token_readers)
         log = Steps(session, requests, steps, guide_logprobs=guide_logprobs)
         every = POLL.get(session.weights.device.type, 16)
-        for seen in range(0, steps, every):
-            log.advance(min(every, steps - seen))
-            yield from _pieces(token_readers, log, seen, engine, session)
+        for first in range(0, steps, every):
+            log.advance(min(every, steps - first))
+            yield from _pieces(token_readers, log, first, engine, session)
             if all(reader.finished for reader in token_readers):
                 return
 
 
 def _pieces(
-    token_readers: Sequence[CompletionReader], log: Steps, seen: int, engine: Engine, session: Session
-) -> Iterator[Piece]:
+    token_readers: Sequence[CompletionReader], log: Steps, first: int, engine: Engine, session: Session
+) -> Iterator[TextPiece]:
     """Yield pieces with the tokens of the steps from `seen` on, for rows that were not finished."""
-    for row, tokens in enumerate(log.tokens[:, seen : log.done].tolist()):
+    for row, tokens in enumerate(log.tokens[:, first : log.done].tolist()):
         reader = token_readers[row]
         if reader.finished:
             continue
         before = len(reader.tokens)
         text = reader.read(tokens)
         completion = _completion(reader, row, log, engine, session) if reader.finished else None
-        yield Piece(row, tuple(reader.tokens[before:]), text, completion)
+        yield TextPiece(row, tuple(reader.tokens[before:]), text, completion)
 
 
 def _completion(reader: CompletionReader, row: int, log: Steps, engine: Engine, session: Session) -> DecodedCompletion:

@@ -83,9 +83,9 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
     adapter = guide.adapter
     if adapter is not None and adapter.settings.follows_preference:
         return torch.tensor(preference_matrix(preferences, adapter.objectives), dtype=torch.float32)
-    for given in preferences:
-        if given is not None and (adapter is None or {*given} != {*adapter.objectives}):
-            raise UsageError(f"the guide follows no preference, got {dict(given)}; leave it out")
+    for preference in preferences:
+        if preference is not None and (adapter is None or {*preference} != {*adapter.objectives}):
+            raise UsageError(f"the guide follows no preference, got {dict(preference)}; leave it out")
     return torch.ones(len(preferences), 1)
 
 

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...rm.contract.readings import UNREAD, rated, unread_shares
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
-from ...rm.readings import UNREAD, rated, unread_shares
 from ...rm.types import Example, Messages, RewardModel
 from .detokenization import CompletionReader
 from .engines import Engine
@@ -92,11 +92,11 @@ def best_of_n(
     """Decode `n` completions of every request and rank them. All are decoded together and scored together."""
     if n < 1:
         raise UsageError(f"best of n needs n from 1 on, got {n}")
-    asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
-    completions = decode(engine, asked, batch_size=batch_size)
-    pairs = zip(asked, completions, strict=True)
+    samples = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
+    completions = decode(engine, samples, batch_size=batch_size)
+    pairs = zip(samples, completions, strict=True)
     scores = _scored(score, [Candidate(request.prompt, completion) for request, completion in pairs])
-    return [_ranked(completions[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
+    return [_ranked(completions[first : first + n], scores[first : first + n]) for first in range(0, len(samples), n)]
 
 
 def derived(seed: int, step: int, sample: int) -> int:
@@ -199,8 +199,8 @@ class _Steps:
     def continued(self, live: Sequence[DecodedCompletion], step: int) -> list[_Chain]:
         """Return all continuations of the chains, in order; of duplicates only the first."""
         parents = [chain for chain in live for _ in range(self.branches)]
-        asked = [self._next(chain, step, index) for index, chain in enumerate(parents)]
-        pieces = decode(self.engine, asked, batch_size=len(asked), progress=False)
+        continuations = [self._next(chain, step, index) for index, chain in enumerate(parents)]
+        pieces = decode(self.engine, continuations, batch_size=len(continuations), progress=False)
         chains = [self._longer(*pair) for pair in zip(parents, pieces, strict=True)]
         return [*{chain.completion.tokens: chain for chain in reversed(chains)}.values()][::-1]
 

@@ -71,10 +71,10 @@ class LogitsRow(NamedTuple):
 
 def member_of(params: Any) -> Member | None:
     """Return the pair that sampling parameters name, or None; raise `UsageError` for invalid values."""
-    given = {key: value for key, value in (params.extra_args or {}).items() if key.startswith("guide_")}
-    if not given:
+    options = {key: value for key, value in (params.extra_args or {}).items() if key.startswith("guide_")}
+    if not options:
         return None
-    pair, role, weight = (given.get(key) for key in ("guide_pair", "guide_role", "guide_weight"))
+    pair, role, weight = (options.get(key) for key in ("guide_pair", "guide_role", "guide_weight"))
     for name, value, holds, allowed in (
         ("guide_pair", pair, isinstance(pair, str) and pair, "a string that both requests of the pair share"),
         ("guide_role", role, role in ROLES, "base or guide"),
@@ -124,7 +124,7 @@ def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Flo
 # ---- vLLM's two interfaces ----
 
 
-class Pairs:
+class GuidedPairs:
     """Common base of both interfaces."""
 
     def __init__(self, vllm_config: Any, *_: Any):
@@ -143,7 +143,7 @@ class Pairs:
         member_of(params)
 
 
-class V1Pairs(Pairs):
+class V1Pairs(GuidedPairs):
     """Pairs under vLLM's model runner V1, which reports rows that are added, moved and removed."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool):
@@ -185,7 +185,7 @@ class V1Pairs(Pairs):
             self.members[row] = entry
 
 
-class V2Pairs(Pairs):
+class V2Pairs(GuidedPairs):
     """Pairs under vLLM's model runner V2, where a request keeps its slot and every step lists the slots of its rows."""
 
     def __init__(self, vllm_config: Any, req_states: Any):
@@ -352,16 +352,16 @@ def waves(prompts: Sequence[int], completion: int, capacity: Capacity) -> Iterat
     >>> list(waves([3, 3, 5], 2, Capacity(rows=8, tokens=16, blocks=99, block=16, context=64)))
     [[0, 1], [2]]
     """
-    wave, left = [], capacity
+    wave, remaining = [], capacity
     for index, prompt in enumerate(prompts):
         if not capacity.less(prompt, completion).enough:
             raise UsageError(
                 f"prompt {index} has {prompt} tokens, its completion up to {completion}; a pair of them is more than "
                 f"the engine has room for: {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
-        if not left.less(prompt, completion).enough:
+        if not remaining.less(prompt, completion).enough:
             yield wave
-            wave, left = [], capacity
-        wave, left = [*wave, index], left.less(prompt, completion)
+            wave, remaining = [], capacity
+        wave, remaining = [*wave, index], remaining.less(prompt, completion)
     if wave:
         yield wave

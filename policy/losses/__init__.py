@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...rm.specs import Plain
+from ...rm.registry.specs import Plain
 
 
 def _token_loss(function: Callable[..., Any]) -> Any:

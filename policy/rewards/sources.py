@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.contract.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
-from ...rm.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.types import Example
 from ..types import (
     ComparesCompletions,

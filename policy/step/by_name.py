@@ -9,7 +9,7 @@ import torch
 
 from ...kernels.policy_loss import ClipRule
 from ...rm.errors import UsageError
-from ...rm.specs import build, parse_spec, signatures, takes
+from ...rm.registry.specs import build, parse_spec, signatures, takes
 from ..losses._kinds import CompletionLossInputs, TokenLoss
 from ..types import AdvantageEstimator, Transform
 from .algorithm import Algorithm, Penalty

@@ -10,7 +10,7 @@ from torch import Tensor
 from trl.trainer.utils import nanstd
 
 from ...kernels.policy_loss import PolicyLoss
-from ...rm.data import text_diversity as texts
+from ...rm.data import text_style as texts
 from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
@@ -167,13 +167,13 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN without any."""
+    """Return the mean `rm.data.text_style.repetition` of completions of n tokens or more; NaN without any."""
     shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """Return `rm.data.text_diversity.distinct` over all completions."""
+    """Return `rm.data.text_style.distinct` over all completions."""
     return texts.distinct(_completions(rollout), n)
 
 

@@ -18,8 +18,7 @@ from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
 from ...rm.training.checkpointing import MarkComplete
-from ...rm.training.fault_tolerance import FaultTolerantTrainer
-from ...rm.training.out_of_memory import Piece
+from ...rm.training.fault_tolerance import FaultTolerantTrainer, Piece
 from ...rm.types import Example
 from ..losses._kinds import compares_completions
 from ..rewards.sources import RewardSources

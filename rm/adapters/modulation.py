@@ -86,8 +86,8 @@ def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]
     """Return orthogonal directions of unit RMS, drawn from the seed, without information about the objectives."""
     if width < k:
         raise UsageError(f"{k} orthogonal directions need a width of at least {k}, got {width}")
-    drawn = torch.randn(width, k, generator=torch.Generator().manual_seed(seed))
-    return torch.linalg.qr(drawn).Q.T * width**0.5
+    gaussian = torch.randn(width, k, generator=torch.Generator().manual_seed(seed))
+    return torch.linalg.qr(gaussian).Q.T * width**0.5
 
 
 def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:

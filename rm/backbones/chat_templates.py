@@ -62,7 +62,7 @@ CALLING = (
 )
 """Conversation with features that only some templates support: rendered with declared functions and without."""
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-GIVEN = {**TOKENS, "date_string": "1 Jan 2024"}
+VARIABLES = {**TOKENS, "date_string": "1 Jan 2024"}
 
 
 class Costly(Exception):
@@ -102,7 +102,9 @@ def fault_of(template: str) -> str:
 def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
     try:
         for turns, opens, tools in conversations:
-            Counted().counted(template, messages=[*turns], add_generation_prompt=opens, tools=tools, **GIVEN)
+            LimitedEnvironment().render_limited(
+                template, messages=[*turns], add_generation_prompt=opens, tools=tools, **VARIABLES
+            )
     except (Costly, SecurityError) as error:
         return f"is refused: {error}"
     except RecursionError:
@@ -151,7 +153,7 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class Counted(ImmutableSandboxedEnvironment):
+class LimitedEnvironment(ImmutableSandboxedEnvironment):
     """The sandbox that Transformers uses, with limits on everything that costs time or memory."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
@@ -167,11 +169,11 @@ class Counted(ImmutableSandboxedEnvironment):
             "dict": _Dict(),
         }
 
-    def counted(self, template: str, **given: Any) -> str:
+    def render_limited(self, template: str, **variables: Any) -> str:
         """Render the template; raise `Costly` if it exceeds a limit."""
         tree = _Counting().visit(self.parse(template))
         code = self.compile(tree)
-        return self.template_class.from_code(self, code, self.globals, None).render(**given)
+        return self.template_class.from_code(self, code, self.globals, None).render(**variables)
 
     def tick(self) -> str:
         """Count one step."""
@@ -183,7 +185,7 @@ class Counted(ImmutableSandboxedEnvironment):
     def sized(self, value: Any) -> Any:
         """Return the value after adding its size to the total."""
         large = isinstance(value, int) and value.bit_length() > 4096
-        self.made += len(value) if hasattr(value, "__len__") else 0
+        self.made += len(value) if hasattr(value, "__len__") else 0  # whatever a template makes
         if large or self.made > SIZE:
             raise Costly(f"it makes values of more than {SIZE:,} elements")
         return value
@@ -208,7 +210,7 @@ class Counted(ImmutableSandboxedEnvironment):
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Wrap `str.format` after checking the widths in its format string."""
-        owner = getattr(value, "__self__", None)
+        owner = getattr(value, "__self__", None)  # a template may call anything, bound methods of strings among it
         if isinstance(owner, str) and getattr(value, "__name__", "").startswith("format"):
             self._form(owner)
         return super().wrap_str_format(value)

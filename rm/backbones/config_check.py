@@ -65,5 +65,5 @@ def larger(config: Any, numbers: int) -> str:
 
 
 def _positive_integer(config: Any, name: str) -> int:
-    value = getattr(config, name, None)
+    value = getattr(config, name, None)  # a config of Transformers, which has the sizes of its own architecture alone
     return value if isinstance(value, int) else 0

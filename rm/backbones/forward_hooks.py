@@ -20,8 +20,8 @@ def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> No
 
     @functools.wraps(type(model).forward)  # `generate` inspects the signature
     def forward(self: Any, *args: Any, **options: Any) -> Any:
-        asked = options.pop(word, None)
-        return original(self, *args, **options) if asked is None else read(self, asked)
+        argument = options.pop(word, None)
+        return original(self, *args, **options) if argument is None else read(self, argument)
 
     model.forward = MethodType(forward, model)
 
@@ -36,11 +36,13 @@ def install(model: Any) -> None:
 def inside(model: Any, read: Callable[[Any], T]) -> T:
     """Return `read(language model)`, within the forward of the wrapping model; call it directly without `install`."""
     language_model = language_model_of(extract_model_from_parallel(model))
+    # `install` marks a module of another library, which has no such attribute of its own
     return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
 
 
 def language_model_of(model: Any) -> Any:
     """Return the model without its adapter wrapper."""
+    # PEFT's wrappers have the method, Transformers' models do not
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -48,10 +50,10 @@ def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
     """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
     head = decoder_head(model)
     assert head is not None
-    given: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
+    states: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, arguments: states.append(arguments[0]))
     try:
         model(**inputs, use_cache=False)
     finally:
         hook.remove()
-    return given[0]
+    return states[0]

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
 from ..io.sharded_weights import is_partitioned
+from .forward_hooks import language_model_of
 from .loading import embedding_rows
 from .tokenization import right_padded
 
@@ -40,7 +41,7 @@ def completion_logprobs(
     in_completion = _in_completion(real.attention, start)
     before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
-    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    model = language_model_of(model)
     if head_reads_last_states(model, len(tokens)):
         states = model.get_decoder()(
             input_ids=real.tokens, attention_mask=real.attention.long(), use_cache=False
@@ -70,7 +71,7 @@ def centred_logprobs(
     in_completion = _in_completion(real.attention, start)
     before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
-    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    model = language_model_of(model)
     options = {"input_ids": real.tokens, "attention_mask": real.attention.long(), "use_cache": False}
     by_state = head_reads_last_states(model, len(tokens))
 

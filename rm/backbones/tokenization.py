@@ -59,8 +59,9 @@ def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
 
 def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return the ids that end a text, according to config, generation config and tokenizer."""
-    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
-    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
+    # configs of Transformers state any of these, as one id or several
+    stated = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
+    lists = [ids if isinstance(ids, list) else [ids] for ids in stated]
     return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
 
 
@@ -75,8 +76,12 @@ def control_tokens(tokenizer: Any) -> list[str]:
 
 def context_length(model: Any, tokenizer: Any) -> int:
     """Return the maximum number of tokens of prompt and completion together."""
-    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return min(stated or 2**31, tokenizer.model_max_length)
+    return min(position_limit(model.config) or 2**31, tokenizer.model_max_length)
+
+
+def position_limit(config: Any) -> int | None:
+    """Return the number of positions that a config of Transformers states; None if it states none."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 def describe_tokenizer(
@@ -234,11 +239,9 @@ class Encoder:
             ) from error
 
     def _template(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]], **options: Any) -> str:
-        given: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        options |= {"tools": list(tools)} if tools else {}
         date = self.contract.date_string
-        return str(
-            self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **given, **options)
-        )
+        return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
 
     def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
         return DataError(

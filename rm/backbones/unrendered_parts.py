@@ -126,10 +126,10 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
             probe = {mark: part for mark, part in probe.items() if part != REASONING}
         marked.append(markers)
         marks |= probe
-    named = [_tool(f"zqtool{index}z") for index in range(len(tools))]
+    probes = [_tool(f"zqtool{index}z") for index in range(len(tools))]
     marks |= {f"zqtool{index}z": TOOLS for index in range(len(tools))}
     try:
-        text = render(marked, named)
+        text = render(marked, probes)
     except Exception:  # rendering the conversation itself raises the same error with its real contents
         return ""
     return next((part for mark, part in marks.items() if mark not in text), "")

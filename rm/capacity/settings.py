@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 
 from ..adapters import ADAPTER_OF_METHOD
-from ..settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, RANK, SHARE_ABOVE_0, SHARE_BELOW_1, Rule, Settings, setting
+from ..registry.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    RANK,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Rule,
+    Settings,
+    setting,
+)
 from .choices import PRECISIONS, STATES, STRATEGIES
 from .gpus import GPUS, find_gpu
 
@@ -18,35 +28,37 @@ class PlanConfig(Settings):
     required = ("model",)
     rules = (
         Rule(
-            lambda given: given.adapter == "none" and given.lora_r is not None,
+            lambda settings: settings.adapter == "none" and settings.lora_r is not None,
             "--lora_r {lora_r} is an adapter's rank; leave it out, or --adapter none",
         ),
         Rule(
-            lambda given: given.job in ("rl", "decode") and given.length is not None,
+            lambda settings: settings.job in ("rl", "decode") and settings.length is not None,
             "--length belongs to train and score; {job} counts --prompt and --completion",
         ),
         Rule(
-            lambda given: given.job in ("decode", "score") and given.dtype == "mixed",
+            lambda settings: settings.job in ("decode", "score") and settings.dtype == "mixed",
             "{job} trains nothing; say --dtype float32 or bfloat16",
         ),
         Rule(
-            lambda given: given.job in ("decode", "score") and given.strategy != "ddp",
+            lambda settings: settings.job in ("decode", "score") and settings.strategy != "ddp",
             "{job} holds whole models on every GPU; leave --strategy {strategy} out",
         ),
         Rule(
-            lambda given: given.job in ("rl", "score") and given.adapter in ("pblora", "moslora"),
+            lambda settings: settings.job in ("rl", "score") and settings.adapter in ("pblora", "moslora"),
             "{job} supports plain adapters only; --adapter {adapter} belongs to train and decode",
         ),
         Rule(
-            lambda given: given.job == "train" and given.kind == "scalar" and given.adapter in ("pblora", "moslora"),
+            lambda settings: (
+                settings.job == "train" and settings.kind == "scalar" and settings.adapter in ("pblora", "moslora")
+            ),
             "--adapter {adapter} is an autoregressive model's; add --kind autoregressive, or take lora",
         ),
         Rule(
-            lambda given: given.guide_model and given.guide != "separate",
+            lambda settings: settings.guide_model and settings.guide != "separate",
             "--guide_model has weights of its own; add --guide separate",
         ),
         Rule(
-            lambda given: given.job == "rl" and given.rollouts % given.group,
+            lambda settings: settings.job == "rl" and settings.rollouts % settings.group,
             "a step has {rollouts} answers (gpus x batch x accumulation) and a prompt gets {group}; make them a "
             "multiple of --group",
         ),

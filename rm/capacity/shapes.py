@@ -102,9 +102,9 @@ def full_name(name: str) -> str | None:
 
 def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
     """Return the shape of a size (`7b`, `qwen3-8b`), a folder or a Hugging Face id; reads only config.json."""
-    known = full_name(model)
-    if known is not None and not Path(model).exists():
-        return table_shape(known)
+    name = full_name(model)
+    if name is not None and not Path(model).exists():
+        return table_shape(name)
     if "/" not in model and not Path(model).exists():
         raise UsageError(
             f"no size '{model}', and no folder of that name; "

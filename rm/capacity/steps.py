@@ -83,7 +83,7 @@ def step_parts(
     saved, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
     cast = casts // shape.layers
     layer = layer_bytes(shape, step)
-    made = layer if step.checkpointing else 0  # recomputed activations
+    recomputed = layer if step.checkpointing else 0  # recomputed activations
     all_weights = step.adapters is None
     of_head = shape.embedding * size // spread.shares if all_weights and step.top.head_tokens else 0
     twice = of_head if shape.tied else 0
@@ -96,7 +96,7 @@ def step_parts(
         },
         {
             "gradients": max(before, of_head),
-            "activations": saved + made + (cast if step.checkpointing else casts),
+            "activations": saved + recomputed + (cast if step.checkpointing else casts),
             "workspace": back,
         },
         {"gradients": gradients + twice, "activations": layer + cast, "workspace": back},

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..settings import setting
+from ..registry.settings import setting
 from .scoring_contract import FILE
 
 

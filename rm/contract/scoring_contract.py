@@ -10,8 +10,8 @@ from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
-from ..kind import kind_of
 from ..registry import names
+from ..registry.kind import kind_of
 from ..types import content_hash
 
 FILE = "scoring.json"
@@ -74,7 +74,8 @@ class ScoringContract:
 
 def contract_class(kind: str) -> type[ScoringContract]:
     """Return the class of a registered kind's contracts; that of the common fields for any other name."""
-    return kind_of(kind).contract_class if kind in names("rm.kinds") else ScoringContract
+    form = kind_of(kind).contract_class if kind in names("rm.kinds") else None
+    return form or ScoringContract
 
 
 def contract_of(values: Mapping[str, Any]) -> ScoringContract:
@@ -83,8 +84,8 @@ def contract_of(values: Mapping[str, Any]) -> ScoringContract:
     Earlier versions wrote the fields of all kinds, null where they do not apply: null for an unknown field is nothing.
     """
     form = contract_class(values["kind"])
-    known = {field.name for field in fields(form)}
-    stated = {name: value for name, value in values.items() if name in known or value is not None}
+    field_names = {field.name for field in fields(form)}
+    stated = {name: value for name, value in values.items() if name in field_names or value is not None}
     contract = form(**stated | {"objectives": tuple(values["objectives"])})
     try:
         TypeAdapter(form).validate_json(json.dumps(asdict(contract)), strict=True)
@@ -101,8 +102,8 @@ def load_contract(folder: Path) -> ScoringContract:
         stated = values.pop("hash", None)
         contract = contract_of(values)
     except UNREADABLE as error:
-        known = ", ".join(field.name for field in fields(ScoringContract))
-        raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {known}") from error
+        field_names = ", ".join(field.name for field in fields(ScoringContract))
+        raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {field_names}") from error
     if stated != contract.hash():
         raise DataError(
             f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"

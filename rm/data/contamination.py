@@ -57,26 +57,26 @@ def overlaps(
     turn_texts = [text for _, _, text in turns]
     shingled = _shingles(turn_texts)
     for name, texts in benchmarks.items():
-        known = {normal_prompt(text): text for text in texts}
+        benchmark_texts = {normal_prompt(text): text for text in texts}
         overlaps_by_row: dict[int, Overlap] = {}
-        others = _shingles(list(known))
-        template = _template(others, len(known))
-        parts = _without(shingled, template), list(known), _without(others, template)
+        others = _shingles(list(benchmark_texts))
+        template = _template(others, len(benchmark_texts))
+        parts = _without(shingled, template), list(benchmark_texts), _without(others, template)
         for turn_index, other, likeness in _alike(turn_texts, *parts, near):
             row, turn, _ = turns[turn_index]
             if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
-                overlaps_by_row[row] = Overlap(row, name, known[other], likeness, turn)
+                overlaps_by_row[row] = Overlap(row, name, benchmark_texts[other], likeness, turn)
         yield from (overlaps_by_row[row] for row in sorted(overlaps_by_row))
 
 
-def near_duplicates(texts: Sequence[str], known: Sequence[str], near: float = 0.7) -> Iterator[tuple[int, int]]:
+def near_duplicates(texts: Sequence[str], references: Sequence[str], near: float = 0.7) -> Iterator[tuple[int, int]]:
     """Yield the indices (text, known text) of all texts that are the same or near-duplicates, as `overlaps` has them.
 
     A known text that is a part of a longer text is one of its near-duplicates; the reverse does not hold.
     """
     normal = [normal_prompt(text) for text in texts]
     indices: dict[str, list[int]] = defaultdict(list)
-    for index, text in enumerate(known):
+    for index, text in enumerate(references):
         indices[normal_prompt(text)].append(index)
     for index, other, _ in _alike(normal, _shingles(normal), list(indices), _shingles(list(indices)), near):
         yield from ((index, known_index) for known_index in indices[other])
@@ -109,10 +109,10 @@ def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Share
 
 
 def _alike(
-    texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], others: sparse.csr_matrix, near: float
+    texts: Sequence[str], shingled: sparse.csr_matrix, references: Sequence[str], others: sparse.csr_matrix, near: float
 ) -> Iterator[tuple[int, str, float]]:
     """Yield (index of the text, known text, similarity) of all exact and near-duplicates."""
-    same = {*known} - {""}
+    same = {*references} - {""}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     sizes, other_sizes = (np.asarray(matrix.sum(1)).ravel() for matrix in (shingled, others))
     for start in range(0, len(texts), BLOCK):
@@ -121,7 +121,7 @@ def _alike(
         both, a, b = shared.data, sizes[rows], other_sizes[shared.col]
         likeness = np.maximum(both / (a + b - both), both / b)
         for column in np.flatnonzero((likeness >= near) & (a >= FEWEST) & (b >= FEWEST)):
-            text = known[int(shared.col[column])]
+            text = references[int(shared.col[column])]
             if texts[rows[column]] != text:
                 yield int(rows[column]), text, min(float(likeness[column]), 0.999)
 

@@ -172,14 +172,14 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     Pairs are compared by which completion each objective prefers, regardless of which one is called chosen, and without
     case, punctuation and repeated blanks. Of opposite preferences every row on both sides is reported.
     """
-    seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
+    opinions_of: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
         completions = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
         better = {objective: pair.preferred(objective) for objective in pair.wins}
         opinion = {name: _normal(preferred.chosen) for name, preferred in better.items() if preferred is not None}
         if len(completions) == 2 and opinion:
-            seen[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
-    for opinions in seen.values():
+            opinions_of[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
+    for opinions in opinions_of.values():
         yield from _again(opinions)
         yield from _opposite(opinions)
 
@@ -211,8 +211,8 @@ def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
 
 def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
     """Yield texts with markers that chat templates put between turns: a model would read a false end of turn."""
-    known = [re.escape(token) for token in special if token.strip()]
-    pattern = re.compile("|".join([*MARKERS.values(), *known]))
+    patterns = [re.escape(token) for token in special if token.strip()]
+    pattern = re.compile("|".join([*MARKERS.values(), *patterns]))
     for row, pair in enumerate(pairs):
         texts = {f"turn {index + 1} of the prompt": _raw(turn) for index, turn in enumerate(pair.prompt)}
         for name in ("chosen", "rejected"):
@@ -244,9 +244,9 @@ def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
 # ---- report ----
 
 
-def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, shown: int = 10) -> str:
+def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, most: int = 10) -> str:
     """Return a Markdown report: counts and first rows by reason, contamination by benchmark, and label leakage."""
-    reasons = [[reason, f"{n:,}", _first(linted, reason, describe_row, shown)] for reason, n in linted.reasons.items()]
+    reasons = [[reason, f"{n:,}", _first(linted, reason, describe_row, most)] for reason, n in linted.reasons.items()]
     text = table(["reason", "rows", "first places"], reasons, right=["rows"])
     parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]
     if linted.shared:
@@ -255,16 +255,16 @@ def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, show
     if not linted.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
     leaks = [
-        f"- {inert(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}" for leak in linted.leaks[: 3 * shown]
+        f"- {inert(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}" for leak in linted.leaks[: 3 * most]
     ]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
-def _first(linted: Linted, reason: str, describe_row: Callable[[int], str], shown: int) -> str:
+def _first(linted: Linted, reason: str, describe_row: Callable[[int], str], most: int) -> str:
     findings = [finding for finding in linted.findings if finding.reason == reason]
-    places: dict[str, list[str]] = defaultdict(list)
-    for finding in findings[:shown]:
+    locations: dict[str, list[str]] = defaultdict(list)
+    for finding in findings[:most]:
         other = "" if finding.other is None else f" {describe_row(finding.other)}"
-        places[f"{finding.detail}{other}"].append(describe_row(finding.row))
-    text = "; ".join(f"{', '.join(rows)} ({detail})" for detail, rows in places.items())
-    return text + (" ..." if len(findings) > shown else "")
+        locations[f"{finding.detail}{other}"].append(describe_row(finding.row))
+    text = "; ".join(f"{', '.join(rows)} ({detail})" for detail, rows in locations.items())
+    return text + (" ..." if len(findings) > most else "")

@@ -191,8 +191,8 @@ def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterato
     for column in columns:
         stored = parsed_messages(values[column], column)
         turns = stored if isinstance(stored, list) else []
-        named = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
-        unread = {key for turn in named for key in turn if key not in FIELDS and turn[key] not in (None, "", [], {})}
+        messages = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
+        unread = {key for turn in messages for key in turn if key not in FIELDS and turn[key] not in (None, "", [], {})}
         yield from sorted(f"{column}[].{key}" for key in unread)
 
 

@@ -27,7 +27,7 @@ from .readers import Row, read_rows
 
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
-SHOWN = 3
+EXAMPLES_OF_REASON = 3
 """Number of rows that an error lists for each reason."""
 
 
@@ -63,8 +63,8 @@ class RowReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object for the manifest; a row that was read in several epochs has one place."""
-        places = [*dict.fromkeys(self.dropped)]
-        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": places} | (
+        locations = [*dict.fromkeys(self.dropped)]
+        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": locations} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
         )
 
@@ -158,10 +158,10 @@ def _collect(
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not rows:
-        named = sources if isinstance(sources, str) else ", ".join(sources)
+        names = sources if isinstance(sources, str) else ", ".join(sources)
         first = "; the first is {}: {}".format(*report.dropped[0]) if report.dropped else ""
         raise DataError(
-            f"{named}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
+            f"{names}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
         )
     return rows, report
 
@@ -183,8 +183,8 @@ def _reasons_with_places(report: RowReport) -> str:
     for location, why in report.dropped:
         locations.setdefault(why.partition(":")[0], []).append(location)
     return ", ".join(
-        f"{len(locations[reason])} x {reason} ({', '.join(locations[reason][:SHOWN])}"
-        f"{', ...' if len(locations[reason]) > SHOWN else ''})"
+        f"{len(locations[reason])} x {reason} ({', '.join(locations[reason][:EXAMPLES_OF_REASON])}"
+        f"{', ...' if len(locations[reason]) > EXAMPLES_OF_REASON else ''})"
         for reason in report.reasons
     )
 

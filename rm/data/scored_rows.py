@@ -65,6 +65,6 @@ def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
         return {}
     if not isinstance(stated, Mapping):
         raise ValueError(f"scores are {{objective: number}}, got {str(stated)[:60]}")
-    known = {name: stated[name] for name in objectives if stated.get(name) is not None}
-    scores = {name: as_number(value, f"the score '{name}'") for name, value in known.items()}
+    gaps = {name: stated[name] for name in objectives if stated.get(name) is not None}
+    scores = {name: as_number(value, f"the score '{name}'") for name, value in gaps.items()}
     return {name: score for name, score in scores.items() if score is not None}

@@ -14,12 +14,22 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from ..errors import DataError, UsageError
-from ..io.compressed_files import compression_of, open_bytes
 from ..io.hub_names import absent, note_data
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parsed
-from .readers import Row, csv_rows, dataset_parts, format_of, is_local, is_saved, saved_dataset, without_padding
+from .readers import (
+    Row,
+    compression_of,
+    csv_rows,
+    dataset_parts,
+    format_of,
+    is_local,
+    is_saved,
+    open_bytes,
+    saved_dataset,
+    without_padding,
+)
 
 BLOCK = 4096
 FILE = "stream.json"
@@ -87,8 +97,8 @@ class PairStream(IterableDataset):
             pairs, after = self.read(position)
             rows = self._encoded(pairs)
             # seeded by the position only, so that a resumed run shuffles the block that it was in as before
-            place = [self.seed, position.epoch, position.source, position.row]
-            order = np.random.default_rng(int(content_hash(place), 16)).permutation(len(rows))
+            coordinates = [self.seed, position.epoch, position.source, position.row]
+            order = np.random.default_rng(int(content_hash(coordinates), 16)).permutation(len(rows))
             for number in order[skip:]:
                 yield rows[number]
             first, skip, position = first + len(rows), 0, after
@@ -166,11 +176,11 @@ class PairStream(IterableDataset):
         dataset, rows = self._at(position)
         number, rows_read = position.row, []
         while len(rows_read) < self.block and (several := _next(rows, self.block - len(rows_read), source)):
-            named = []
+            errors = []
             for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
                 present = {name: item for name, item in without_padding(values).items() if item is not None}
-                named.append(Row(f"{source}: row {n}", present))
-            rows_read += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
+                errors.append(Row(f"{source}: row {n}", present))
+            rows_read += parsed(errors, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
         if not rows_read and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")

@@ -1,6 +1,8 @@
-"""Words, shingles and Markdown of a text, also in scripts that put no blanks between words."""
+"""Words, shingles, Markdown and repetition of texts, also in scripts that put no blanks between words."""
 
+import math
 import re
+from collections.abc import Hashable, Sequence
 
 FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
 MARKS = re.compile(r"^#{1,6}[ \t]|^[ \t]*(?:[-*+]|\d+[.)])[ \t]|\*\*[^*\n]+\*\*", re.MULTILINE)
@@ -65,3 +67,33 @@ def word_count(text: str) -> float:
     (3.0, 3.0)
     """
     return sum(LENGTHS[match.lastindex] for match in UNITS.finditer(text)) / LONG
+
+
+# ---- repetition ----
+
+
+Ngram = tuple[Hashable, ...]
+
+
+def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
+    """Return the share of n-grams that occurred before in the completion, in [0, 1); NaN for fewer than n tokens.
+
+    seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
+
+    >>> repetition("a b a b a".split())
+    0.33...
+    """
+    return 1 - _different(_ngrams(tokens, n))
+
+
+def distinct(completions: Sequence[Sequence[Hashable]], n: int = 1) -> float:
+    """Return |distinct n-grams| / |n-grams| over all completions; NaN if none has n tokens   arXiv:1510.03055"""
+    return _different([gram for completion in completions for gram in _ngrams(completion, n)])
+
+
+def _ngrams(tokens: Sequence[Hashable], n: int) -> list[Ngram]:
+    return [*zip(*(tokens[start:] for start in range(n)), strict=False)]
+
+
+def _different(grams: Sequence[Ngram]) -> float:
+    return len({*grams}) / len(grams) if grams else math.nan

@@ -105,10 +105,10 @@ def _check_depth(text: str) -> None:
             raise ValueError("its brackets are nested too deeply")
 
 
-def _size(node: Any, known: dict[int, float]) -> float:
+def _size(node: Any, sizes: dict[int, float]) -> float:
     """Return the number of values below a node, counted once per use; infinite for a node that contains itself."""
-    if id(node) not in known:
-        known[id(node)] = float("inf")  # while it is being counted, so that cycles are infinite
+    if id(node) not in sizes:
+        sizes[id(node)] = float("inf")  # while it is being counted, so that cycles are infinite
         below = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
-        known[id(node)] = 1 + sum(_size(child, known) for child in below) if isinstance(node.value, list) else 1
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(child, sizes) for child in below) if isinstance(node.value, list) else 1
+    return sizes[id(node)]

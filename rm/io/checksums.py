@@ -33,9 +33,9 @@ def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) ->
     for parent, folders, files in os.walk(folder, followlinks=True):
         _refuse_loop(Path(parent), folder)
         inside = [Path(parent, name) for name in sorted((*folders, *files)) if not name.startswith(".")]
-        counted = [path for path in inside if not skip(path)]
-        folders[:] = [path.name for path in counted if path.is_dir()]
-        for path in counted:
+        paths = [path for path in inside if not skip(path)]
+        folders[:] = [path.name for path in paths if path.is_dir()]
+        for path in paths:
             if path.is_file():
                 digest.update(os.fsencode(path.relative_to(folder)) + f"\0{sha256(path)}\n".encode())
     return digest.hexdigest()

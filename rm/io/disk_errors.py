@@ -28,10 +28,10 @@ def told_full(error: BaseException) -> str | None:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in visited:
+        visited.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
 

@@ -75,7 +75,7 @@ def redacted(words: Sequence[str]) -> list[str]:
     """
     redactions, hide = [], False
     for word in words:
-        named = SECRET.sub(rf"\g<name>\g<sign>{HIDDEN}", word)
-        redactions.append(HIDDEN if hide else KEYS.sub(HIDDEN, named))
+        masked = SECRET.sub(rf"\g<name>\g<sign>{HIDDEN}", word)
+        redactions.append(HIDDEN if hide else KEYS.sub(HIDDEN, masked))
         hide = bool(SECRET_FLAG.fullmatch(word))
     return redactions

@@ -56,13 +56,13 @@ class Rotation:
         """Return the seconds until a server is available."""
         return max(0.0, min(rest.until for rest in self.rests) - now)
 
-    def failed(self, index: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
-        """Record the failure of a request sent at `since`; the server may have `asked` for a pause in seconds."""
+    def failed(self, index: int, now: float, *, pause: float = 0.0, since: float = math.inf) -> None:
+        """Record the failure of a request sent at `since`; `pause` is what the server requested, in seconds."""
         rest = self.rests[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now
             rest.until = now + min(self.longest, self.first * 2.0 ** min(rest.failures - 1, 64))
-        rest.until = max(rest.until, now + asked)
+        rest.until = max(rest.until, now + pause)
 
     def worked(self, index: int) -> None:
         """Record a successful request."""

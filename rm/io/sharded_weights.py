@@ -24,7 +24,7 @@ def is_partitioned(parameter: Tensor) -> bool:
 @torch.no_grad()
 def gathered(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor, on the CPU; return other tensors unchanged."""
-    if is_partitioned(tensor):
+    if is_partitioned(tensor):  # its shape is empty outside of the context, which all processes enter together
         from deepspeed.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
 
         with GatheredParameters([tensor]):
@@ -36,6 +36,8 @@ def gathered_state(model: nn.Module) -> dict[str, Any] | None:
     """Return the gathered state dict of a sharded model, for `save_pretrained`; None for other models."""
     if not is_sharded(model):
         return None
+    # under ZeRO-3 the tensors of state_dict() are empty: gather the parameters themselves, by every name of tied
+    # weights; buffers are in the state dict alone
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return {name: gathered(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
 

@@ -14,7 +14,7 @@ from ..backbones.gguf import origin
 from ..backbones.hub import ADAPTER
 from ..backbones.loading import load_classifier
 from ..backbones.lora_classifier import check_targets, load_lora
-from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens
+from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, position_limit
 from ..contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
 from ..errors import UsageError
 from ..io.sharded_weights import gathered_state
@@ -84,7 +84,7 @@ class Source(NamedTuple, Generic[Stated]):
 
 
 def open_source(
-    source: str, form: type[Stated], asked: Mapping[str, Any], *, dtype: str, fresh: bool, lora: LoraConfig | None
+    source: str, form: type[Stated], stated: Mapping[str, Any], *, dtype: str, fresh: bool, lora: LoraConfig | None
 ) -> Source[Stated]:
     """Return what a folder or Hub id holds.
 
@@ -96,7 +96,7 @@ def open_source(
     contract = load_contract(folder) if (folder / FILE).exists() else None
     if contract and not isinstance(contract, form):
         raise UsageError(f"{name} is a reward model of kind '{contract.kind}'; start from its backbone")
-    for setting, value in {**asked, "dtype": dtype if fresh and dtype != "float32" else None}.items():
+    for setting, value in {**stated, "dtype": dtype if fresh and dtype != "float32" else None}.items():
         if contract and value not in (None, fixed := getattr(contract, setting)):
             raise UsageError(
                 f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: leave "
@@ -127,8 +127,8 @@ def load_weights(
     model, new = load_classifier(source.name, objectives, fresh_head=fresh, **loading)
     trunk = f"{model.base_model_prefix}."
     head = [name for name, _ in model.named_parameters() if per_token and not name.startswith(trunk)]
-    if lora is not None and (whole := [*(key.removeprefix(trunk) for key in new), *head]):
-        _keep_whole(lora, whole)
+    if lora is not None and (trained := [*(key.removeprefix(trunk) for key in new), *head]):
+        _keep_whole(lora, trained)
     return model, new
 
 
@@ -157,7 +157,7 @@ def determined_fields(
 
 def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
+    positions = position_limit(config) or 4096
     return min(positions, tokenizer.model_max_length, 4096)
 
 

@@ -18,11 +18,11 @@ def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter:
     d = φ(chosen) - φ(rejected) is the difference of a pair's features.
     `differences` [B, D] may be sparse; `wins` is p [B] in [0, 1]; a tie (0.5) pulls w·d towards 0.
     """
-    known = ~np.isnan(wins)
-    if not known.any():
+    labelled = ~np.isnan(wins)
+    if not labelled.any():
         raise DataError("no pair has a preference for this objective; name an objective that the data are labelled for")
-    if not known.all():
-        differences, wins = differences[known], wins[known]
+    if not labelled.all():
+        differences, wins = differences[labelled], wins[labelled]
     if len(wins) == 1:
         differences, wins, C = _stack([differences, differences]), np.repeat(wins, 2), C / 2
     features, target, weight = _two_classes(differences, wins)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from ..contract.loading_settings import bos_setting, eos_setting
 from ..contract.scoring_contract import Edge
-from ..settings import ABOVE_0, AT_LEAST_1, DTYPES, RANK, SHARE_BELOW_1, Rule, Settings, setting
+from ..registry.settings import ABOVE_0, AT_LEAST_1, DTYPES, RANK, SHARE_BELOW_1, Rule, Settings, setting
 from ..types import OVERALL
 
 
@@ -26,11 +26,11 @@ class LabelSettings(RowSettings):
     """Whether the kind learns several objectives."""
     rules = (
         Rule(
-            lambda given: given.objective not in (OVERALL, *given.objectives),
+            lambda settings: settings.objective not in (OVERALL, *settings.objectives),
             "--objective {objective} is not one of --objectives {objectives}; give one of the two settings",
         ),
         Rule(
-            lambda given: len(given.objectives) > 1 and not given.several,
+            lambda settings: len(settings.objectives) > 1 and not settings.several,
             "this kind of reward model learns one objective, got {objectives}; name one",
         ),
     )

@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerBase
 from ..backbones.loading import load_tokenizer, small_config, small_tokenizer
 from ..backbones.tokenization import check_renders
 from ..contract.loading_settings import edges
-from ..data.labelling import labelled_for
 from ..data.pairs import RowReport, load_pairs, refuse_bad_rows
 from ..data.scored_rows import Judged
 from ..data.streaming import PairStream, StreamPosition
@@ -27,7 +26,7 @@ L = TypeVar("L", bound=LabelSettings)
 class RowTraining(Training[R]):
     """A training on rows of files, of which bad ones are refused together."""
 
-    shown = ("train_", "eval_loss", "eval_accuracy")
+    summary_prefixes = ("train_", "eval_loss", "eval_accuracy")
     """Beginnings of the names of the facts that are in the summary."""
 
     @abstractmethod
@@ -48,7 +47,7 @@ class RowTraining(Training[R]):
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return losses and accuracies."""
-        return {name: value for name, value in facts.items() if name.startswith(self.shown)}
+        return {name: value for name, value in facts.items() if name.startswith(self.summary_prefixes)}
 
 
 class PairTraining(RowTraining[L]):
@@ -75,7 +74,7 @@ class PairTraining(RowTraining[L]):
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
         """Load one file, labelled for one objective or, with None, by its own labels."""
         pairs, rows = load_pairs(path, on_bad_row="skip")
-        return Judged([labelled_for(pair, objective) for pair in pairs] if objective else pairs, []), rows
+        return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
         """Return the chosen and the rejected completion of the first pairs in turn, or else rated responses."""
@@ -142,9 +141,9 @@ class ClassifierTraining(BackboneTraining):
 
     def small_backbone(self, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
         """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
-        given: ClassifierSettings = self.settings
-        tokenizer = small_tokenizer(texts, given.small_vocabulary)
-        return tokenizer, small_config(tokenizer, hidden=given.small_hidden, layers=given.small_layers)
+        settings: ClassifierSettings = self.settings
+        tokenizer = small_tokenizer(texts, settings.small_vocabulary)
+        return tokenizer, small_config(tokenizer, hidden=settings.small_hidden, layers=settings.small_layers)
 
     def log_small_model(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """Report that a model was built from scratch, and its size."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..specs import Plain
+from ..registry.specs import Plain
 
 
 def _pair_loss(function: Callable[..., Any]) -> Any:

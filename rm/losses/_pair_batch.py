@@ -80,5 +80,6 @@ def as_pair_loss(loss: Any) -> PairLoss:
     def formula(pairs: PairBatch) -> Tensor:
         return loss(pairs.chosen, pairs.rejected, pairs.wins, pairs.margin)
 
+    # a user's loss may be any callable, also one without a name
     formula.__qualname__ = getattr(loss, "__qualname__", type(loss).__name__)
     return PairLoss(formula, learned=loss if isinstance(loss, nn.Module) else None)

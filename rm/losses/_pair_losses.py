@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 from ..errors import DataError, UsageError
 from ..load import load_reward_model
 from ..registry import load
-from ..specs import build, parse_spec, plain_form, signatures
+from ..registry.specs import build, parse_spec, plain_form, signatures
 from ..types import PreferencePair
 from ._pair_batch import PairBatch, PairLoss, as_pair_loss
 
@@ -30,6 +30,17 @@ MISSING = {
 """Messages by the value that a loss requires and pairs lack."""
 
 
+@runtime_checkable
+class LearnedFactor(Protocol):
+    """Learned parameters of a pair loss, a `torch.nn.Module`."""
+
+    learning_rate: float
+
+    def fit(self, longer: torch.Tensor) -> None:
+        """Fit the parameters to the length differences of the training pairs, in tokens."""
+        ...
+
+
 def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
     """Raise `DataError` if pairs lack (NaN) a value that the loss requires; `margin` is the margin's column."""
     for name, column in values.items():
@@ -42,7 +53,7 @@ def learnt(losses: Sequence[PairLoss]) -> nn.ModuleDict:
     """Return the learned parameters by the loss's index: modules with a `learning_rate` and `fit(longer)`."""
     modules = {str(index): loss.learned for index, loss in enumerate(losses) if loss.learned is not None}
     for module in modules.values():
-        if not (hasattr(module, "learning_rate") and hasattr(module, "fit")):
+        if not isinstance(module, LearnedFactor):
             raise UsageError(f"{type(module).__name__} learns, and has no learning_rate or no fit(longer); add them")
     return nn.ModuleDict(modules)
 
@@ -50,7 +61,7 @@ def learnt(losses: Sequence[PairLoss]) -> nn.ModuleDict:
 def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
     """Fit a loss with learned parameters to the length differences of the training pairs, in tokens."""
     if loss.learned is not None and len(longer):
-        loss.learned.fit(torch.tensor(longer, dtype=torch.float32))  # pyright: ignore[reportCallIssue]
+        loss.learned.fit(torch.tensor(longer, dtype=torch.float32))
 
 
 def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:

@@ -14,8 +14,8 @@ def attribute_regression() -> Callable[[Float[Tensor, "N K"], Float[Tensor, "N K
     """
 
     def loss(rewards: Float[Tensor, "N K"], scores: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        known = ~scores.isnan()
+        labelled = ~scores.isnan()
         error = (rewards - scores.nan_to_num(0.0)).square()
-        return error.masked_fill(~known, float("nan"))
+        return error.masked_fill(~labelled, float("nan"))
 
     return loss

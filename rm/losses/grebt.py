@@ -68,15 +68,15 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
     """
     if spread not in SPREADS:
         raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")
-    known = ~rewards.isnan()
-    number = known.sum(1, keepdim=True).clamp_min(1)
+    finite = ~rewards.isnan()
+    number = finite.sum(1, keepdim=True).clamp_min(1)
     r = rewards.nan_to_num(0.0).double()
-    gap = torch.where(known, r - (r * known).sum(1, keepdim=True) / number, 0)
+    gap = torch.where(finite, r - (r * finite).sum(1, keepdim=True) / number, 0)
     variance = gap.square().sum(1, keepdim=True) / number
     varied = variance > FLAT**2
     std = torch.where(varied, variance, 1).sqrt()
     z = gap / ((std.detach() if spread == "stopgrad" else std) + epsilon)
-    logp = z.masked_fill(~known, -torch.inf).log_softmax(1).masked_fill(~known, 0)
+    logp = z.masked_fill(~finite, -torch.inf).log_softmax(1).masked_fill(~finite, 0)
     entropy = -(logp.exp() * logp).sum(1)
     return torch.where(varied.squeeze(1), entropy, torch.nan).to(rewards.dtype)
 

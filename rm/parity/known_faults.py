@@ -12,7 +12,7 @@ from ..backbones.forward_hooks import head_inputs
 from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
-from ..types import Example
+from ..types import Example, LatentSteps, ScoresSteps, ScoresTokens
 
 EXPLAINED = 0.1
 """A fault is named if at most this share of the difference remains after it is applied."""
@@ -29,7 +29,7 @@ CONVENTIONS: tuple[tuple[str, Edge, Edge], ...] = (
 Ids = list[list[int]]
 
 
-class Scored(NamedTuple):
+class BackendScores(NamedTuple):
     """Scores of the same conversations from another backend."""
 
     scores: np.ndarray
@@ -53,7 +53,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
     return ""
 
 
-def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: Scored) -> str:
+def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
     """Name the fault that leaves at most a tenth of the difference of our scores to theirs, or say that none does."""
     if theirs.because:
         return theirs.because
@@ -84,8 +84,8 @@ def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
         constants = ", ".join(f"{shift:.4g}" for shift in shifts)
         return f"{constants} added to every score, as by a head with a bias that the weights do not hold"
     factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
-    left = np.abs(theirs - (factor * ours + shift)).max()
-    return f"scores times {factor:.4g} plus {shift:.4g}" if left <= SCALED * np.abs(theirs - ours).max() else ""
+    remainder = np.abs(theirs - (factor * ours + shift)).max()
+    return f"scores times {factor:.4g} plus {shift:.4g}" if remainder <= SCALED * np.abs(theirs - ours).max() else ""
 
 
 def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -94,10 +94,10 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
     single = ours.shape[1] == 1
     yield "softmax activation" + (" (of a single score, which is always 1)" if single else ""), softmax(ours, axis=1)
     yield "L2 normalisation of the scores", normalised(ours)
-    if not (hasattr(model, "encoder") and hasattr(model, "score")):
+    if not isinstance(model, ScoresTokens):
         return
-    for steps in range(model.contract.latent_steps + 1 if hasattr(model, "with_steps") else 0):
-        yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
+    if isinstance(model, LatentSteps):
+        yield from _latent_faults(model, examples)
     right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     for name, ids in readings(model, examples, right):
         if ids != right:
@@ -108,6 +108,11 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         yield from _poolings(model, right)
         yield "L2 normalisation before the head", _normalised_before_head(model, right)
         yield from _padding_read(model, right)
+
+
+def _latent_faults(model: Any, examples: Sequence[Example]) -> Iterator[tuple[str, np.ndarray]]:
+    for steps in range(model.contract.latent_steps + 1):
+        yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
 
 
 def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tuple[str, Ids]]:
@@ -132,7 +137,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
     """Return token ids under other policies of BOS and EOS; one whose token the tokenizer lacks changes nothing."""
     has = [edge_id(model, index) is not None for index in (0, 1)]
-    policies = {name: edge for name, edge, known in zip(("bos", "eos"), (bos, eos), has, strict=True) if known}
+    policies = {name: edge for name, edge, has_edge in zip(("bos", "eos"), (bos, eos), has, strict=True) if has_edge}
     encoder = type(model.encoder)(model.encoder.tokenizer, replace(model.contract, **policies))
     return [encoded.ids for encoded in encoder.encode_all(examples)]
 
@@ -199,10 +204,10 @@ def _normalised_before_head(model: Any, right: Ids) -> np.ndarray:
     return np.concatenate([run(model, lambda row=ids: scores(row)) for ids in right])
 
 
-def wrong_shape(model: Any, theirs: Scored, ours: np.ndarray) -> str:
+def wrong_shape(model: Any, theirs: BackendScores, ours: np.ndarray) -> str:
     """Describe scores of another shape than ours [N, K]; hidden states are recognised by their width."""
-    config = getattr(getattr(model, "model", None), "config", None)
-    width = getattr(config.get_text_config(), "hidden_size", None) if config is not None else None
+    is_network = isinstance(model, ScoresTokens | ScoresSteps)
+    width = model.model.config.get_text_config().hidden_size if is_network else None
     if theirs.scores.shape == (len(ours), width):
         return f"hidden states of width {width}: the head was not applied, as by a server of embeddings"
     return theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"

@@ -17,8 +17,8 @@ from ..kinds.latent.model import LatentRewardModel
 from ..kinds.process.model import ProcessRewardModel
 from ..kinds.scalar.model import ScalarRewardModel
 from ..load import load_reward_model
-from ..types import Example, tools_of
-from .known_faults import Scored, device_of, whole_ids
+from ..types import Example, ReadsTokens, tools_of
+from .known_faults import BackendScores, device_of, whole_ids
 from .parity import BATCH_SIZE, Way
 from .sglang import sglang
 from .targets import NATIVE_WAYS, Against
@@ -99,7 +99,7 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
 
     rows, _ = collect(source, parse)
     examples, scores = zip(*rows, strict=True)
-    return Group([*examples], {source: lambda _: Scored(np.array(scores))}, True)
+    return Group([*examples], {source: lambda _: BackendScores(np.array(scores))}, True)
 
 
 # ---- other libraries ----
@@ -155,7 +155,7 @@ def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[in
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE
     other.eval()
 
-    def way(examples: Sequence[Example]) -> Scored:
+    def way(examples: Sequence[Example]) -> BackendScores:
         scores, tokens = [], []
         has_tools = any(tools_of(example.prompt) for example in examples)
         size = 1 if has_tools else batch_size  # a call takes one set of tools
@@ -176,8 +176,8 @@ def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[in
                 real = batch["attention_mask"].bool()
                 tokens += [row[mask].tolist() for row, mask in zip(batch["input_ids"], real, strict=True)]
         except Exception as error:  # templates and models raise what they like
-            return Scored(np.empty(0), because=f"refused: {str(error).strip().splitlines()[0]}")
-        return Scored(np.concatenate(scores), tokens)
+            return BackendScores(np.empty(0), because=f"refused: {str(error).strip().splitlines()[0]}")
+        return BackendScores(np.concatenate(scores), tokens)
 
     return way
 
@@ -186,9 +186,9 @@ def other_model(source: str, **options: Any) -> dict[str, Way]:
     """Another folder, by its own tokenizer and contract."""
     other: Any = load_reward_model(source, check=False, **options)
 
-    def way(examples: Sequence[Example]) -> Scored:
-        has_encoder = hasattr(other, "encoder")
-        tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if has_encoder else None
-        return Scored(other.rate(examples), tokens)
+    def way(examples: Sequence[Example]) -> BackendScores:
+        reads_tokens = isinstance(other, ReadsTokens)
+        tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if reads_tokens else None
+        return BackendScores(other.rate(examples), tokens)
 
     return {source: way}

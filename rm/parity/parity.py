@@ -12,8 +12,8 @@ from peft import PeftModel
 from ..backbones.loading import folded
 from ..backbones.tokenization import pad
 from ..errors import DataError
-from ..types import Example, Message, RewardModel, user_turn
-from .known_faults import Scored, culprit, device_of, edge_id, first_token, run, wrong_shape
+from ..types import Example, LatentSteps, Message, ReadsTokens, RewardModel, ScoresSteps, ScoresTokens, user_turn
+from .known_faults import BackendScores, culprit, device_of, edge_id, first_token, run, wrong_shape
 
 HALF = 2e-2
 """Largest allowed difference in half precision, in standard deviations of the scores."""
@@ -22,7 +22,7 @@ FULL = 1e-4
 BATCH_SIZE = 8
 """Conversations in a padded batch."""
 NOT_ASCII = "四, čtyři, أربعة, e\u0301 🙂\u200d"
-Way = Callable[[Sequence[Example]], Scored]
+Way = Callable[[Sequence[Example]], BackendScores]
 
 
 class Parity(NamedTuple):
@@ -78,11 +78,11 @@ def parity(
 
 
 def compared(
-    model: RewardModel, examples: Sequence[Example], ours: np.ndarray, way: str, theirs: Scored, tolerance: float
+    model: RewardModel, examples: Sequence[Example], ours: np.ndarray, way: str, theirs: BackendScores, tolerance: float
 ) -> Parity:
     """Compare one backend's scores with `ours` [N, K], and name the cause if they differ."""
     if theirs.scores.shape != ours.shape:
-        theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, wrong_shape(model, theirs, ours))
+        theirs = BackendScores(np.full_like(ours, np.nan), theirs.tokens, wrong_shape(model, theirs, ours))
     gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
     size = (len(examples), float(gaps.max()), float(gaps.mean()), float(ours.std(0).max()))
     token = first_token(model, examples, theirs.tokens)
@@ -108,19 +108,19 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without a cache."""
     ways: dict[str, Way] = {
-        "alone": lambda examples: Scored(np.concatenate([model.rate([example]) for example in examples])),
-        "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
+        "alone": lambda examples: BackendScores(np.concatenate([model.rate([example]) for example in examples])),
+        "shuffled": lambda examples: BackendScores(_shuffled(model, examples, seed)),
     }
     if not _has_tokens(model):
         return ways
     for side in ("left", "right"):
-        ways[f"padded on the {side}"] = lambda examples, side=side: Scored(_padded(model, examples, side))
-    ways["pad is EOS"] = lambda examples: Scored(_padded(model, examples, "right", edge_id(model, 1) or 0))
-    if hasattr(model, "rate_without_cache"):
-        ways["without a cache"] = lambda examples: Scored(model.rate_without_cache(examples))
+        ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded(model, examples, side))
+    ways["pad is EOS"] = lambda examples: BackendScores(_padded(model, examples, "right", edge_id(model, 1) or 0))
+    if isinstance(model, LatentSteps):
+        ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         merged = partial(with_weights, model)
-        ways["adapter merged"] = lambda examples: Scored(_padded(merged(folded(model.model)), examples, "right"))
+        ways["adapter merged"] = lambda examples: BackendScores(_padded(merged(folded(model.model)), examples, "right"))
     return ways
 
 
@@ -130,15 +130,15 @@ def other_precision(model: Any) -> dict[str, Way]:
         return {}
     name = "bfloat16" if model.contract.dtype in ("float32", "float64") else "float32"
 
-    def way(examples: Sequence[Example]) -> Scored:
+    def way(examples: Sequence[Example]) -> BackendScores:
         other = with_weights(model, copy.deepcopy(model.model).to(getattr(torch, name)))
-        return Scored(_padded(other, examples, "right"), because=f"{name} itself")
+        return BackendScores(_padded(other, examples, "right"), because=f"{name} itself")
 
     return {name: way}
 
 
 def _has_tokens(model: Any) -> bool:
-    return hasattr(model, "encoder") and (hasattr(model, "score") or hasattr(model, "padded_rewards"))
+    return isinstance(model, ScoresTokens | ScoresSteps)
 
 
 def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
@@ -167,7 +167,7 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
             moves = (~attention).sum(1)
             positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
             tokens, attention = tokens.gather(1, positions), attention.gather(1, positions)
-        if hasattr(model, "padded_rewards"):  # of a process reward model, which reads several tokens of a row
+        if isinstance(model, ScoresSteps):
             rewards.append(model.padded_rewards(examples[start : start + BATCH_SIZE], tokens, attention))
         else:
             rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
@@ -187,14 +187,14 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
         (lambda example: not example.completion.isascii(), lambda: Example(question, NOT_ASCII)),
         (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
-    made = [make() for known, make in kinds if not any(map(known, examples))]
-    return [example for example in made if _readable(model, example)]
+    missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]
+    return [example for example in missing if _readable(model, example)]
 
 
 def _too_long(model: Any, example: Example) -> bool:
     """Return whether truncation removes tokens; True if the model never truncates."""
     limit = model.contract.max_length
-    return limit is None or not hasattr(model, "encoder") or model.encoder.encode(example).length > limit
+    return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 
 
 def _long(model: Any, prompt: tuple[Message, ...]) -> Example:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from ..types import Example
-from .known_faults import Scored
+from ..types import Example, ReadsTokens
+from .known_faults import BackendScores
 from .model_server import ModelServer, all_or_none, batches, by_index
 from .parity import Way
 
@@ -50,21 +50,21 @@ def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
 
     The second is for conversations that the contract does not truncate: SGLang refuses or cuts longer ones by itself.
     """
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"--against sglang sends token ids, which a model of kind '{model.contract.kind}' has none of")
     server = Sglang(url)
 
     def by_ids(endpoint: Any) -> Way:
-        def way(examples: Sequence[Example]) -> Scored:
+        def way(examples: Sequence[Example]) -> BackendScores:
             rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
-            return Scored(as_scores([score for some in batches(rows) for score in endpoint(some)]), rows)
+            return BackendScores(as_scores([score for some in batches(rows) for score in endpoint(some)]), rows)
 
         return way
 
-    def by_text(examples: Sequence[Example]) -> Scored:
+    def by_text(examples: Sequence[Example]) -> BackendScores:
         texts = [model.encoder.render(example) for example in examples]
         scores = as_scores([score for some in batches(texts) for score in server.classify(text=some)])
-        return Scored(scores, all_or_none([server.tokens(text) for text in texts], list))
+        return BackendScores(scores, all_or_none([server.tokens(text) for text in texts], list))
 
     ids = {
         "SGLang": by_ids(lambda rows: server.classify(input_ids=rows)),

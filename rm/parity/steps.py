@@ -75,8 +75,8 @@ def compare_steps(
     tolerance = max((HALF if half else FULL) * spread, 1e-6)
     rows = [at_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
     refused = [f"conversation {index + 1}: {row}" for index, row in enumerate(rows) if isinstance(row, str)]
-    known = [row for row in rows if not isinstance(row, str)]
-    scores = np.full_like(ours, np.nan) if refused else np.concatenate(known)
+    usable = [row for row in rows if not isinstance(row, str)]
+    scores = np.full_like(ours, np.nan) if refused else np.concatenate(usable)
     gaps = np.nan_to_num(np.abs(scores - ours), nan=np.inf)
     size, why = (len(ours), float(gaps.max()), float(gaps.mean()), spread), refused[0] if refused else ""
     result = Parity(way, *size, tolerance, flipped(ours, scores), "", why)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from ..types import Example
-from .known_faults import Scored
+from ..types import Example, ReadsTokens
+from .known_faults import BackendScores
 from .model_server import ModelServer, all_or_none, batches, by_index, chat_body
 from .parity import Way
 
@@ -66,23 +66,23 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
 
     The second is for conversations that its truncation cuts as the contract does.
     """
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"--against vllm sends token ids, which a model of kind '{model.contract.kind}' has none of")
     server = Vllm(url)
 
-    def by_ids(examples: Sequence[Example], **options: Any) -> Scored:
+    def by_ids(examples: Sequence[Example], **options: Any) -> BackendScores:
         rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
         scores = [score for some in batches(rows) for score in server.classify(input=some, **options)]
-        return Scored(np.array(scores, float), rows)
+        return BackendScores(np.array(scores, float), rows)
 
-    def by_messages(examples: Sequence[Example]) -> Scored:
+    def by_messages(examples: Sequence[Example]) -> BackendScores:
         contract, scores = model.contract, []
         cut = {"truncate_prompt_tokens": contract.max_length, "truncation_side": contract.truncation}
         cut = cut if contract.max_length else {}
         for chat_example in examples:
             scores += server.classify(**chat_body(chat_example), use_activation=False, **cut)
         tokens = all_or_none([server.tokens(example) for example in examples], model.encoder.truncated)
-        return Scored(np.array(scores, float), tokens)
+        return BackendScores(np.array(scores, float), tokens)
 
     ids = {"vLLM": lambda examples: by_ids(examples, use_activation=False), "vLLM, as it activates": by_ids}
     return ids, {"vLLM, its template": by_messages}

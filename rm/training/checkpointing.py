@@ -19,6 +19,7 @@ class MarkComplete(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         """Write the checksums when every process has written its files; each file is read once, from the page cache."""
+        # a rank that is still writing its optimizer or random state would leave a checksum of half a file
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
@@ -44,11 +45,14 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
     """
     faulty: dict[Path, str] = {}
     complete = None
+    # newest first: checksums of older checkpoints are not read once one is whole
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         if (fault := fault_of_checkpoint(checkpoint)) is None:
             complete = checkpoint
             break
         faulty[checkpoint] = fault
+    # a checkpoint without checksums was cut off while it was written; one with checksums was whole once, and where no
+    # other is left, starting anew would lose it in silence
     damaged = (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
     before = [checkpoint for checkpoint in damaged if (checkpoint / COMPLETE).exists()]
     if complete is None and before:

@@ -114,7 +114,7 @@ def _nothing_left(
 ) -> DataError:
     """Return the error of pairs of which none can be learnt from, with the remedy for most of them."""
     unlabelled, labels = len(pairs) - over - identical, sorted({name for pair in pairs for name in pair.wins})
-    named = ", ".join(objectives)
+    listed = ", ".join(objectives)
     remedy = f"their labels are {', '.join(labels) or 'none'}: name one of them with --objective"
     if OVERALL in labels:  # which --data NAME=FILE turns into that of NAME
         remedy += f", or say with --data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
@@ -122,5 +122,5 @@ def _nothing_left(
         remedy = "raise --max_length" + (", or set --on_long truncate" if over else "")
     return DataError(
         f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
-        f"truncation, {unlabelled} without a label for '{named}'; {remedy}"
+        f"truncation, {unlabelled} without a label for '{listed}'; {remedy}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor, nn
 from transformers import Trainer
 
@@ -16,13 +16,42 @@ from ..errors import CheckFailed, DataError, UsageError
 from ..io.disk_errors import file_of, no_room, told_full
 from ..io.sharded_weights import is_sharded
 from .checkpointing import COMPLETE
-from .out_of_memory import Piece, halved, lacks_memory
 
 
-def first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+class Piece(dict[str, Any]):
+    """A part of a prepared micro-batch."""
+
+
+def halved(piece: Piece, rows: int) -> list[Piece]:
+    """Split a micro-batch of two or more rows into halves.
+
+    A tensor of R rows is cut once. One of 2R rows holds the first completions of all rows and then the second ones,
+    which are cut alike. Anything else is shared by both halves.
+    """
+    middle = (rows + 1) // 2
+
+    def cut(value: Any, part: slice) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0 or len(value) not in (rows, 2 * rows):
+            return value
+        if len(value) == rows:
+            return value[part]
+        return torch.cat([tensor[part] for tensor in value.chunk(2)])
+
+    return [
+        Piece({name: cut(value, part) for name, value in piece.items()})
+        for part in (slice(None, middle), slice(middle, None))
+    ]
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether an error means that device or host memory is exhausted."""
+    return isinstance(error, torch.OutOfMemoryError) or should_reduce_batch_size(error)
+
+
+def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     """Return the name of the first tensor with a NaN or an infinity, or None."""
     return next(
-        (name for name, tensor in named if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
+        (name for name, tensor in tensors if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
     )
 
 
@@ -52,9 +81,9 @@ class FaultTolerantTrainer(Trainer):
     def training_step(self, model, inputs, num_items_in_batch=None):
         """Run Transformers' training step in as many pieces as memory requires; return the sum of their losses."""
         model.train()
-        piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
+        piece, most_rows = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
-        if self.most_rows != known:
+        if self.most_rows != most_rows:
             self.tell(
                 f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
                 f"{self.most_rows} are read at a time, with the same gradient"
@@ -134,8 +163,11 @@ class FaultTolerantTrainer(Trainer):
         """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
-            named = [*model.named_parameters(), *((f"of {self.loss_name}", parameter) for parameter in self._trained())]
-            if name := first_not_finite((name, tensor.detach()) for name, tensor in named):
+            parameters = [
+                *model.named_parameters(),
+                *((f"of {self.loss_name}", parameter) for parameter in self._trained()),
+            ]
+            if name := first_not_finite((name, tensor.detach()) for name, tensor in parameters):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, what: str) -> None:

@@ -107,10 +107,10 @@ def _trainer(training: Training[Any], prepared: Prepared, folder: Path) -> Rewar
 def _save(model: Any, examples: list[Example], folder: Path, leads: bool) -> None:
     """Save weights and golden scores to the folder; collective if the weights are sharded."""
     if leads or is_sharded(model.model):
-        with rank_0_folder(folder, writes=leads) as own:
-            model.save(own)
+        with rank_0_folder(folder, writes=leads) as work:
+            model.save(work)
             if examples:
-                write_golden(model, examples, own)
+                write_golden(model, examples, work)
 
 
 def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:

@@ -47,8 +47,8 @@ class SignalCheck(TrainerCallback, ExportableState):
 
     def on_train_end(self, args, state, control, **kwargs):
         """Raise the error in all processes; a shard of the weights may have no gradient where another has one."""
-        seen: Any = reduce(torch.tensor(float(self.seen), device=args.device))
-        if state.global_step >= state.max_steps and not seen.item():
+        examples: Any = reduce(torch.tensor(float(self.seen), device=args.device))
+        if state.global_step >= state.max_steps and not examples.item():
             raise CheckFailed(
                 f"none of {state.global_step} steps had a finite gradient other than 0, so nothing was learnt and no "
                 "model is saved; look for labels, margins and lengths that leave nothing to prefer, or for a loss that "

@@ -15,7 +15,7 @@ from ..data.pairs import RowReport
 from ..data.scored_rows import Judged
 from ..data.streaming import PairStream
 from ..losses._pair_losses import load_losses, save_losses
-from ..settings import Settings
+from ..registry.settings import Settings
 from ..types import Example
 from .encoding import Encoding
 

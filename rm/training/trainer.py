@@ -176,11 +176,11 @@ class RewardTrainer(FaultTolerantTrainer):
 
     def create_optimizer(self, model=None):
         """Create Transformers' optimizer, with learning rates per parameter and a group for each learned loss."""
-        made = self.optimizer is None
+        is_new = self.optimizer is None
         optimizer: Any = super().create_optimizer(model)
-        if made:
+        if is_new:
             _split_by_rate(optimizer, self.model, self.task.rate_factor)
-        for module in self.task.modules.values() if made else ():
+        for module in self.task.modules.values() if is_new else ():
             module.to(self.args.device)
             group = {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
             optimizer.add_param_group(group)

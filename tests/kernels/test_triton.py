@@ -15,7 +15,7 @@ from torch import Tensor
 triton = pytest.importorskip("triton", reason="triton is not installed")
 import triton.language as tl  # noqa: E402
 from rewardlab.kernels import triton_common as fused  # noqa: E402
-from rewardlab.kernels.guided_sampler import triton_cut as cut_rows  # noqa: E402
+from rewardlab.kernels.guided_sampler import triton_truncated as cut_rows  # noqa: E402
 from rewardlab.kernels.guided_sampler.triton import fused as sampler  # noqa: E402
 from rewardlab.kernels.triton_common import launch as launching  # noqa: E402
 from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
@@ -148,11 +148,11 @@ def test_a_real_vocabulary_is_sampled_as_the_definition_does(truncated):
 
 
 def no_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_rows, "drawn_from_all", lambda *_: pytest.fail("a cut row was read as a whole"))
+    monkeypatch.setattr(cut_rows, "sample_from_all", lambda *_: pytest.fail("a cut row was read as a whole"))
 
 
 @pytest.mark.slow
-def test_cut_rows_of_a_real_vocabulary_are_drawn_from_few_tokens(monkeypatch):
+def test_cut_rows_of_a_real_vocabulary_are_sample_from_few_tokens(monkeypatch):
     no_whole_rows(monkeypatch)
     arguments = example({"N": 2, "G": 1, "V": 128256, "peaked": True}, torch.bfloat16)
     arguments |= {"temperature": torch.full((2,), 0.8), "top_p": torch.tensor([0.9, 1.0])}
@@ -174,9 +174,9 @@ def test_peaked_and_flat_rows_are_drawn_as_the_definition_does(spread, monkeypat
     arguments |= {"temperature": torch.tensor([1.0, 0.7, 1.5, 0.0, 1.0, 0.3])}
     arguments |= {name: torch.tensor(values) for name, values in LIMITS.items()}
     truth = reference(**arguments)
-    whole_rows, drawn_from_all = [], cut_rows.drawn_from_all
+    whole_rows, sample_from_all = [], cut_rows.sample_from_all
     monkeypatch.setattr(cut_rows, "CAPACITY", 1)
-    monkeypatch.setattr(cut_rows, "drawn_from_all", lambda *given: whole_rows.append(1) or drawn_from_all(*given))
+    monkeypatch.setattr(cut_rows, "sample_from_all", lambda *given: whole_rows.append(1) or sample_from_all(*given))
     whole = sampler(**arguments)
     assert whole_rows
     monkeypatch.undo()

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from ....judges.backends.settings import ChatConfig
 from ....rm.errors import UsageError
-from ....rm.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
-from ....rm.specs import typed_arguments
+from ....rm.registry.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
+from ....rm.registry.specs import typed_arguments
 from ....rm.types import OVERALL
 
 

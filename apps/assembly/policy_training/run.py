@@ -25,7 +25,7 @@ from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.errors import CheckFailed
 from ....rm.io.sharded_weights import gathered_state
-from ....rm.specs import build
+from ....rm.registry.specs import build
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.distributed import broadcast_from_rank_0

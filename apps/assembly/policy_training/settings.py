@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ....rm.settings import (
+from ....rm.registry.settings import (
     ABOVE_0,
     ABOVE_0_OR_INF,
     AT_LEAST_0,

@@ -33,13 +33,13 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
     runs_by_cases: dict[tuple[str, frozenset[str]], dict[str, Finished]] = {}
     for name, run in runs.items():
         runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})[name] = run
-    made = [_board(group, config) for group in runs_by_cases.values()]
+    results = [_board(group, config) for group in runs_by_cases.values()]
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        (work / "board.md").write_text(boards.markdown(made, unfinished), encoding="utf-8")
-        (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
-        save_figure(boards.figure(made), work / "board.png")
-    log(unescaped(boards.markdown(made, unfinished)))
-    suites = [board.suite for board in made]
+        (work / "board.md").write_text(boards.markdown(results, unfinished), encoding="utf-8")
+        (work / "board.csv").write_text(boards.as_csv(results), encoding="utf-8")
+        save_figure(boards.figure(results), work / "board.png")
+    log(unescaped(boards.markdown(results, unfinished)))
+    suites = [board.suite for board in results]
     return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
 
 
@@ -76,11 +76,11 @@ def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:
             distinct = by_scorer.setdefault(row["scorer"], {})
             if judged not in distinct.values():
                 distinct[run_name] = judged
-    named = {
+    labels = {
         scorer if len(distinct) == 1 else f"{scorer} ({run_name})": judged
         for scorer, distinct in by_scorer.items()
         for run_name, judged in distinct.items()
     }
     note = part_of(first.summary["notes"])
     options = {"samples": config.bootstrap_samples, "seed": config.seed}
-    return boards.board(first.suite, first.cases, named, runs=[*runs], note=note, **options)
+    return boards.board(first.suite, first.cases, labels, runs=[*runs], note=note, **options)

@@ -45,9 +45,9 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     scorer = open_scorer(config.model, **_reading(run), **trust(config))
     rows = [row for row in run.summary["rows"] if row["role"] == "model" and row["contract"] == scorer.contract]
     if not rows:
-        seen = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
+        contracts = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
         raise DataError(
-            f"{name}: no model with the contract {scorer.contract} in it, there is {seen}; give its own run"
+            f"{name}: no model with the contract {scorer.contract} in it, there is {contracts}; give its own run"
         )
     cases = [case for case in run.cases if any(run.judgments[row["scorer"]][case.id].scores for row in rows)][:AGAIN]
     again = [judgment.scores for judgment in scorer(cases)]
@@ -61,9 +61,9 @@ def measured_of(config: CardConfig, name: str) -> Measured:
 def _reading(run: Finished) -> dict[str, Any]:
     """Return the options with which the run opened its models."""
     try:
-        asked = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
-        preference = parse_preference(asked["preference"]) if asked.get("preference") else None
-        return {"objective": asked.get("objective"), "kind": asked.get("read_as"), "preference": preference}
+        recipe = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
+        preference = parse_preference(recipe["preference"]) if recipe.get("preference") else None
+        return {"objective": recipe.get("objective"), "kind": recipe.get("read_as"), "preference": preference}
     except UNREADABLE as error:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 

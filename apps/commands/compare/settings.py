@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import AT_LEAST_1, SEED, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SEED, Settings, setting
 
 
 @dataclass

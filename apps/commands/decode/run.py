@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ....policy.decoding.detokenization import token_texts
 from ....policy.decoding.engines import Engine, check_room, open_engine
-from ....policy.decoding.guided import Piece, stream
+from ....policy.decoding.guided import TextPiece, stream
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.backbones.loading import fingerprint
 from ....rm.data.pairs import read_prompts
@@ -126,7 +126,7 @@ def _completions(
                     yield item, completion
 
 
-def _print(piece: Piece, item: Item, out: Any, is_single: bool) -> None:
+def _print(piece: TextPiece, item: Item, out: Any, is_single: bool) -> None:
     """Print a single completion piece by piece, or each of several as a line of JSON when it is finished."""
     if is_single:
         text = terminal(piece.text) if out.isatty() else piece.text

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import (
+from ....rm.registry.settings import (
     AT_LEAST_0,
     AT_LEAST_1,
     AT_LEAST_2,
@@ -21,9 +21,9 @@ class DecodeConfig(Settings):
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     rules = (
-        Rule(lambda given: not (given.base or given.arm), "--base is missing"),
+        Rule(lambda settings: not (settings.base or settings.arm), "--base is missing"),
         Rule(
-            lambda given: given.preference and given.sweep,
+            lambda settings: settings.preference and settings.sweep,
             "--preference is one point and --sweep many; give one of them",
         ),
     )

@@ -21,7 +21,7 @@ from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
 from ....rm.kinds.scalar.foreign import classes_of
 from ....rm.registry import load
-from ....rm.specs import build
+from ....rm.registry.specs import build
 from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
@@ -55,8 +55,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         stored = [load_stored(source, suite, available) for source in config.scores]
         notes = [*of_limit, *notes, *(note for scores in stored for note in scores.notes(available))]
         for source in config.model:
-            if named := ", ".join(_guide(source).get("collapsed", [])):
-                notes.append(f"{source}: the guide has collapsed at {named}; it hardly reads its context there.")
+            if collapsed := ", ".join(_guide(source).get("collapsed", [])):
+                notes.append(f"{source}: the guide has collapsed at {collapsed}; it hardly reads its context there.")
         evaluation = evaluate(
             suite,
             cases,
@@ -119,8 +119,8 @@ def _guide(source: str) -> dict[str, Any]:
 
 def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str, Any]:
     """Return the diagnostics of the guides among the models (references follow them) for the manifest."""
-    named = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
-    guides = {name: guide for name, guide in named.items() if guide}
+    diagnostics = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
+    guides = {name: guide for name, guide in diagnostics.items() if guide}
     return {"guides": guides} if guides else {}
 
 

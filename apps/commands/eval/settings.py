@@ -6,7 +6,7 @@ from typing import Literal
 from ....benchmarks.types import BASELINES
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.settings import AT_LEAST_1, SEED, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
 
 @dataclass
@@ -15,13 +15,13 @@ class EvalConfig(Settings):
 
     required = ("output",)
     rules = (
-        Rule(lambda given: not (given.model or given.scores), "--model is missing"),
+        Rule(lambda settings: not (settings.model or settings.scores), "--model is missing"),
         Rule(
-            lambda given: given.reference_policy and given.read_as != "implicit",
+            lambda settings: settings.reference_policy and settings.read_as != "implicit",
             "--reference_policy belongs to --read_as implicit",
         ),
         Rule(
-            lambda given: len(given.baselines) > 1 and {"all", "none"} & {*given.baselines},
+            lambda settings: len(settings.baselines) > 1 and {"all", "none"} & {*settings.baselines},
             "--baselines all and none stand alone; name single ones, or one of the two",
         ),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.rubrics.scoring import SCORES
-from ....rm.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
 from ....rm.types import OVERALL
 
 READ_LATER = ("score", "chance", "bootstrap_samples")

@@ -15,7 +15,7 @@ from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
-from ....rm.types import PreferencePair
+from ....rm.types import PreferencePair, ReadsTokens
 from ...runs.run_folder import log, log_report, log_rows, run_folder, trust, write_manifest, write_rows
 from .settings import LintConfig
 
@@ -39,9 +39,9 @@ class Read(NamedTuple):
 def run_lint(config: LintConfig) -> dict[str, Any]:
     """Check every row; findings fail the check, unless --fix writes a file without them."""
     started = time.time()
-    taken = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
-    if taken and not config.overwrite:
-        raise UsageError(f"{taken[0]} exists already; name another file with --fix, or replace it with --overwrite")
+    existing = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
+    if existing and not config.overwrite:
+        raise UsageError(f"{existing[0]} exists already; name another file with --fix, or replace it with --overwrite")
     settings = asdict(config)
     with run_folder(config.output, settings, overwrite=config.overwrite) if config.output else nullcontext() as work:
         read = read_pairs(config.data)
@@ -68,12 +68,12 @@ def _places(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
     """Return row -> where it is, below a title with the sources: a lone one is not named again, nor are folders."""
     names = Counter(Path(source).name for source in sources)
 
-    def place(index: int) -> str:
+    def describe(index: int) -> str:
         row, name = read.rows[index], Path(read.rows[index].source).name
         source = name if names[name] == 1 else row.source
         return row.place if len(sources) == 1 else f"{source}, {row.place}"
 
-    return place
+    return describe
 
 
 def _facts(read: Read, linted: Linted) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     from ....rm.load import load_reward_model
 
     model: Any = load_reward_model(config.model, check=False, **trust(config))
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, ReadsTokens):
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
     limit = config.max_length or model.contract.max_length
     encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))

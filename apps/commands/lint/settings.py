@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
-from ....rm.settings import AT_LEAST_1, SHARE_ABOVE_0, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SHARE_ABOVE_0, Settings, setting
 
 
 @dataclass

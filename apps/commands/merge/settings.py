@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.settings import Settings, setting
+from ....rm.registry.settings import Settings, setting
 
 
 @dataclass

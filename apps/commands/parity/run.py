@@ -18,13 +18,13 @@ from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
 from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
-from ....rm.parity.known_faults import Scored
+from ....rm.parity.known_faults import BackendScores
 from ....rm.parity.loaders import Group, cut_plainly, target_groups
 from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
 from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
 from ....rm.parity.sglang import PROBABILITIES
 from ....rm.parity.steps import StepModel, process_parities, step_parities
-from ....rm.types import Example, completion_json
+from ....rm.types import Example, ReadsTokens, completion_json
 from ... import cli
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from ...serving.client import ScoringClient
@@ -79,11 +79,13 @@ def _report(
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Return golden conversations, those of --data and edge cases of missing kinds, and notes on their numbers."""
     read = _data_examples(config)
-    given = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
-    edges = edge_cases(model, [*golden[0], *given])
-    examples = [*golden[0], *given, *edges]
-    counts = f"{len(golden[0])} golden conversations, {len(given)} of --data, {len(edges)} edge cases made for the rest"
-    left_out = len(read) - len(given)
+    rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
+    edges = edge_cases(model, [*golden[0], *rateable])
+    examples = [*golden[0], *rateable, *edges]
+    counts = (
+        f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} edge cases made for the rest"
+    )
+    left_out = len(read) - len(rateable)
     note = f"Left out of --data, since they have no step or one that was cut off and so no score: {left_out}."
     return examples, [counts + ".", *([note] if left_out else [])]
 
@@ -97,9 +99,9 @@ def _with_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[
 def _data_examples(config: ParityConfig) -> list[Example]:
     if not config.data:
         return []
-    named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
+    identified, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
     log_rows("data", rows)
-    return [example for _, example in named]
+    return [example for _, example in identified]
 
 
 def _groups(
@@ -107,35 +109,37 @@ def _groups(
 ) -> tuple[list[Group], list[str]]:
     """Return all ways with the conversations that each can read, and a note on those left out."""
     stored_examples, scores = golden
-    groups = [Group(stored_examples, {"kept golden scores": lambda _: Scored(scores)})] if stored_examples else []
+    groups = (
+        [Group(stored_examples, {"kept golden scores": lambda _: BackendScores(scores)})] if stored_examples else []
+    )
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
         groups.append(Group(examples, _fresh_process(config.model, objectives, **reading(config), **trust(config))))
-    plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
+    plain = cut_plainly(model, examples) if isinstance(model, ReadsTokens) else examples
     for target in config.targets:
         if target.kind == "http":
             client = ScoringClient(target.target, config.token, truncate=True)
             groups.append(Group(examples, {target.target: partial(_served, client)}, True))
         else:
             groups += target_groups(target, config.model, model, examples, plain, **trust(config))
-    left = len(examples) - len(plain)
-    note = f"{left} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
-    needs_note = left and any(group.examples is plain for group in groups)
+    cut = len(examples) - len(plain)
+    note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
+    needs_note = cut and any(group.examples is plain for group in groups)
     return groups, [
         note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."
     ] if needs_note else []
 
 
-def _served(client: ScoringClient, examples: Sequence[Example]) -> Scored:
-    return Scored(client.rate(examples))
+def _served(client: ScoringClient, examples: Sequence[Example]) -> BackendScores:
+    return BackendScores(client.rate(examples))
 
 
 def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
     """`rewardlab score` in a process of its own, with the options as its settings."""
     module = cli.__name__
 
-    def way(examples: Sequence[Example]) -> Scored:
+    def way(examples: Sequence[Example]) -> BackendScores:
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
             rows = (
@@ -149,8 +153,8 @@ def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> di
             command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
-                return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
+                return BackendScores(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
             rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-        return Scored(np.array([[row[name] for name in objectives] for row in rows_read], float))
+        return BackendScores(np.array([[row[name] for name in objectives] for row in rows_read], float))
 
     return {"fresh process": way}

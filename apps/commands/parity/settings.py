@@ -6,7 +6,7 @@ from typing import Literal
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.parity.targets import Against, parse_against
-from ....rm.settings import Rule, Settings, setting
+from ....rm.registry.settings import Rule, Settings, setting
 
 
 @dataclass
@@ -16,16 +16,18 @@ class ParityConfig(Settings):
     required = ("model",)
     rules = (
         Rule(
-            lambda given: given.step_token is not None and given.objective,
+            lambda settings: settings.step_token is not None and settings.objective,
             "--step_token compares all scores of a step; leave --objective out",
         ),
         Rule(
-            lambda given: given.step_token is not None and {target.kind for target in given.targets} != {"vllm"},
+            lambda settings: (
+                settings.step_token is not None and {target.kind for target in settings.targets} != {"vllm"}
+            ),
             "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
             "the other targets document none",
         ),
         Rule(
-            lambda given: given.step_token is not None and not given.data,
+            lambda settings: settings.step_token is not None and not settings.data,
             "--step_token takes conversations with step tokens from --data; give them",
         ),
     )

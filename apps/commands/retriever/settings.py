@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.retrieval.settings import GRANULARITIES, EncoderSettings
-from ....rm.settings import AT_LEAST_1, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, Settings, setting
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ....rm.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, Settings, setting
 from ....rm.types import OVERALL
 
 ACTIONS = ("build", "train", "lint", "apply")

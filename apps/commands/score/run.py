@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from ....rm.contract.loading_settings import reading
+from ....rm.contract.readings import Rated, Reading, rated, readings
 from ....rm.data.pairs import PlacedExample, load_placed_examples
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
-from ....rm.readings import Rated, Reading, rated, readings
-from ....rm.types import Example
+from ....rm.types import Example, ReportsSpread
 from ...runs.processes import gathered_columns, process
 from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
@@ -73,8 +73,8 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
-    taken = {*columns, "spread"}
-    names = [f"reward_{name}" if name in taken else name for name in model.contract.objectives]
+    reserved = {*columns, "spread"}
+    names = [f"reward_{name}" if name in reserved else name for name in model.contract.objectives]
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
     return columns | _spread_columns(model, examples)
 
@@ -111,7 +111,7 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
     """Return the standard deviation of the members' rewards for each completion; empty without members."""
-    if not hasattr(model, "spread"):
+    if not isinstance(model, ReportsSpread):
         return {}
     spread = deviation(model.spread(examples))
     names = model.contract.objectives

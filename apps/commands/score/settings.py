@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.settings import AT_LEAST_1, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, Rule, Settings, setting
 
 
 @dataclass
@@ -14,8 +14,10 @@ class ScoreConfig(Settings):
 
     required = ("data", "output")
     rules = (
-        Rule(lambda given: given.model and given.servers, "--servers have the model; leave --model {model} out"),
-        Rule(lambda given: not (given.model or given.servers), "--model is missing"),
+        Rule(
+            lambda settings: settings.model and settings.servers, "--servers have the model; leave --model {model} out"
+        ),
+        Rule(lambda settings: not (settings.model or settings.servers), "--model is missing"),
     )
     model: str = setting("", "Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).")
     servers: list[str] = setting(

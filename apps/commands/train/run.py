@@ -4,8 +4,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from ....rm.kind import kind_of
-from ....rm.settings import Settings
+from ....rm.registry.kind import kind_of
+from ....rm.registry.settings import Settings
 from ....rm.training import CHECKPOINTS
 from ....rm.training.fit import fit
 from ....rm.training.protocol import Training
@@ -19,11 +19,11 @@ FREE = ("resume", "overwrite", "output")
 """Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
 
 
-def train(config: TrainConfig, given: Any, arguments: RewardArguments) -> dict[str, Any]:
+def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -> dict[str, Any]:
     """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
     output, started = config.output or arguments.output_dir, time.time()
     here = trained_by(config.processes, "train", arguments)
-    settings = own_settings(config, given, arguments)
+    settings = own_settings(config, kind_settings, arguments)
     training = kind_of(config.kind).training(settings, arguments, report=log, **trust(config))
     training.check(config.data)
     recipe = _recipe(config, settings, training)

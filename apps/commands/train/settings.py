@@ -5,8 +5,8 @@ from dataclasses import Field, dataclass, field, make_dataclass
 from typing import Any, get_type_hints
 
 from ....rm.errors import UsageError
-from ....rm.kind import Kind, trained_kinds
-from ....rm.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_settings, declarations, heading, setting
+from ....rm.registry.kind import Kind, trained_kinds
+from ....rm.registry.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_settings, declarations, heading, setting
 
 ANY_TRAINING = ("output_dir", "seed", "disable_tqdm", "use_cpu")
 """Arguments of the trainer that no kind refuses; others belong to kinds that are trained by gradient descent."""

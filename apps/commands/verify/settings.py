@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ....rm.settings import Settings, setting
+from ....rm.registry.settings import Settings, setting
 
 
 @dataclass

@@ -39,7 +39,7 @@ class Counters:
     """Rows times positions computed, padding included."""
 
 
-class Part(NamedTuple):
+class SessionModel(NamedTuple):
     """One model of a session."""
 
     forward: Forward
@@ -54,7 +54,7 @@ class Session:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SessionModel],
         weights: Float[Tensor, "N G"],
         used: Sequence[int],
         prompt_tokens: Sequence[int],
@@ -107,7 +107,7 @@ class Session:
             return Logits(base, guides[0][:, None])
         return Logits(base, torch.stack(guides, 1) if guides else base[:, None][:, :0])
 
-    def _count(self, part: Part, positions: int) -> None:
+    def _count(self, part: SessionModel, positions: int) -> None:
         self._counters.forwards += 1
         self._counters.base += part.base
         self._counters.guide += part.guides

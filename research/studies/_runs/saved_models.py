@@ -11,7 +11,7 @@ import numpy as np
 from ....examples.fetch_models import fetched
 from ....rm.data.pairs import RowReport
 from ....rm.data.scored_rows import Judged
-from ....rm.kind import kind_of
+from ....rm.registry.kind import kind_of
 from ....rm.training.fit import fit
 from ....rm.training.protocol import TrainingData
 from ....rm.training.trainer import RewardArguments

@@ -15,7 +15,7 @@ from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....policy.step.algorithm import Algorithm
 from ....policy.training.critic import CriticArguments
-from ....rm.data.labelling import by_reward
+from ....rm.contract.labelling import by_reward
 from ....rm.kinds.ensemble.combination import mean_std
 from ....rm.kinds.r2m.model import R2MRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel

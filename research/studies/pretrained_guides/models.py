@@ -11,7 +11,6 @@ from ....policy.decoding.engines import open_engine
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....rm.data.scored_rows import Judged
-from ....rm.kind import kind_of
 from ....rm.load import load_reward_model
 from ....rm.types import Example, Messages, PreferencePair
 from .._runs.job_cache import Arrays, Job

@@ -14,7 +14,7 @@ from ....benchmarks.garden.models import tokenizer
 from ....policy.decoding.language_models import decoding_model
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
-from ....rm.data.labelling import by_reward
+from ....rm.contract.labelling import by_reward
 from ....rm.kinds.r2m.model import R2MRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.losses.grebt import GroupLosses, Pairs

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ..forward_hooks import head_inputs
+from ..forward_hooks import head_inputs, language_model_of
 from ..loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"
@@ -91,7 +91,7 @@ class Span(NamedTuple):
         return self.queries == len(self.path)
 
 
-class Part(NamedTuple):
+class AttentionCall(NamedTuple):
     """Spans that attend in one call, right-padded; values are indices into the packed row."""
 
     queries: Int[Tensor, "N S"]
@@ -179,7 +179,7 @@ def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
     return groups
 
 
-def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.device) -> Part:
+def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.device) -> AttentionCall:
     """Return the attention call of a group, and record in `order` where its outputs are, starting at `offset`."""
     number, width, depth = len(group), max(segment.queries for segment in group), len(group[-1].path)
     queries, positions = np.zeros((2, number, width), dtype=np.int64)
@@ -190,7 +190,7 @@ def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.d
         positions[row, :count] = np.arange(len(path) - count, len(path))
         order[path[-count:]] = offset + row * width + np.arange(count)
     placed = (torch.from_numpy(array).to(device) for array in (queries, keys, positions))
-    part = Part(*placed)
+    part = AttentionCall(*placed)
     return part._replace(positions=None) if group[0].is_whole_sequence else part
 
 
@@ -215,7 +215,9 @@ def attend(
     strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
     if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
         raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
-    packed.layers += 1
+    packed.layers += (
+        1  # `check_layers` compares it with the model's layers: one that did not come here read other sequences
+    )
     rows = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]  # [T, H, D]
     head_outputs = []
     for part in packed.parts:
@@ -291,9 +293,10 @@ def packing_limit(model: Any) -> int:
 
 def _may_take(model: Any) -> bool:
     """Return whether classes and config allow packing."""
+    # PEFT's wrappers and the configs of Transformers have these attributes by architecture
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return False
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = language_model_of(model)
     trunk = getattr(base, getattr(base, "base_model_prefix", ""), None)
     if decoder_head(base) is None or not isinstance(trunk, PreTrainedModel) or base._is_stateful:
         return False

@@ -1,6 +1,6 @@
 """Autoregressive reward model: the log-probability of a completion under a causal language model is its reward."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 from .settings import AutoregressiveSettings
 
 

@@ -79,7 +79,7 @@ class AutoregressiveRewardModel:
         """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
         columns = [
             sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
-            for preference in self._asked()
+            for preference in self._preferences()
         ]
         return np.concatenate(columns, axis=1)
 
@@ -99,7 +99,7 @@ class AutoregressiveRewardModel:
         names = ("model", "encoder", "beta", "token_offset", "centred", "adapter")
         return AutoregressiveRewardModel(**{name: getattr(self, name) for name in names} | changes)
 
-    def _asked(self) -> list[Preference | None]:
+    def _preferences(self) -> list[Preference | None]:
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
             return [self.preference]
         names = self.adapter.objectives
@@ -258,11 +258,13 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 
 
-def settled(source: str, name: str, asked: Any, saved: Any, otherwise: Any) -> Any:
+def settled(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
     """Return the saved value if there is one, else the requested value or the default; refuse a conflicting request."""
-    if saved is not None and asked not in (None, saved):
-        raise UsageError(f"{source} was saved with {name} {saved}, got {asked}; leave it out, or start from the base")
-    return next((value for value in (saved, asked) if value is not None), otherwise)
+    if saved is not None and argument not in (None, saved):
+        raise UsageError(
+            f"{source} was saved with {name} {saved}, got {argument}; leave it out, or start from the base"
+        )
+    return next((value for value in (saved, argument) if value is not None), otherwise)
 
 
 def check_beta(beta: float) -> float:

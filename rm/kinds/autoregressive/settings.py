@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...adapters import ADAPTER_OF_METHOD
-from ...settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
+from ...registry.settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
 from .._settings import BackboneSettings, EosSettings, LabelSettings, StreamSettings
 
 HALF = Range("a share in [0, 0.5)", 0, 0.5, below=True)
@@ -16,11 +16,11 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     several = True
     rules = (
         Rule(
-            lambda given: not given.model,
+            lambda settings: not settings.model,
             "an autoregressive reward model needs the language model to start from; name it with --model",
         ),
         Rule(
-            lambda given: given.adapter == "none" and len(given.objectives) > 1,
+            lambda settings: settings.adapter == "none" and len(settings.objectives) > 1,
             "without an adapter a model learns one objective, got {objectives}",
         ),
     )

@@ -30,69 +30,72 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
 
     def prepare(self, data: TrainingData) -> Prepared:
         """Return the base model with its adapter, the rows of the pairs, and the loss at sampled preferences."""
-        given = self.settings
+        settings = self.settings
         model = self.build()
         task = self._task(model)
-        encode = partial(encode_preferences, model.encoder, objectives=given.objectives, on_long=given.on_long)
+        encode = partial(encode_preferences, model.encoder, objectives=settings.objectives, on_long=settings.on_long)
         encoding = self.log_encoding("data", encode(data.train.pairs))
         task.check(encoding.rows)
-        if given.token_baseline == "constant":
+        if settings.token_baseline == "constant":
             model = self._with_constant_baseline(model, task, encoding)
         held = data.held_out.pairs
         eval_rows = self.log_encoding("eval_data", encode(held)).rows if held else None
         monitor = None
-        if model.adapter and given.monitor_steps:
-            options: Any = {"every": given.monitor_steps, "restarts": given.restarts, "report": self.report}
+        if model.adapter and settings.monitor_steps:
+            options: Any = {"every": settings.monitor_steps, "restarts": settings.restarts, "report": self.report}
             monitor = CollapseMonitor(task, measured_rows(eval_rows or encoding.rows), **options)
         stream = self.stream(data, partial(encode, allow_empty=True))
         return Prepared(model, task, encoding, eval_rows, {}, stream, monitor)
 
     def build(self) -> AutoregressiveRewardModel:
         """Return the base model with a new adapter, or with all weights trainable."""
-        given = self.settings
-        options = self.loading_options() | {"beta": given.train_beta, "centred": given.token_baseline == "expected"}
-        return load_autoregressive(str(given.model), adapter=self._adapter(), **options)
+        settings = self.settings
+        options = self.loading_options() | {
+            "beta": settings.train_beta,
+            "centred": settings.token_baseline == "expected",
+        }
+        return load_autoregressive(str(settings.model), adapter=self._adapter(), **options)
 
     def _adapter(self) -> AdapterSettings | None:
-        given = self.settings
-        if given.adapter == "none":
+        settings = self.settings
+        if settings.adapter == "none":
             return None
-        rank = given.lora_r or GUIDE_RANK
+        rank = settings.lora_r or GUIDE_RANK
         return AdapterSettings(
-            kind=given.adapter,  # pyright: ignore[reportArgumentType]
-            objectives=tuple(given.objectives),
-            texts=tuple(given.texts),
+            kind=settings.adapter,  # pyright: ignore[reportArgumentType]
+            objectives=tuple(settings.objectives),
+            texts=tuple(settings.texts),
             rank=rank,
-            factor=2.0 if given.lora_alpha is None else given.lora_alpha / (rank + given.shared_rank),
-            dropout=given.lora_dropout,
-            targets=tuple(given.lora_target_modules) or GUIDE_TARGETS,
+            factor=2.0 if settings.lora_alpha is None else settings.lora_alpha / (rank + settings.shared_rank),
+            dropout=settings.lora_dropout,
+            targets=tuple(settings.lora_target_modules) or GUIDE_TARGETS,
             seed=self.arguments.seed,
-            **{name: vars(given)[name] for name in ADAPTER_SETTINGS},
+            **{name: vars(settings)[name] for name in ADAPTER_SETTINGS},
         )
 
     def _task(self, model: AutoregressiveRewardModel) -> PreferenceTask:
-        given = self.settings
+        settings = self.settings
         return PreferenceTask(
             model.adapter,
-            given.objectives,
+            settings.objectives,
             self._loss(),
-            sampler_of(given),
-            reference=given.subtract_reference,
-            normalised=given.normalise_length,
-            per_batch=given.per_batch,
+            sampler_of(settings),
+            reference=settings.subtract_reference,
+            normalised=settings.normalise_length,
+            per_batch=settings.per_batch,
             seed=self.arguments.seed,
-            centred=given.token_baseline == "expected",
-            rates={"A": given.rate_of_a, "modulation": given.rate_of_modulation},
+            centred=settings.token_baseline == "expected",
+            rates={"A": settings.rate_of_a, "modulation": settings.rate_of_modulation},
         )
 
     def _loss(self) -> SequenceLogistic:
-        given = self.settings
+        settings = self.settings
         return sequence_logistic(
-            betas_of(given),
-            weight=given.global_weight if len(given.objectives) > 1 else 0.0,
-            form=given.global_form,  # pyright: ignore[reportArgumentType]
-            label_smoothing=given.label_smoothing,
-            ignore_ties=given.ignore_ties,
+            betas_of(settings),
+            weight=settings.global_weight if len(settings.objectives) > 1 else 0.0,
+            form=settings.global_form,  # pyright: ignore[reportArgumentType]
+            label_smoothing=settings.label_smoothing,
+            ignore_ties=settings.ignore_ties,
         )
 
     def _with_constant_baseline(
@@ -109,17 +112,17 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
 
 def betas_of(settings: AutoregressiveSettings) -> list[float]:
     """Return β of the loss for every objective."""
-    named = {name: settings.train_beta for name in settings.objectives}
+    betas = {name: settings.train_beta for name in settings.objectives}
     for text in settings.objective_betas:
         name, _, value = text.partition("=")
         try:
             beta = float(value)
         except ValueError as error:
             raise UsageError(f"--objective_betas are NAME=β, such as helpful=0.5; got '{text}'") from error
-        if name not in named:
+        if name not in betas:
             raise UsageError(f"--objective_betas: no objective '{name}'; {did_you_mean(name, settings.objectives)}")
-        named[name] = beta
-    return [*named.values()]
+        betas[name] = beta
+    return [*betas.values()]
 
 
 def sampler_of(settings: AutoregressiveSettings) -> Sampler:

@@ -1,6 +1,6 @@
 """Embedding reward model: a frozen mean-pooled encoder and a linear Bradley-Terry head that trains in seconds."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 from .settings import EmbeddingSettings
 
 

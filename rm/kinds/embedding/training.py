@@ -12,9 +12,9 @@ class EmbeddingTraining(FittedTraining):
 
     def new_model(self) -> Any:
         """Return a model over the encoder."""
-        given = self.settings
-        limit = {"max_length": given.max_length} if given.max_length else {}
-        return new_embedding(given.model, dtype=given.dtype, **limit, **self.options)
+        settings = self.settings
+        limit = {"max_length": settings.max_length} if settings.max_length else {}
+        return new_embedding(settings.model, dtype=settings.dtype, **limit, **self.options)
 
     def facts(self, model: Any, data: Judged) -> dict[str, Any]:
         """Count the sequences that are longer than the encoder reads."""

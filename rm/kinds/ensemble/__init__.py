@@ -1,6 +1,6 @@
 """Ensemble of reward models, optionally with a penalty on their disagreement."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 from .settings import EnsembleSettings
 
 

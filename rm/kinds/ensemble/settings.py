@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ...errors import UsageError
-from ...settings import Rule, Settings, setting
-from ...specs import parse_spec
+from ...registry.settings import Rule, Settings, setting
+from ...registry.specs import parse_spec
 from .combination import Rule as Combination
 from .combination import combine_by
 
@@ -15,7 +15,7 @@ class MemberSettings(Settings):
 
     rules = (
         Rule(
-            lambda given: len(given.members) < 2,
+            lambda settings: len(settings.members) < 2,
             "an ensemble or a boosted reward model has two or more --members, got {members}",
         ),
     )
@@ -48,7 +48,7 @@ class EnsembleSettings(MemberSettings, CombinationSettings):
 
     rules = (
         Rule(
-            lambda given: any("," in member for member in given.members),
+            lambda settings: any("," in member for member in settings.members),
             "--members {members}: a comma separates the members of an ensemble; rename the folder",
         ),
     )

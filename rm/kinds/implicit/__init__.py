@@ -1,6 +1,6 @@
 """Implicit reward of a policy trained from preferences (DPO): its log-ratio to the reference policy."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 
 
 def implicit() -> Kind:

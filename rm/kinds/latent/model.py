@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 from ...backbones.forward_hooks import language_model_of
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, put_lora, read_lora
-from ...backbones.tokenization import Encoder
+from ...backbones.tokenization import Encoder, position_limit
 from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
 from ...io.sharded_weights import gathered, put
@@ -193,9 +193,9 @@ def load_latent(
     `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
     latent steps not counted.
     """
-    asked = {"max_length": max_length, "bos": bos, "eos": eos}
-    asked |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
-    opened = open_source(source, LatentContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    arguments = {"max_length": max_length, "bos": bos, "eos": eos}
+    arguments |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
+    opened = open_source(source, LatentContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, stated, adapted, dtype = opened
     if stated is None and not fresh:
         raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
@@ -208,10 +208,10 @@ def load_latent(
         model = put_lora(model, Path(source), trainable=fresh)
     contract = stated or _new_contract(model, tokenizer, dtype, bos=bos, eos=eos)
     contract = _with_depth(contract, model, latent_steps, latent_depth, max_length)
-    made = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
+    model_of_steps = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
     if stated is not None:
-        load_heads(made.language_model, Path(source), new_depth=fresh and contract != stated)
-    return made
+        load_heads(model_of_steps.language_model, Path(source), new_depth=fresh and contract != stated)
+    return model_of_steps
 
 
 def latent_from_config(
@@ -258,7 +258,7 @@ def _with_depth(
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
+    positions = position_limit(model.config) or 2**31
     limit = positions - steps
     length = max_length or min(contract.max_length or limit, limit)
     if not 0 < length <= limit:

@@ -41,7 +41,7 @@ def reinforce(
     returns: Float[Tensor, "B S S"],
     chosen: Float[Tensor, "B S"],
     rejected: Float[Tensor, "B S"],
-    drawn: tuple[Int[Tensor, " B"], Int[Tensor, " B"]],
+    samples: tuple[Int[Tensor, " B"], Int[Tensor, " B"]],
 ) -> Float[Tensor, " B"]:
     """L = -(R(T, U) - b) (log π_c(T) + log π_r(U)),   b = Σ_tu π_c(t) π_r(u) R(t, u)
 
@@ -53,5 +53,5 @@ def reinforce(
     log_chosen, log_rejected = chosen.log_softmax(dim=-1), rejected.log_softmax(dim=-1)
     with torch.no_grad():
         baseline = torch.einsum("bt,bu,btu->b", log_chosen.exp(), log_rejected.exp(), returns)
-        advantage = returns[rows, drawn[0], drawn[1]] - baseline
-    return -advantage * (log_chosen[rows, drawn[0]] + log_rejected[rows, drawn[1]])
+        advantage = returns[rows, samples[0], samples[1]] - baseline
+    return -advantage * (log_chosen[rows, samples[0]] + log_rejected[rows, samples[1]])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings import AT_LEAST_0, setting
+from ...registry.settings import AT_LEAST_0, setting
 from .._settings import ClassifierSettings, EosSettings, LabelSettings
 
 

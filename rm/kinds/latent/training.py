@@ -13,7 +13,7 @@ from transformers import EvalPrediction
 
 from ...backbones.forward_hooks import inside
 from ...backbones.logprobs import head_logits, head_logprobs, head_reads_last_states
-from ...backbones.tokenization import Encoded, Encoder, pad
+from ...backbones.tokenization import Encoded, Encoder, pad, position_limit
 from ...errors import DataError, UsageError
 from ...losses.bradley_terry import preference_nll
 from ...training.encoding import Encoding, OnLong, encode_labelled
@@ -154,12 +154,12 @@ class LatentTask(Task):
         outputs = self.outputs(model, inputs, steps)
         if not (steps and self.chooses):
             return self._at(outputs, inputs, torch.full_like(inputs["rationale_lengths"], steps), terminal=False)
-        drawn = self._drawn(outputs.depths, inputs["pair_index"], step)
-        loss, scores = self._at(outputs, inputs, drawn, terminal=True)
+        samples = self._drawn(outputs.depths, inputs["pair_index"], step)
+        loss, scores = self._at(outputs, inputs, samples, terminal=True)
         sides = outputs.scores.detach().chunk(2)
         returns = pair_returns(*sides, inputs["wins"], self.price)
         chosen, rejected = outputs.depths.chunk(2)
-        first, second = drawn.chunk(2)
+        first, second = samples.chunk(2)
         return loss + reinforce(returns, chosen, rejected, (first, second)).mean(), scores
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -272,11 +272,11 @@ class LatentTraining(PairTraining, ClassifierTraining):
     """Trains a causal language model and its heads on pairs, with rationales where the data state them."""
 
     settings: LatentSettings
-    shown = (*PairTraining.shown, "eval_latent")
+    summary_prefixes = (*PairTraining.summary_prefixes, "eval_latent")
 
     def prepare(self, data: TrainingData) -> Prepared:
         """Return a causal language model with its heads, the rows of the pairs, and the number of rationales."""
-        given, pairs, held = self.settings, data.train.pairs, data.held_out.pairs
+        settings, pairs, held = self.settings, data.train.pairs, data.held_out.pairs
         model = self.build(pairs)
         if model.contract.latent_steps and self.arguments.gradient_checkpointing:
             raise UsageError("--gradient_checkpointing turns off the cache that latent steps read; leave it out")
@@ -285,10 +285,10 @@ class LatentTraining(PairTraining, ClassifierTraining):
         eval_rows = self._encode(model, held, "eval_data")[0].rows if held else None
         task = LatentTask(
             model,
-            alignment=given.latent_alignment,
-            rationale_weight=given.rationale_weight,
-            price=given.latent_price,
-            stage_1_steps=given.latent_stage_1,
+            alignment=settings.latent_alignment,
+            rationale_weight=settings.rationale_weight,
+            price=settings.latent_price,
+            stage_1_steps=settings.latent_stage_1,
             seed=self.arguments.seed,
         )
         task.check(encoding.rows)
@@ -296,13 +296,13 @@ class LatentTraining(PairTraining, ClassifierTraining):
 
     def build(self, pairs: list[PreferencePair]) -> LatentRewardModel:
         """Return the named language model with new heads, a saved model to train on, or a small one from scratch."""
-        given = self.settings
-        options: dict[str, Any] = {"latent_steps": given.latent_steps, "latent_depth": given.latent_depth}
-        if given.model:
-            return load_latent(given.model, fresh=True, **options, **self.classifier_options())
+        settings = self.settings
+        options: dict[str, Any] = {"latent_steps": settings.latent_steps, "latent_depth": settings.latent_depth}
+        if settings.model:
+            return load_latent(settings.model, fresh=True, **options, **self.classifier_options())
         rationales = [text for pair in pairs for text in pair.rationales]
         tokenizer, shape = self.small_backbone(texts_of(pairs) + rationales)
-        limits: Any = {"max_length": given.max_length, "seed": self.arguments.seed}
+        limits: Any = {"max_length": settings.max_length, "seed": self.arguments.seed}
         model = latent_from_config(shape, tokenizer, **options, **limits)
         self.log_small_model(model.model, tokenizer)
         return model
@@ -311,7 +311,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         self, model: LatentRewardModel, pairs: list[PreferencePair], name: str
     ) -> tuple[Encoding, RationaleCounts]:
         """Encode pairs with their rationales, and report how many there are."""
-        positions = getattr(model.language_model.config.get_text_config(), "max_position_embeddings", None)
+        positions = position_limit(model.language_model.config)
         limits = {"longest": self.settings.rationale_length, "positions": positions}
         encoding, counts = encode_latent(
             model.encoder, pairs, self.settings.objectives[0], self.settings.on_long, **limits

@@ -1,6 +1,6 @@
 """Linear reward model on the completion's words and length. It ignores the prompt and trains in seconds."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 from .settings import LinearSettings
 
 

@@ -76,10 +76,10 @@ class CountedCompletions:
 
         Equal to `linear().fit(pairs, C=C).rate(rated)`.
         """
-        known, idf = self._vocabulary(self._uses(pairs))
-        weights = pairwise_logistic(self._differences(pairs, known, idf), np.ones(len(pairs)), C=C)
+        columns, idf = self._vocabulary(self._uses(pairs))
+        weights = pairwise_logistic(self._differences(pairs, columns, idf), np.ones(len(pairs)), C=C)
         parts = [self._row[rated[part]] for part in _blocks(len(rated))]
-        return np.concatenate([self._features(rows, known, idf) @ weights for rows in parts])
+        return np.concatenate([self._features(rows, columns, idf) @ weights for rows in parts])
 
     def _uses(self, pairs: np.ndarray) -> np.ndarray:
         """Return how often each distinct completion is in the pairs."""
@@ -88,24 +88,24 @@ class CountedCompletions:
     def _vocabulary(self, uses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of the known grams, and their idf: of the completions used, each as often as it is."""
         documents = sum((self._counts[part] > 0).T @ uses[part] for part in _blocks(len(uses)))
-        known = np.flatnonzero(documents >= LEAST_DOCUMENTS)
-        if not len(known):
+        columns = np.flatnonzero(documents >= LEAST_DOCUMENTS)
+        if not len(columns):
             raise _no_words(int(uses.sum()) // 2)
-        return known, np.log((1 + uses.sum()) / (1 + documents[known])) + 1
+        return columns, np.log((1 + uses.sum()) / (1 + documents[columns])) + 1
 
-    def _differences(self, pairs: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+    def _differences(self, pairs: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
         """Return the features of the chosen completion of each pair minus those of the rejected one."""
 
         def difference(rows: np.ndarray) -> sparse.csr_matrix:
-            return self._features(rows[:, 0], known, idf) - self._features(rows[:, 1], known, idf)
+            return self._features(rows[:, 0], columns, idf) - self._features(rows[:, 1], columns, idf)
 
         return sparse.csr_matrix(sparse.vstack([difference(self._row[pairs[part]]) for part in _blocks(len(pairs))]))
 
-    def _features(self, rows: np.ndarray, known: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
+    def _features(self, rows: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
         """Return TF-IDF and length of some distinct completions."""
         transformer = TfidfTransformer(sublinear_tf=True)
         transformer.idf_ = idf
-        return _with_length(transformer.transform(self._counts[rows][:, known], copy=False), self._lengths[rows])
+        return _with_length(transformer.transform(self._counts[rows][:, columns], copy=False), self._lengths[rows])
 
 
 def _blocks(count: int) -> list[slice]:

@@ -60,8 +60,8 @@ def _counted(
     starts = np.flatnonzero(gram_starts | _changes(rows))
     counts, rows = np.diff(starts, append=len(grams)).astype(np.int32), rows[starts]
     gram = np.cumsum(gram_starts[starts]) - 1
-    known = np.bincount(gram, weights=uses[rows]) >= least
-    return counts[known[gram]], rows[known[gram]], np.bincount(gram)[known]
+    frequent = np.bincount(gram, weights=uses[rows]) >= least
+    return counts[frequent[gram]], rows[frequent[gram]], np.bincount(gram)[frequent]
 
 
 def _changes(values: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings import ABOVE_0, AT_LEAST_1, AT_LEAST_2, setting
+from ...registry.settings import ABOVE_0, AT_LEAST_1, AT_LEAST_2, setting
 from ..ensemble.settings import CombinationSettings
 from ..scalar.settings import PairLossSettings
 

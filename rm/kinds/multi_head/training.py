@@ -23,14 +23,14 @@ class MultiHeadTraining(ScalarTraining):
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
         """Return the trained model with its heads."""
         model, facts = super().finish(prepared, data)
-        given = self.settings
+        settings = self.settings
         fit = HeadFit(
-            heads=given.heads,
-            form=given.head_form,
-            steps=given.head_steps,
-            learning_rate=given.head_learning_rate,
-            bootstrap=given.head_bootstrap,
+            heads=settings.heads,
+            form=settings.head_form,
+            steps=settings.head_steps,
+            learning_rate=settings.head_learning_rate,
+            bootstrap=settings.head_bootstrap,
             seed=self.arguments.seed,
         )
-        rule = combination(given.combine)
-        return MultiHeadRewardModel.on(model, data.train.pairs, given.objectives[0], rule, fit), facts
+        rule = combination(settings.combine)
+        return MultiHeadRewardModel.on(model, data.train.pairs, settings.objectives[0], rule, fit), facts

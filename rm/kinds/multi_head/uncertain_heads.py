@@ -122,11 +122,13 @@ def fit_heads(
         nn.init.normal_(layer.weight, std=both.shape[1] ** -0.5, generator=generator)
         nn.init.zeros_(layer.bias)
     B, M = len(wins), how.heads
-    drawn = torch.randint(B, (B, M), generator=generator) if how.bootstrap else torch.arange(B)[:, None].expand(B, M)
+    sample = torch.randint(B, (B, M), generator=generator) if how.bootstrap else torch.arange(B)[:, None].expand(B, M)
     optimizer = torch.optim.Adam(heads.parameters(), how.learning_rate)
     unit = heads.target_scale.square() if how.form == "regression" else torch.ones(())
     for _ in range(how.steps):
-        rows = drawn[torch.randint(B, (min(how.batch, B),), generator=generator)]  # [b, M]: pairs of each head's sample
+        rows = sample[
+            torch.randint(B, (min(how.batch, B),), generator=generator)
+        ]  # [b, M]: pairs of each head's sample
         noise = torch.randn((2, *rows.shape), generator=generator)
         outputs = heads.each(chosen[rows]), heads.each(rejected[rows])
         loss = sampled_loss(how.form, *outputs, noise, target[:, rows], wins[rows])

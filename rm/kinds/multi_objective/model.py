@@ -99,9 +99,9 @@ def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> Mult
     for tensor in [head.weight] + ([] if head.bias is None else [head.bias]):
         tensor[-1] = torch.tensordot(w, tensor[:-1].double(), 1).to(tensor.dtype)
     contract = replace(model.contract, kind="multi_objective", backbone=_hash(weights))
-    made = MultiObjectiveRewardModel(model.model, Encoder(model.encoder.tokenizer, contract), weights)
-    _check_sum(made)
-    return made
+    result = MultiObjectiveRewardModel(model.model, Encoder(model.encoder.tokenizer, contract), weights)
+    _check_sum(result)
+    return result
 
 
 def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> dict[str, float]:

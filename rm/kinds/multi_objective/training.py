@@ -122,9 +122,9 @@ class ObjectivesTask(Task):
                     "--objectives"
                 )
         for k, (name, loss) in enumerate(self.pair_losses.items()):
-            known = [row for row in rows if not np.isnan(row.wins[k])]
-            check_required(loss, {"margin": [row.gaps[k] for row in known]}, f"'gaps' for '{name}'")
-            fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
+            labelled = [row for row in rows if not np.isnan(row.wins[k])]
+            check_required(loss, {"margin": [row.gaps[k] for row in labelled]}, f"'gaps' for '{name}'")
+            fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
         """Collate all first completions, then the existing second ones; `second` is the second's index or -1."""
@@ -179,19 +179,19 @@ class ObjectivesTask(Task):
         """Return the loss of every label; NaN where a row is no labelled pair."""
         losses = torch.full_like(first, NAN)
         for k, loss in enumerate(self.pair_losses.values()):
-            known = paired & ~inputs["wins"][:, k].isnan()
+            labelled = paired & ~inputs["wins"][:, k].isnan()
             chosen, rejected, wins, gaps = (
-                tensor[known, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
+                tensor[labelled, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
             )
             margin = gaps.abs() if "margin" in loss.requires else None
-            losses[known, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[known]))
+            losses[labelled, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[labelled]))
         return losses
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the loss of all rows as one batch, per objective accuracy and RMSE, and the mean accuracy."""
         outputs, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
-        rewards, losses, known = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
-        of_pairs, errors = losses[known[:, 0]], losses[known[:, 1]]
+        rewards, losses, finite = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
+        of_pairs, errors = losses[finite[:, 0]], losses[finite[:, 1]]
         metric_values = {"loss": float(_mean(of_pairs) + self.regression_weight * _mean(errors))}
         shares = []
         for k, name in enumerate(self.objectives):
@@ -216,7 +216,7 @@ def _mean(values: Any) -> Any:
 class ObjectivesTraining(ScalarTraining):
     """Trains a classifier of several objectives, each on the rows that are labelled for it, and their weights."""
 
-    shown = (*ScalarTraining.shown, "weights")
+    summary_prefixes = (*ScalarTraining.summary_prefixes, "weights")
 
     def check(self, sources: Sequence[str]) -> None:
         """Raise a `UsageError` for weights of other objectives, too."""
@@ -275,7 +275,7 @@ class ObjectivesTraining(ScalarTraining):
             return None
         return checked_weights(parse_preference(text), self.settings.objectives)
 
-    def named(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
+    def open_source(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head of several outputs."""
         source = self.settings.model
         if (Path(source) / ADAPTER).exists():

@@ -1,6 +1,6 @@
 """Process reward model: a token classifier that scores every step of a completion where the step ends."""
 
-from ...kind import Kind
+from ...registry.kind import Kind
 from .settings import ProcessSettings
 
 

@@ -144,9 +144,9 @@ def load_process(
     of it, and the aggregate (min, product, last, mean) are given here. With `fresh` the source is a backbone to be
     trained, and `lora` adds adapters. `max_length` in tokens.
     """
-    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    asked |= {"max_length": max_length, "bos": bos}
-    opened = open_source(source, ProcessContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    arguments = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
+    arguments |= {"max_length": max_length, "bos": bos}
+    opened = open_source(source, ProcessContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, contract, adapted, dtype = opened
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     if contract:
@@ -159,7 +159,7 @@ def load_process(
         with_single_output(model, torch.tensor([-1.0, 1.0]))  # softmax(z)_1 = σ(z_1 - z_0)
         name_labels(model.config, OBJECTIVES, per_token=True)
     check_vocabulary(tokenizer, model, source)
-    contract = contract or _new_contract(model, tokenizer, asked, max_length=max_length, dtype=dtype)
+    contract = contract or _new_contract(model, tokenizer, arguments, max_length=max_length, dtype=dtype)
     model = assemble(model, tokenizer, lora, TaskType.TOKEN_CLS, device)
     return ProcessRewardModel(model, StepEncoder(tokenizer, contract))
 
@@ -176,8 +176,8 @@ def process_from_config(
 ) -> ProcessRewardModel:
     """Create an untrained process reward model with random weights; see `process` for its settings."""
     model = classifier_from_config(config, OBJECTIVES, seed, per_token=True)
-    asked = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
-    contract = _new_contract(model, tokenizer, asked, max_length=max_length, dtype="float32")
+    arguments = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
+    contract = _new_contract(model, tokenizer, arguments, max_length=max_length, dtype="float32")
     model = assemble(model, tokenizer, None, TaskType.TOKEN_CLS, None)
     return ProcessRewardModel(model, StepEncoder(tokenizer, contract))
 
@@ -202,7 +202,7 @@ def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
 def _new_contract(
     model: PreTrainedModel | PeftModel,
     tokenizer: PreTrainedTokenizerBase,
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     *,
     max_length: int | None,
     dtype: str,
@@ -213,10 +213,10 @@ def _new_contract(
         objectives=OBJECTIVES,
         dtype=dtype,
         truncation="right",
-        step_separator=asked["step_separator"] or STEP_SEPARATOR,
-        step_token=asked["step_token"],
-        aggregate=_known(asked["aggregate"] or AGGREGATE),
-        **determined_fields(model, tokenizer, max_length=max_length, bos=asked.get("bos")) | {"eos": None},
+        step_separator=arguments["step_separator"] or STEP_SEPARATOR,
+        step_token=arguments["step_token"],
+        aggregate=_known(arguments["aggregate"] or AGGREGATE),
+        **determined_fields(model, tokenizer, max_length=max_length, bos=arguments.get("bos")) | {"eos": None},
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from ...settings import Rule, setting
+from ...registry.settings import Rule, setting
 from .._settings import ClassifierSettings, RowSettings
 
 UNLABELLED = "unlabelled"
@@ -27,11 +27,11 @@ class ProcessSettings(RowSettings, ClassifierSettings):
 
     rules = (
         Rule(
-            lambda given: given.step_separator == "",
+            lambda settings: settings.step_separator == "",
             "--step_separator is a text, got none; leave it out for a blank line",
         ),
         Rule(
-            lambda given: neutral_label(given.neutral) is None,
+            lambda settings: neutral_label(settings.neutral) is None,
             f"--neutral is a number in [0, 1], or {UNLABELLED}; got '{{neutral}}'",
         ),
     )

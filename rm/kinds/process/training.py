@@ -51,11 +51,11 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
             )
         if too_long and on_long == "skip":
             continue
-        left = sum(end < len(ids) for end in ends)
-        if np.isnan(solution.labels[:left]).all():
+        unread = sum(end < len(ids) for end in ends)
+        if np.isnan(solution.labels[:unread]).all():
             unlabelled += 1
         else:
-            rows.append(SolutionRow(ids, ends[:left], solution.labels[:left]))
+            rows.append(SolutionRow(ids, ends[:unread], solution.labels[:unread]))
     if not rows:
         raise DataError(
             f"none of {len(solutions)} solutions is left to train on: {over} over {limit} tokens, {unlabelled} without "
@@ -91,9 +91,9 @@ class ProcessTask(Task):
         """Return the mean loss over labelled steps, and logits of the steps [B, S]."""
         outputs = token_outputs(model, inputs["tokens"], inputs["attention"])[..., 0].float()
         logits, labels = outputs.gather(1, inputs["ends"]), inputs["stated"]
-        known = ~labels.isnan()
-        losses = binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
-        return losses / known.sum().clamp_min(1), logits
+        labelled = ~labels.isnan()
+        losses = binary_cross_entropy_with_logits(logits[labelled], labels[labelled], reduction="sum")
+        return losses / labelled.sum().clamp_min(1), logits
 
     evaluate = loss
 
@@ -108,11 +108,11 @@ class ProcessTask(Task):
         error is the first labelled step that is more likely wrong than correct, or none.
         """
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
-        known = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
-        decided, wrong = known & (labels != 0.5), known & (labels < 0.5)
-        predicted = known & (logits < 0)
+        labelled = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
+        decided, wrong = labelled & (labels != 0.5), labelled & (labels < 0.5)
+        predicted = labelled & (logits < 0)
         return {
-            "loss": float((np.logaddexp(0, logits) - labels * logits)[known].mean()),
+            "loss": float((np.logaddexp(0, logits) - labels * logits)[labelled].mean()),
             "accuracy": float((predicted == wrong)[decided].mean()) if decided.any() else NAN,
             "first_error_accuracy": float((_first(predicted) == _first(wrong)).mean()),
         }
@@ -130,7 +130,7 @@ class ProcessTraining(ClassifierTraining):
     """Trains a token classifier on solutions with labelled steps."""
 
     settings: ProcessSettings
-    shown = (*ClassifierTraining.shown, "eval_first_error")
+    summary_prefixes = (*ClassifierTraining.summary_prefixes, "eval_first_error")
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load the solutions of all sources."""
@@ -152,13 +152,13 @@ class ProcessTraining(ClassifierTraining):
 
     def build(self, solutions: Sequence[Solution]) -> ProcessRewardModel:
         """Return the named backbone with a new head at every token, or a small causal LM from scratch."""
-        given = self.settings
-        options: dict[str, Any] = {name: vars(given)[name] for name in ("step_separator", "step_token", "aggregate")}
-        if given.model:
-            return load_process(given.model, fresh=True, **options, **self.classifier_options())
+        settings = self.settings
+        options: dict[str, Any] = {name: vars(settings)[name] for name in ("step_separator", "step_token", "aggregate")}
+        if settings.model:
+            return load_process(settings.model, fresh=True, **options, **self.classifier_options())
         texts = [message_text(turn) for solution in solutions for turn in solution.prompt]
         tokenizer, shape = self.small_backbone([*texts, *(step for solution in solutions for step in solution.steps)])
-        limits: Any = {"max_length": given.max_length, "seed": self.arguments.seed}
+        limits: Any = {"max_length": settings.max_length, "seed": self.arguments.seed}
         model = process_from_config(shape, tokenizer, **options, **limits)
         self.log_small_model(model.model, tokenizer)
         return model

@@ -40,11 +40,11 @@ class R2MHead(nn.Module):
         D, generator = score.in_features, torch.Generator().manual_seed(seed)
         self.score = score
 
-        def drawn(rows: int, columns: int) -> nn.Parameter:
+        def xavier(rows: int, columns: int) -> nn.Parameter:
             return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
 
-        self.W_q, self.W_k, self.W_v = drawn(D, width), drawn(policy_width, width), drawn(policy_width, width)
-        self.W_o = nn.Parameter(torch.zeros(width, D)) if zero_out else drawn(width, D)
+        self.W_q, self.W_k, self.W_v = xavier(D, width), xavier(policy_width, width), xavier(policy_width, width)
+        self.W_o = nn.Parameter(torch.zeros(width, D)) if zero_out else xavier(width, D)
         self.to(score.weight.device)
 
     def forward(
@@ -122,6 +122,7 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
 def linear_head(body: ScalarRewardModel) -> nn.Linear:
     """Return a float32 copy of a decoder's head."""
     head: Any = decoder_head(body.model)
+    # the head is a module of Transformers of any class
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
         name = body.model.config.model_type
         raise UsageError(f"a '{name}' reward model has no linear head at its last token; give a decoder that has one")

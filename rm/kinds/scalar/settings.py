@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings import AT_LEAST_0, Rule, changed_settings, setting
+from ...registry.settings import AT_LEAST_0, Rule, changed_settings, setting
 from ...types import OVERALL
 from .._settings import ClassifierSettings, EosSettings, LabelSettings, StreamSettings
 
@@ -29,21 +29,21 @@ class ScalarSettings(PairLossSettings, StreamSettings):
     several = True
     rules = (
         Rule(
-            lambda given: (
-                len(given.objectives) < 2 and (given.weights or "regression_weight" in changed_settings(given))
+            lambda settings: (
+                len(settings.objectives) < 2 and (settings.weights or "regression_weight" in changed_settings(settings))
             ),
             "--weights and --regression_weight belong to several objectives; name them with --objectives",
         ),
         Rule(
-            lambda given: given.weights is not None and OVERALL in given.objectives,
+            lambda settings: settings.weights is not None and OVERALL in settings.objectives,
             f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out",
         ),
         Rule(
-            lambda given: given.stream and given.weights,
+            lambda settings: settings.stream and settings.weights,
             "--weights need the rewards of all pairs; leave --stream or --weights out",
         ),
         Rule(
-            lambda given: given.stream and not given.model,
+            lambda settings: settings.stream and not settings.model,
             "a small model from scratch learns its tokens from all of the text; name one with --model",
         ),
     )

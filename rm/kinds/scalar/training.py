@@ -149,11 +149,11 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
 
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head, or a small causal LM from scratch; show what it reads."""
-        model = self.named(objectives) if self.settings.model else self._small(data, objectives)
+        model = self.open_source(objectives) if self.settings.model else self._small(data, objectives)
         self.report(f"the first sequence reads: {model.encoder.render(shown_examples(data)[0])[:300]!r}")
         return model
 
-    def named(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
+    def open_source(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head, or the named model of one reward to be trained on."""
         source = self.settings.model
         model = load_scalar(source, fresh=True, **self.classifier_options())

@@ -27,7 +27,7 @@ from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.judges.run import CountedChat
 from rewardlab.policy.scaffolds._scaffold import Hints
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.specs import build
+from rewardlab.rm.registry.specs import build
 from rewardlab.rm.types import Example, prompt_text, user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 

@@ -9,7 +9,7 @@ from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import reasoning, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.specs import build
+from rewardlab.rm.registry.specs import build
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
 from tests.apps.conftest import rollouts_of, steps_of, write

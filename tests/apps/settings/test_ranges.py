@@ -7,10 +7,10 @@ import pytest
 from rewardlab.apps.api.calls import parse_settings
 from rewardlab.apps.cli import parse
 from rewardlab.apps.settings.help import is_trainers
-from rewardlab.apps.settings.ranges import NAMES, TRAINER_RANGES, check_ranges
+from rewardlab.apps.settings.preflight import NAMES_BY_RANGE, TRAINER_RANGES, check_ranges
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.settings import declarations
+from rewardlab.rm.registry.settings import declarations
 
 GROUPS = [(verb, group) for verb, declared in VERBS.items() for group in declared.outlines]
 
@@ -67,7 +67,7 @@ def test_nan_is_no_number_of_any_verb():
 
 
 def test_an_argument_of_a_trainer_stands_once_in_the_table():
-    names = [name for _, names in NAMES for name in names.split()]
+    names = [name for _, names in NAMES_BY_RANGE for name in names.split()]
     assert len(names) == len(set(names)) == len(TRAINER_RANGES)
     assert {*names} <= {name for _, group in GROUPS if is_trainers(group) for name in numbers(group)}
 

@@ -1,8 +1,8 @@
-"""rm/specs.py: what a flag says of a formula."""
+"""rm/registry/specs.py: what a flag says of a formula."""
 
 import pytest
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.specs import Spec, build, is_function, named, parse_spec, takes
+from rewardlab.rm.registry.specs import Spec, build, is_function, named, parse_spec, takes
 
 
 def listed(sizes, *, scale=1):
@@ -40,7 +40,7 @@ def test_values_are_what_the_function_annotates_or_else_read_as_python_reads_the
     assert build("policy.losses", "dual_clip(c=inf)").negative == (0.8, float("inf"))
     transform = build("policy.transforms", "length(correct=3, name=short)")
     assert transform.slot == "reward"
-    monkeypatch.setattr("rewardlab.rm.specs.load", lambda folder, name: listed)
+    monkeypatch.setattr("rewardlab.rm.registry.specs.load", lambda folder, name: listed)
     assert build("policy.schedulers", "x:listed(sizes=[1, 2.5, 'a'])") == ([1, 2.5, "a"], 1)
     assert build("policy.schedulers", "x:listed(sizes=oak, scale=1e-4)") == ("oak", 1e-4)
     assert takes("policy.schedulers", "x:listed", "scale") and not takes("policy.schedulers", "x:listed", "weights")

@@ -15,7 +15,7 @@ from rewardlab.judges.kinds.checklist import read_checklist
 from rewardlab.judges.rubrics.files import open_levels, read_rubrics
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
-from rewardlab.rm.specs import build, is_function, named, parse_spec
+from rewardlab.rm.registry.specs import build, is_function, named, parse_spec
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
 from tests.fuzzing.target import Target

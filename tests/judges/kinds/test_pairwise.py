@@ -45,7 +45,7 @@ def test_all_requests_of_all_cases_go_out_in_one_call_three_answers_meeting_in_p
     assert pairwise(scripted(longer))([case(answers=("aaa", "a", "aa"))])[0].scores == (1.0, 0.0, 0.5)
 
 
-def test_one_order_is_drawn_from_the_content_wherever_the_right_answer_stands():
+def test_one_order_is_sample_from_the_content_wherever_the_right_answer_stands():
     first_shown = []
     for number in range(400):
         answers = (f"right answer {number}", f"wrong answer {number}")

@@ -8,9 +8,9 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.kinds.reward_model import RewardScorer, reward_model
 from rewardlab.judges.types import Case, Reason
+from rewardlab.rm.contract.readings import Rated, Reading
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
 

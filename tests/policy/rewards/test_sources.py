@@ -7,9 +7,9 @@ import torch
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.metrics import correlation, statistics
 from rewardlab.policy.types import Rewards
+from rewardlab.rm.contract.readings import Rated, Reading
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
-from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, user_turn
 
 NAN = math.nan

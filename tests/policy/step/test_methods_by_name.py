@@ -9,7 +9,7 @@ from rewardlab.policy.advantages.laser import laser
 from rewardlab.policy.step.by_name import build_algorithm
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.specs import build
+from rewardlab.rm.registry.specs import build
 
 TRANSFORMS = [
     "ha_dw(lam=1.3, window=5)",

@@ -14,7 +14,7 @@ from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry import load
-from rewardlab.rm.specs import parse_spec
+from rewardlab.rm.registry.specs import parse_spec
 
 START = "--model start --seed 1 --max_steps 3 --use_cpu True"
 VALUES = {"rl": f"rl {START} --data prompts.jsonl", "train": f"train {START} --data pairs.jsonl"}

@@ -2,7 +2,7 @@ import time
 
 import pytest
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, Counted, fault_of, prefilled
+from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, LimitedEnvironment, fault_of, prefilled
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE, ScoringContract
@@ -81,7 +81,9 @@ def test_what_models_are_shipped_with_is_let_through_and_counted_alike_and_other
             for opens in (False, True):
                 given = {"add_generation_prompt": opens, "date_string": "1 Jan 2024"}
                 theirs = words.apply_chat_template(list(turns), chat_template=GOOD[name], tokenize=False, **given)
-                ours = Counted().counted(GOOD[name], messages=[*turns], **given, **words.special_tokens_map)
+                ours = LimitedEnvironment().render_limited(
+                    GOOD[name], messages=[*turns], **given, **words.special_tokens_map
+                )
                 assert ours == theirs, opens
     assert fault_of("{{ raise_exception('no system') }}") == "" and fault_of("{% for") == ""
 
@@ -141,7 +143,7 @@ def test_what_a_generation_prompt_writes_of_a_completion():
         template = TURNS_OPEN + turn + TURNS_CLOSE + opening + END
 
         def render(turns, template=template, **options):
-            return Counted().counted(template, messages=turns, **options)
+            return LimitedEnvironment().render_limited(template, messages=turns, **options)
 
         assert prefilled(render) == expected, (turn, opening)
     assert prefilled(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == "", "it marks no turns"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE
 from rewardlab.rm.backbones.unrendered_parts import omissions, system_in_user
+from rewardlab.rm.contract.readings import Rated, Reading, rated, readings
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.kinds.scalar.training import encode_pairs
-from rewardlab.rm.readings import Rated, Reading, rated, readings
 from rewardlab.rm.types import Completion, Example, PreferencePair, user_turn
 
 from tests.rm.backbones.test_unrendered_parts import encoder

@@ -102,7 +102,7 @@ def test_the_cause_of_a_file_or_stream_that_cannot_be_read_is_told(tmp_path, mon
         raise PermissionError(13, "Permission denied", path)
 
     (tmp_path / "a.jsonl").write_bytes(LINES)
-    monkeypatch.setattr("rewardlab.rm.io.compressed_files.open", refuse, raising=False)
+    monkeypatch.setattr("rewardlab.rm.data.readers.open", refuse, raising=False)
     with pytest.raises(DataError, match=r"a\.jsonl: this user may not read it"):
         values(tmp_path / "a.jsonl")
 

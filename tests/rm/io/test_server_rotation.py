@@ -9,7 +9,7 @@ def test_servers_take_turns_but_for_one_that_asks_to_be_left_alone():
     turns = Rotation(3)
     assert [turns.choose(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0] and turns.wait(0.0) == 0.0
     turns = Rotation(2, first=1.0)
-    turns.failed(0, 0.0, asked=30.0, since=0.0)
+    turns.failed(0, 0.0, pause=30.0, since=0.0)
     assert [turns.choose(now) for now in (0.0, 29.9, 30.0)] == [1, 1, 0]
 
 

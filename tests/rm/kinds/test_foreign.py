@@ -18,7 +18,7 @@ from rewardlab.rm.kinds.process.model import load_process
 from rewardlab.rm.kinds.scalar.foreign import classes_of
 from rewardlab.rm.kinds.scalar.model import load_scalar, scalar_from_config
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.known_faults import CONVENTIONS, Scored, culprit, score_ids
+from rewardlab.rm.parity.known_faults import CONVENTIONS, BackendScores, culprit, score_ids
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file, save_file
 from tokenizers.processors import TemplateProcessing
@@ -209,7 +209,7 @@ def test_parity_names_the_convention_that_explains_other_scores(llama_words):
         llama_words.chat_template = (BEGUN if begun else "") + BODY % (CLOSED if closed else "")
         model = scalar_from_config(small_config(llama_words), llama_words)
         trl = [_tokenize(llama_words, [*example.turns])["input_ids"] for example in EXAMPLES]
-        theirs = Scored(score_ids(model, trl), trl)
+        theirs = BackendScores(score_ids(model, trl), trl)
         named = culprit(model, EXAMPLES, model.rate(EXAMPLES), theirs)
         assert named == ("missing EOS" if begun else "missing BOS" if closed else CONVENTIONS[0][0])
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.kind import kind_of, trained_kinds
 from rewardlab.rm.registry import names
-from rewardlab.rm.settings import Rule, Settings, declarations
+from rewardlab.rm.registry.kind import kind_of, trained_kinds
+from rewardlab.rm.registry.settings import Rule, Settings, declarations
 from rewardlab.rm.training.protocol import Training
 
 ADDED = Path(__file__).parents[2] / "stand_ins" / "kinds"

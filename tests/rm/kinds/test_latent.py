@@ -11,7 +11,7 @@ from rewardlab.rm.kinds.latent.model import DEPTH_HEAD, LatentRewardModel, laten
 from rewardlab.rm.kinds.latent.steps import check_steps, latent_states
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.known_faults import Scored
+from rewardlab.rm.parity.known_faults import BackendScores
 from rewardlab.rm.parity.parity import own_ways, parity
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -131,7 +131,7 @@ def test_the_score_is_the_head_on_the_state_after_the_chosen_steps_which_parity_
         first = torch.stack([written_out(inner, model.encoder.encode(example).ids, 0) for example in examples()])
         assert steps.tolist() == inner.latent_depth(first).argmax(dim=1).tolist()
     one = model.with_steps(1)
-    (result,) = parity(model, examples(), {"one step": lambda some: Scored(one.rate(some))})
+    (result,) = parity(model, examples(), {"one step": lambda some: BackendScores(one.rate(some))})
     assert not result.same and result.culprit == "1 latent steps for every conversation"
 
 

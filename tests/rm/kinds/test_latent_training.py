@@ -11,7 +11,7 @@ from rewardlab.rm.kinds.latent.model import DEPTH_HEAD, LatentRewardModel, laten
 from rewardlab.rm.kinds.latent.objectives import aligned_tokens, bidirectional_kl, pair_returns, reinforce
 from rewardlab.rm.kinds.latent.steps import states_without_cache
 from rewardlab.rm.kinds.latent.training import LatentRow, LatentTask, encode_latent
-from rewardlab.rm.training.out_of_memory import Piece, halved
+from rewardlab.rm.training.fault_tolerance import Piece, halved
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import PreferencePair, user_turn
 from transformers import EvalPrediction

@@ -8,7 +8,7 @@ from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
 from rewardlab.rm.parity.known_faults import score_ids, whole_ids
-from rewardlab.rm.parity.parity import Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
+from rewardlab.rm.parity.parity import BackendScores, compared, edge_cases, flipped, other_precision, own_ways, parity
 from rewardlab.rm.types import Example
 
 from tests.rm.spread_models import CHATML, LIMIT, examples, make
@@ -44,12 +44,12 @@ def test_a_model_agrees_with_itself_in_all_its_ways():
 
 def test_half_precision_may_differ_more_and_flips_are_pairs_in_the_other_order(model):
     ours = model.rate(examples())
-    near = Scored(ours + 0.01 * ours.std())
+    near = BackendScores(ours + 0.01 * ours.std())
     assert not found(model, lambda _: near).passed
     (one,) = parity(model, examples(), {"theirs": lambda _: near}, half=["theirs"])
     assert one.passed and one.tolerance == pytest.approx(0.02 * ours.std())
     noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
-    results = found(model, lambda _: Scored(ours + noise, ids_of(model)))
+    results = found(model, lambda _: BackendScores(ours + noise, ids_of(model)))
     assert results.culprit == "no known fault, and no larger than rounding in half precision" and not results.passed
     # Of (1, 2, 3) against (1, 3, 2) one pair of three; a tie is no flip
     assert flipped(np.array([[1.0], [2], [3]]), np.array([[1.0], [3], [2]])) == pytest.approx(1 / 3)
@@ -77,53 +77,53 @@ def test_edge_cases_are_made_for_the_kinds_that_are_missing_and_the_template_tak
     assert len(edge_cases(make(template=one_turn), examples())) == 2
 
 
-def sigmoid(model, _: Sequence[Example]) -> Scored:
-    return Scored(1 / (1 + np.exp(-model.rate(examples()))))
+def sigmoid(model, _: Sequence[Example]) -> BackendScores:
+    return BackendScores(1 / (1 + np.exp(-model.rate(examples()))))
 
 
 def with_ids(change):
-    return lambda model, _: Scored(score_ids(model, [change(model, ids) for ids in ids_of(model)]))
+    return lambda model, _: BackendScores(score_ids(model, [change(model, ids) for ids in ids_of(model)]))
 
 
 def without_turn_end(model, ids):
     return ids[: -len(model.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)]
 
 
-def wrong_side(model, given: Sequence[Example]) -> Scored:
-    return Scored(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
+def wrong_side(model, given: Sequence[Example]) -> BackendScores:
+    return BackendScores(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
 
 
-def mean_pooling(model, _: Sequence[Example]) -> Scored:
+def mean_pooling(model, _: Sequence[Example]) -> BackendScores:
     rows = [torch.tensor([ids]) for ids in ids_of(model)]
     with torch.no_grad():
         outputs = [head_outputs(model.model, row, torch.ones_like(row))[0].mean(0) for row in rows]
-    return Scored(torch.stack(outputs).double().numpy())
+    return BackendScores(torch.stack(outputs).double().numpy())
 
 
-def fresh_head(model, given: Sequence[Example]) -> Scored:
+def fresh_head(model, given: Sequence[Example]) -> BackendScores:
     other = make()
     torch.nn.init.normal_(other.model.score.weight, std=0.3, generator=torch.Generator().manual_seed(9))
-    return Scored(other.rate(given), ids_of(other))
+    return BackendScores(other.rate(given), ids_of(other))
 
 
-def padding_as_content(model, _: Sequence[Example]) -> Scored:
+def padding_as_content(model, _: Sequence[Example]) -> BackendScores:
     ids, filler = ids_of(model), model.encoder.tokenizer.pad_token_id
     width = max(map(len, ids))
-    return Scored(score_ids(model, [[*one, *[filler] * (width - len(one))] for one in ids]))
+    return BackendScores(score_ids(model, [[*one, *[filler] * (width - len(one))] for one in ids]))
 
 
-def other_template(model, given: Sequence[Example]) -> Scored:
+def other_template(model, given: Sequence[Example]) -> BackendScores:
     other = make(template=CHATML)
     ids = [one.ids for one in other.encoder.encode_all(given)]
-    return Scored(score_ids(model, ids), ids)
+    return BackendScores(score_ids(model, ids), ids)
 
 
 CLOSED = {"template": CHATML}
 
 
-def plain_template(model, given: Sequence[Example]) -> Scored:
+def plain_template(model, given: Sequence[Example]) -> BackendScores:
     plain = make(template=PLAIN_TEMPLATE)
-    return Scored(score_ids(model, [one.ids for one in plain.encoder.encode_all(given)]))
+    return BackendScores(score_ids(model, [one.ids for one in plain.encoder.encode_all(given)]))
 
 
 FAULTS = [
@@ -132,7 +132,11 @@ FAULTS = [
     ("missing EOS", {}, with_ids(lambda _, ids: ids[:-1])),
     ("missing EOS", CLOSED, with_ids(without_turn_end)),
     ("wrong truncation side", {}, wrong_side),
-    ("no truncation", {}, lambda model, given: Scored(score_ids(model, [whole_ids(model, one) for one in given]))),
+    (
+        "no truncation",
+        {},
+        lambda model, given: BackendScores(score_ids(model, [whole_ids(model, one) for one in given])),
+    ),
     ("wrong pooling (mean)", {}, mean_pooling),
     ("pad token scored as content", {}, padding_as_content),
     ("re-initialised head or other weights: it reads the same tokens", {}, fresh_head),
@@ -154,11 +158,14 @@ def test_a_planted_fault_is_called_by_its_name(culprit, settings, fault):
 
 def test_what_nothing_explains_or_has_no_scores_is_said(model):
     ours = model.rate(examples())
-    assert found(model, lambda _: Scored(ours * 1.5 + 0.25)).culprit == "scores times 1.5 plus 0.25"
-    noise = Scored(ours + np.random.default_rng(0).normal(size=ours.shape))
+    assert found(model, lambda _: BackendScores(ours * 1.5 + 0.25)).culprit == "scores times 1.5 plus 0.25"
+    noise = BackendScores(ours + np.random.default_rng(0).normal(size=ours.shape))
     assert found(model, lambda _: noise).culprit.endswith("it does not tell which tokens it reads")
-    assert found(model, lambda _: Scored(np.full_like(ours, np.nan))).culprit == "scores that are missing or not finite"
-    other = compared(model, examples(), ours, "x", Scored(np.zeros((12, 2))), 1.0)
+    assert (
+        found(model, lambda _: BackendScores(np.full_like(ours, np.nan))).culprit
+        == "scores that are missing or not finite"
+    )
+    other = compared(model, examples(), ours, "x", BackendScores(np.zeros((12, 2))), 1.0)
     assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed
-    one = found(model, lambda _: Scored(np.empty(0), because="refused: no padding token"))
+    one = found(model, lambda _: BackendScores(np.empty(0), because="refused: no padding token"))
     assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed

@@ -11,8 +11,7 @@ from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.boosted import boosted
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.training.fault_tolerance import first_not_finite
-from rewardlab.rm.training.out_of_memory import Piece, halved, lacks_memory
+from rewardlab.rm.training.fault_tolerance import Piece, first_not_finite, halved, lacks_memory
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from safetensors.torch import save_file
 

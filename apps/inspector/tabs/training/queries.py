@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.checked_files import from_yaml
-from .....rm.specs import named
+from .....rm.registry.specs import named
 from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
 from ...figures import PALETTE, layout, plain, titled

@@ -47,7 +47,7 @@ def test_the_shares_are_those_of_sec_over_the_advantages_that_were_written(rl, p
     assert value["flat"] == 0 and value["lively"] > 0.2 and step["curriculum/share/flat"] < 0.3
 
 
-def test_what_cannot_be_drawn_from_is_told(rl, tmp_path):
+def test_what_cannot_be_sample_from_is_told(rl, tmp_path):
     for flags, expected, message in (
         (["--curriculum", "dump(window=4)"], 2, "give --curriculum and --category together"),
         (["--curriculum", "dump", "--category", "kind"], 2, "the argument 'window' is missing"),

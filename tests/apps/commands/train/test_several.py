@@ -11,11 +11,11 @@ from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.kind import trained_kinds
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.parity import own_ways, parity
-from rewardlab.rm.settings import declarations
+from rewardlab.rm.registry.kind import trained_kinds
+from rewardlab.rm.registry.settings import declarations
 
 from tests.apps.commands.conftest import save_policy
 from tests.apps.conftest import write

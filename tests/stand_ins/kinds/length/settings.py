@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...settings import ABOVE_0, setting
+from ...registry.settings import ABOVE_0, setting
 from .._settings import LabelSettings
 
 

@@ -13,7 +13,7 @@ from ......policy.decoding.detokenization import token_texts
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
 from ......rm.kinds.autoregressive.contract import LogprobContract
-from ......rm.types import Example, Messages, RewardModel
+from ......rm.types import Example, Guide, Messages, RewardModel, SumsTokens
 from .....runs.run_folder import MANIFEST
 from .... import figures, html
 from ....figures import PALETTE
@@ -71,7 +71,7 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
     """Explain rewards by token if they are sums over tokens, else by leaving out one sentence at a time."""
     examples = [Example(prompt, answer) for answer in answers]
     rewards = model.rate(examples)
-    if hasattr(model, "logprobs"):
+    if isinstance(model, SumsTokens):
         parts: Any = token_rewards(model, examples)
     else:
         parts = tuple(sentence_effects(model, *item) for item in zip(examples, rewards, strict=True))
@@ -98,10 +98,11 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
 
 def _readings(model: Any) -> list[Any]:
     """Return the model for each reward; one that follows a preference gets all weight on one objective."""
-    adapter = getattr(model, "adapter", None)
-    if adapter is None or not adapter.settings.follows_preference or model.preference is not None:
+    if not isinstance(model, Guide) or model.adapter is None or model.preference is not None:
         return [model]
-    names = adapter.objectives
+    if not model.adapter.settings.follows_preference:
+        return [model]
+    names = model.adapter.objectives
     return [model.at({name: float(name == objective) for name in names}) for objective in names]
 
 

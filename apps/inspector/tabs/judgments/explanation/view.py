@@ -9,7 +9,7 @@ import gradio as gr
 
 from ......judges.rubrics.rubric import lint
 from ......rm.errors import UsageError
-from ......rm.types import RewardModel
+from ......rm.types import Guide, RewardModel
 from .....runs.run_folder import read_settings
 from ....components import QUIET, SLOW, Site, button, sentences
 from ....html import note_html
@@ -211,10 +211,9 @@ def _read_at(model: RewardModel, preference: Any) -> RewardModel:
     """Return the model at the preference of the run, if it follows one."""
     from ......rm.data.preference_vectors import parse_preference
 
-    adapter = getattr(model, "adapter", None)
-    if not isinstance(preference, str) or adapter is None or not adapter.settings.follows_preference:
+    if not isinstance(preference, str) or not isinstance(model, Guide) or model.adapter is None:
         return model
-    return model.at(parse_preference(preference))  # pyright: ignore[reportAttributeAccessIssue]
+    return model.at(parse_preference(preference)) if model.adapter.settings.follows_preference else model
 
 
 def _redrawn(

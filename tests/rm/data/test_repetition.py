@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from rewardlab.rm.data.text_diversity import distinct, repetition
+from rewardlab.rm.data.text_style import distinct, repetition
 
 
 def test_repetition_is_the_share_of_phrases_said_before():

@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 from rewardlab.benchmarks import garden
+from rewardlab.rm.contract.labelling import by_reward
+from rewardlab.rm.contract.readings import Rated, Reading
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.data.labelling import by_reward, labelled_for
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.readings import Rated, Reading
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 
@@ -53,7 +53,7 @@ def test_the_label_of_a_file_for_one_objective_and_what_cannot_be_asked():
         ({"overall": 0.8, "helpful": 0.3}, {"helpful": 0.8}),
         ({"harmless": 1.0}, {}),
     ]:
-        assert labelled_for(PreferencePair("p", user_turn("q"), "a", "b", wins=wins), "helpful").wins == expected
+        assert PreferencePair("p", user_turn("q"), "a", "b", wins=wins).labelled_for("helpful").wins == expected
     with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
         by_reward(Lengths())
     with pytest.raises(UsageError, match="0 or more, got -1"):

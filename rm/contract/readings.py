@@ -4,15 +4,11 @@ Does not import torch, since clients of served models read it as well.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from .types import Example, RewardModel
-
-if TYPE_CHECKING:
-    from .backbones.tokenization import Encoded, Encoder
-
+from ..types import Example, HasMembers, MeasuresLength, ReadsTokens, RewardModel
 
 UNREAD = {
     "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
@@ -53,15 +49,6 @@ class Rated(NamedTuple):
 
 
 @runtime_checkable
-class MeasuresLength(Protocol):
-    """A reward model that is no language model with a template, and counts tokens itself."""
-
-    def lengths(self, examples: Sequence[Example]) -> list[int]:
-        """Return the tokens of each conversation before truncation."""
-        ...
-
-
-@runtime_checkable
 class ReportsReadings(Protocol):
     """A reward model elsewhere, which reports what it read together with the rewards."""
 
@@ -70,20 +57,12 @@ class ReportsReadings(Protocol):
         ...
 
 
-@runtime_checkable
-class Encodes(Protocol):
-    """An encoder of conversations (`tokenization.Encoder`)."""
-
-    def encode_all(self, examples: Sequence[Example]) -> "list[Encoded]":
-        """Return the token ids of many examples."""
-        ...
-
-
-def encoders_of(model: Any) -> "list[Encoder]":
+def encoders_of(model: RewardModel) -> list[Any]:
     """Return the encoder of a model, those of all members of an ensemble, or none."""
-    if isinstance(encoder := getattr(model, "encoder", None), Encodes):
-        return [encoder]  # pyright: ignore
-    return [encoder for member in getattr(model, "members", ()) for encoder in encoders_of(member)]
+    if isinstance(model, ReadsTokens):
+        return [model.encoder]
+    members = model.members if isinstance(model, HasMembers) else ()
+    return [encoder for member in members for encoder in encoders_of(member)]
 
 
 def readings(model: RewardModel, examples: Sequence[Example]) -> list[Reading]:

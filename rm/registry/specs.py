@@ -8,11 +8,11 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from .errors import UsageError, did_you_mean
-from .registry import ROOT, load
+from ..errors import UsageError, did_you_mean
+from . import ROOT, load
 
 FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
-NAMED = re.compile(r"([\w.-]+)=(.+)")
+NAMED_SOURCE = re.compile(r"([\w.-]+)=(.+)")
 
 
 class Spec(NamedTuple):
@@ -80,7 +80,7 @@ def named(text: str) -> tuple[str, str]:
     >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
     """
-    if match := NAMED.fullmatch(text):
+    if match := NAMED_SOURCE.fullmatch(text):
         return match[1], match[2]
     return re.split("[/:]", text.partition("(")[0].rstrip("/"))[-1], text
 

@@ -1,19 +1,12 @@
-"""Labels of pairs: by a reward model, and of files that are labelled for one objective."""
+"""Labels of pairs by a reward model."""
 
 import math
-from dataclasses import replace
 
 from ..errors import UsageError
-from ..readings import rated
-from ..types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel
+from ..types import Example, Labeller, Messages, RewardModel
+from .readings import rated
 
 TIE = 1e-9  # differences of the size of rounding errors are ties
-
-
-def labelled_for(pair: PreferencePair, objective: str) -> PreferencePair:
-    """Return the pair with its overall label, or else the objective's, or none, under the objective's name alone."""
-    wins = pair.wins.get(OVERALL, pair.wins.get(objective))
-    return replace(pair, wins={} if wins is None else {objective: wins})
 
 
 def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:

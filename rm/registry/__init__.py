@@ -15,9 +15,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from .errors import UsageError, did_you_mean
+from ..errors import UsageError, did_you_mean
 
-ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, derived from this file's package
+ROOT = str(__package__).removesuffix(".rm.registry")  # `rewardlab`, derived from this file's package
 _OBJECTS: dict[str, Callable[..., Any]] = {}
 """Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
 IMPORTABLE = re.compile(r"[\w.]+:\w+")
@@ -66,8 +66,8 @@ def reference(function: Callable[..., Any]) -> str:
     name = f"{source}:{attribute}"
     if IMPORTABLE.fullmatch(name) and getattr(sys.modules.get(source), attribute, None) is function:
         return name
-    if known := [name for name, registered in _OBJECTS.items() if registered is function]:
-        return known[0]
+    if references := [name for name, registered in _OBJECTS.items() if registered is function]:
+        return references[0]
     source, attribute = re.sub(r"[^\w.]", "_", source), re.sub(r"\W", "", attribute)
     numbered = (f"{source}.object{number}:{attribute}" for number in count(1))
     name = next(name for name in numbered if name not in _OBJECTS)
@@ -91,8 +91,8 @@ def _from_anywhere(name: str) -> Callable[..., Any]:
             sys.path.append(os.getcwd())  # last, so that it hides no installed package
         module = _file_module(Path(source)) if source.endswith(".py") else importlib.import_module(source)
         if not hasattr(module, attribute):
-            meant = did_you_mean(attribute, vars(module), "name one of its functions")
-            raise UsageError(f"no '{attribute}' in {source}; {meant}")
+            advice = did_you_mean(attribute, vars(module), "name one of its functions")
+            raise UsageError(f"no '{attribute}' in {source}; {advice}")
         return getattr(module, attribute)
     except UsageError:
         raise

@@ -10,7 +10,7 @@ from dataclasses import Field, field, fields
 from string import Formatter
 from typing import Any, ClassVar, NamedTuple, get_origin
 
-from .errors import UsageError
+from ..errors import UsageError
 
 # ---- ranges ----
 
@@ -79,8 +79,8 @@ def setting(
     """
     values = (group, tuple(choices), registry, advanced, range, requires, suffixes)
     declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
-    made: dict[str, Any] = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
-    return field(metadata={"help": help} | declared, **made)
+    options: dict[str, Any] = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
+    return field(metadata={"help": help} | declared, **options)
 
 
 class Rule(NamedTuple):

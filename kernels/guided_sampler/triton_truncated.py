@@ -1,4 +1,4 @@
-"""Kernels of `guided_sampler` for cut rows: those with top-k, top-p or min-p and a temperature above 0.
+"""Kernels of `guided_sampler` for truncated rows: those with top-k, top-p or min-p and a temperature above 0.
 
     count      a few cells a program: a histogram of the tokens' depths and masses
     collect    the same cells: the tokens of the bins in which a threshold lies, and the best token of those above
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..triton_common.launch import launch
 from ..triton_common.tiles import gumbel, philox
-from .drawing import TOKENS
+from .sampling import TOKENS
 from .triton_parts import (
     DEEPEST,
     INFINITY,
@@ -46,11 +46,11 @@ ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
 STREAM_TOKENS = tl.constexpr(TOKENS)
 
 
-def draw_cut_rows(
+def draw_truncated_rows(
     logits: dict[str, Any], noise: dict[str, Any], scan: dict[str, Any], out: dict[str, Any],
     top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
 ) -> None:  # fmt: skip
-    """Draw the cut rows' tokens again, from their truncated distributions; `scan` are arguments of `scan_cells`."""
+    """Sample the tokens of truncated rows again; `scan` are arguments of `scan_cells`."""
     rows, device = len(out["token"]), out["token"].device
     limits = {
         "top_k": _limit(top_k, 0, rows, torch.int64, device),
@@ -119,8 +119,8 @@ def count(
     """Tokens and masses of SPAN cells by bin, down to the row's `reach`."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
-    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
-    if cutting:
+    truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    if truncates:
         shift = tl.load(scales + row * SCALES + 2)
         bottom = reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS)
         tl.store(scales + row * SCALES + 6, bottom)
@@ -171,9 +171,9 @@ def collect(
     """Of SPAN cells the tokens in undecided bins, and the largest x + Gumbel of the tokens above them."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
-    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
     best, best_x, best_token = -INFINITY, 0.0 * t, 0
-    if cutting:
+    if truncates:
         total, shift = tl.load(scales + row * SCALES + 1), tl.load(scales + row * SCALES + 2)
         bottom = tl.load(scales + row * SCALES + 6)
         top = tl.load(sums + (row * splits + split) * 8)
@@ -233,30 +233,30 @@ def draw(
     """The largest x + Gumbel of the kept tokens; a row without any keeps what `finish` gave it."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
-    cutting, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
-    if cutting:
+    truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
+    if truncates:
         total = (tl.load(scales + row * SCALES + 1) * UNIT).to(tl.int64)
         bottom = tl.where(log_least > -INFINITY, depth(log_least), DEEPEST - 1)
         number = tl.load(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS)
         if number > CAPACITY:
-            drawn, x, mass = drawn_from_all(
+            sample, x, mass = sample_from_all(
                 base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse,
                 tl.load(scales + row * SCALES + 2), k, p, bottom, total, G, BLOCK,
             )  # fmt: skip
         else:
-            drawn, x, mass = drawn_from_collected(
+            sample, x, mass = sample_from_collected(
                 histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
                 k, p, log_least, bottom, total, SPLITS, CAPACITY,
             )  # fmt: skip
         if mass > 0:
             tl.store(facts + row, x - tl.log(mass.to(tl.float64) / UNIT).to(tl.float32))
             replace_token(
-                base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G
+                base, base_step, guides, guides_step, guide_step, weights, row, sample, token, facts, rows, scales, G
             )  # fmt: skip
 
 
 @triton.jit
-def drawn_from_collected(
+def sample_from_collected(
     histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
     k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
@@ -275,12 +275,12 @@ def drawn_from_collected(
         bottom = tl.minimum(bottom, last_of_k)
     if p < 1:
         bottom = tl.minimum(bottom, least_depth(below, mass, share(p, total) - mass_above, 31))
-    kept = live & (below <= bottom)
+    candidates = live & (below <= bottom)
     word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
-    score = tl.where(kept, x + gumbel(word), -INFINITY)
+    score = tl.where(candidates, x + gumbel(word), -INFINITY)
     best = tl.max(score, 0)
-    drawn = tl.min(tl.where(kept & (score == best), v, DEEPEST), 0)
-    drawn_x = tl.sum(tl.where(kept & (v == drawn), x, 0.0), 0)
+    sample = tl.min(tl.where(candidates & (score == best), v, DEEPEST), 0)
+    sample_x = tl.sum(tl.where(candidates & (v == sample), x, 0.0), 0)
 
     split = tl.arange(0, SPLITS)
     scores = best_scores + (row * splits + split) * 2
@@ -289,13 +289,13 @@ def drawn_from_collected(
     v_above = tl.load(best_tokens + row * splits + split, mask=split < splits, other=DEEPEST)
     best_above = tl.max(above, 0)
     leader = tl.min(tl.where((above == best_above) & (above > -INFINITY), v_above, DEEPEST), 0)
-    wins = (best_above > best) | ((best_above == best) & (leader < drawn))
-    drawn_x = tl.where(wins, tl.sum(tl.where(v_above == leader, x_above, 0.0), 0), drawn_x)
-    return tl.where(wins, leader, drawn), drawn_x, mass_above + tl.sum(tl.where(kept, mass, 0), 0)
+    wins = (best_above > best) | ((best_above == best) & (leader < sample))
+    sample_x = tl.where(wins, tl.sum(tl.where(v_above == leader, x_above, 0.0), 0), sample_x)
+    return tl.where(wins, leader, sample), sample_x, mass_above + tl.sum(tl.where(candidates, mass, 0), 0)
 
 
 @triton.jit
-def drawn_from_all(
+def sample_from_all(
     base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse, shift,
     k, p, bottom, total, G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -313,16 +313,16 @@ def drawn_from_all(
             0 * k, share(p, total), G, BLOCK,
         )  # fmt: skip
         bottom = tl.minimum(bottom, last)
-    best, drawn, drawn_x, mass = -INFINITY, 0, 0.0 * shift, 0 * total
+    best, sample, sample_x, mass = -INFINITY, 0, 0.0 * shift, 0 * total
     for first in range(0, vocabulary, BLOCK):
         v = first + tl.arange(0, BLOCK)
         x = tempered(base, base_step, guides, guides_step, guide_step, weights, row, v, vocabulary, inverse, shift, G)
-        kept = (x > -INFINITY) & (depth(x) <= bottom)
-        mass += tl.sum(tl.where(kept, units(x), 0), 0)
+        candidates = (x > -INFINITY) & (depth(x) <= bottom)
+        mass += tl.sum(tl.where(candidates, units(x), 0), 0)
         word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
-        score = tl.where(kept, x + gumbel(word), -INFINITY)
-        best, drawn_x, drawn = better(score, x, v, best, drawn_x, drawn)
-    return drawn, drawn_x, mass
+        score = tl.where(candidates, x + gumbel(word), -INFINITY)
+        best, sample_x, sample = better(score, x, v, best, sample_x, sample)
+    return sample, sample_x, mass
 
 
 @triton.jit

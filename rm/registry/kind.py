@@ -4,15 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .errors import UsageError
-from .registry import load, names
+from ..errors import UsageError
+from . import load, names
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from .contract.scoring_contract import ScoringContract
-    from .training.protocol import Training
 
 
 @dataclass(frozen=True)
@@ -47,18 +43,16 @@ class Kind:
         return self._imported(self.loader)
 
     @property
-    def training(self) -> "type[Training[Any]]":
-        """The class that trains a reward model of this kind."""
+    def training(self) -> type[Any]:
+        """The class that trains a reward model of this kind, a subclass of `training.protocol.Training`."""
         if not self.trainer:
             raise UsageError(f"a {self.name} reward model is not trained; name a kind that is")
         return self._imported(self.trainer)
 
     @property
-    def contract_class(self) -> "type[ScoringContract]":
-        """The class of the scoring contracts of this kind."""
-        from .contract.scoring_contract import ScoringContract
-
-        return self._imported(self.contract) if self.contract else ScoringContract
+    def contract_class(self) -> type[Any] | None:
+        """The class of the scoring contracts of this kind; None for `ScoringContract` itself."""
+        return self._imported(self.contract) if self.contract else None
 
     def _imported(self, reference: str) -> Any:
         module, _, name = reference.partition(":")
