@@ -82,7 +82,7 @@ def style(answer: str, checks: Sequence[FormCheck]) -> float:
 
     The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds.
 
-    >>> style("1. Dig. 2. Water.", [Check(0.3, has=r"^1\\."), Check(0.2, most=3)])
+    >>> style("1. Dig. 2. Water.", [FormCheck(0.3, has=r"^1\\."), FormCheck(0.2, most=3)])
     0.3
     """
     return sum((check.weight for check in checks if check.passes(answer)), 0.0)
