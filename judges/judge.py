@@ -1,7 +1,6 @@
 """Functions shared by kinds of judges: requests for many cases, and judgments with costs from the replies."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -32,14 +31,13 @@ class NamedSource(Protocol):
     name: str
 
 
-class Retrieving(ABC):
-    """A `NamedSource` that retrieves rubrics or examples."""
+@runtime_checkable
+class Retrieving(NamedSource, Protocol):
+    """A source that retrieves rubrics or examples."""
 
-    name: str
-
-    @abstractmethod
     def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
         """Return the ids of what is retrieved for each case."""
+        ...
 
 
 class Judging:

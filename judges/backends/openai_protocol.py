@@ -8,7 +8,7 @@ from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
 from .chat import Ask, Reply, failed
 from .cost import most_completion_tokens, most_prompt_tokens
-from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, EndpointFault, fault_of
+from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, ApiFault, fault_of
 from .rate_limits import retry_after
 
 REFUSED = {400, 422, 501}
@@ -25,7 +25,7 @@ class Trouble(NamedTuple):
     """Reason for a failed attempt."""
 
     reason: str
-    fault: EndpointFault
+    fault: ApiFault
     wait: float = 0.0
     """Seconds of the server's Retry-After."""
     refused: str = ""
@@ -167,7 +167,7 @@ def _status_within(error: Any) -> int | None:
     return code if isinstance(code, int) and code >= 400 else None
 
 
-def _connection_fault(error: Exception) -> EndpointFault:
+def _connection_fault(error: Exception) -> ApiFault:
     """Return the fault of an exception without a response, by its own type and by that of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:

@@ -116,35 +116,33 @@ def verify(
 def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list:
     """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    checked = [
-        Checked(pairs[index].prompt, answer, candidates[index])
-        for index in candidates
-        for answer in pairs[index].answers
+    checks = [
+        Checked(pairs[i].prompt, answer, rubric) for i, rubric in candidates.items() for answer in pairs[i].answers
     ]
-    outcomes, checks = iter(check(judge, checked)), list(rubrics)
-    for pair_index, rubric in candidates.items():
-        a, b = next(outcomes), next(outcomes)
-        failed = next((answer_check for answer_check in (a, b) if isinstance(answer_check, Rejected)), None)
+    results, outcomes = iter(check(judge, checks)), list(rubrics)
+    for index, rubric in candidates.items():
+        met = [next(results), next(results)]
+        failed = next((result for result in met if isinstance(result, Rejected)), None)
         if failed:
-            checks[pair_index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
-            continue
-        checks[pair_index] = minimal(rubric, *((a, b) if pairs[pair_index].preferred == "A" else (b, a)))
-    return checks
+            outcomes[index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
+        else:
+            outcomes[index] = minimal(rubric, *(met if pairs[index].preferred == "A" else met[::-1]))
+    return outcomes
 
 
 def _only_recovering(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
     """Rubrics under which the judge finds the preferred answer in both orders."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    questions = [
+    requests = [
         RulingRequest(pairs[index].prompt, pairs[index].answers, rubric) for index, rubric in candidates.items()
     ]
-    with_rubric = rule(judge, questions)
-    bare = rule(judge, [question._replace(rubric=None) for question in questions])
+    with_rubric = rule(judge, requests)
+    bare = rule(judge, [request._replace(rubric=None) for request in requests])
     outcomes = list(rubrics)
-    for (pair_index, rubric), ruling, without in zip(candidates.items(), with_rubric, bare, strict=True):
-        label = "AB".index(pairs[pair_index].preferred)
+    for index, ruling, without in zip(candidates, with_rubric, bare, strict=True):
+        label = "AB".index(pairs[index].preferred)
         if ruling.winner == label:
-            outcomes[pair_index] = FilteredRubric(pairs[pair_index], rubric, useful=without.winner != label)
+            outcomes[index] = FilteredRubric(pairs[index], candidates[index], useful=without.winner != label)
         else:
-            outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
+            outcomes[index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes
