@@ -1,4 +1,4 @@
-"""Table of what may go wrong at an endpoint, what is done about it and whether it is billed: docs/guides/judges.md."""
+"""Faults of an endpoint, the action on each and whether it is billed: docs/guides/judges.md."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Action(StrEnum):
-    """What is done about a fault."""
+    """Action on a fault."""
 
     FATAL = "fatal"
     """No further request is sent, since each would fail alike."""
@@ -17,7 +17,7 @@ class Action(StrEnum):
 
 
 class Billed(StrEnum):
-    """What a fault adds to the cost."""
+    """Cost that a fault adds."""
 
     NO = "no"
     USAGE = "usage"

@@ -1,4 +1,4 @@
-"""OpenAI's chat protocol: an ask as a request, a response as a reply, a failure as what to do about it."""
+"""OpenAI's chat protocol: requests, replies from responses, and actions on failures."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -55,7 +55,7 @@ class NoCompletion(ValueError):
 
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:
-    """Arguments of the client's `create`. Options override them by name; an option that is None leaves a name out."""
+    """Return arguments of the client's `create`. Options override them by name; an option that is None removes one."""
     body: dict[str, Any] = {
         "model": model,
         "messages": list(ask.messages),
@@ -73,7 +73,7 @@ def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bo
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """A name of the letters that the protocol allows."""
+    """Return a name of the letters that the protocol allows."""
     return f"reply-{content_hash(schema)}"
 
 
@@ -178,7 +178,7 @@ def _connection_fault(error: Exception) -> ApiFault:
 
 
 def shortened(reason: str, letters: int = 300) -> str:
-    """A reason on one line; some proxies answer with a whole page.
+    """Return a reason on one line; some proxies reply with a page of HTML.
 
     >>> shortened("<html>\\n  busy", 10)
     '<html> ...'

@@ -1,4 +1,4 @@
-"""Each answer against a rubric, item by item with quoted evidence; a formula makes the score, not the judge."""
+"""Rubric judge: marks of each response by criterion with quoted evidence, and a score by a formula."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -161,6 +161,6 @@ def _scores(
 
 
 def _needs_quotation(rubric_: Rubric, criterion: Criterion) -> bool:
-    """What an answer does can be quoted; what it does not do cannot."""
+    """Return whether a mark needs a quotation: one for what a response does, not for what it does not do."""
     forbids = criterion.name in {rule.id for rule in rubric_.rules if rule.type == "forbid"}
     return criterion.value < 1 if forbids else criterion.value > 0

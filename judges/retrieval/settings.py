@@ -16,7 +16,7 @@ SIMILARITIES = ("mean", "max")
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What decides a text's vectors besides the weights."""
+    """Settings that determine a text's vectors besides the weights."""
 
     pooling: str = "facets"
     """`facets` (`pooling.FacetPooling`) or `mean` (`pooling.MeanPooling`)."""
