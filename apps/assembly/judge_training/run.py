@@ -60,9 +60,9 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     check_renders(load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments)))
     pairs, notes = load_pairs(config)
     check_stages(config, arguments, len(pairs.cases))
-    with run_folder(
-        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume, keep="*/*"
-    ) as work:
+    data = {source: data_hash(source) for source in config.sources}
+    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep="*/*") as work:
         facts: dict[str, Any] = {"pairs": len(pairs.cases)}
         model = config.base
         if config.stage != "rl":
@@ -117,11 +117,6 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
         check_together(_policy_settings(config, config.base, Path(config.output)), arguments)
         in_both_orders = PromptRow((), as_text=False, columns={}, variants=((),))
         check_number(Prompts([in_both_orders] * pairs, RowReport()), arguments)
-
-
-def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    data = {source: data_hash(source) for source in config.sources}
-    return training_recipe(config.identity() | {"data_sha256": data}, arguments)
 
 
 # ---- supervised stage ----

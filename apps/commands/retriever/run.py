@@ -39,10 +39,9 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
     prompts, groups = [entry.prompt for entry in entries], [entry.group for entry in entries]
     cases = pairs_within(prompts, groups, per_text=config.partners, seed=arguments.seed)
     rows = joint_rows(questions, cases, arguments.case_weight, arguments.seed)
-    with run_folder(
-        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume,
-        keep=f"{CHECKPOINTS}/*",
-    ) as work:  # fmt: skip
+    data, keep = {source: data_hash(source) for source in config.data}, f"{CHECKPOINTS}/*"
+    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
         encoder = _encoder(config, entries, arguments.seed)
         over = encoder.over_length([text for pair in questions for text in pair[:2]])
         if over:
@@ -89,8 +88,3 @@ def _encoder(config: RetrieverConfig, entries: Sequence[RetrieverRow], seed: int
             "name a pretrained backbone with --model for other texts"
         )
     return encoder
-
-
-def _recipe(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
-    data = {source: data_hash(source) for source in config.data}
-    return training_recipe(config.identity() | {"data_sha256": data}, arguments)
