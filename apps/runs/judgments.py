@@ -20,12 +20,13 @@ from .evaluation_files import write_evaluation
 from .run_folder import log_report, write_json
 from .tables import JUDGMENTS
 
-TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
-CRITERION = {"answer": WHOLE, "name": TEXT, "value": REAL, "evidence": TEXT, "quoted": pa.bool_()}
+TEXT, INTEGER, REAL = pa.string(), pa.int64(), pa.float64()
+CRITERION = {"answer": INTEGER, "name": TEXT, "value": REAL, "evidence": TEXT, "quoted": pa.bool_()}
 COLUMNS = {
     "scorer": TEXT, "case": TEXT, "criteria": pa.list_(pa.struct(list(CRITERION.items()))), "reasoning": TEXT,
-    "raw": pa.list_(TEXT), "orders": pa.list_(pa.list_(WHOLE)), "prompt_tokens": WHOLE, "completion_tokens": WHOLE,
-    "seconds": REAL, "cost": REAL, "requests": WHOLE, "estimated": WHOLE, "retrieved": pa.list_(TEXT),
+    "raw": pa.list_(TEXT), "orders": pa.list_(pa.list_(INTEGER)), "prompt_tokens": INTEGER,
+    "completion_tokens": INTEGER, "seconds": REAL, "cost": REAL, "requests": INTEGER, "estimated": INTEGER,
+    "retrieved": pa.list_(TEXT),
 }  # fmt: skip
 
 
