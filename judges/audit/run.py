@@ -79,7 +79,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
 
 def chance_of(name: str) -> Chance:
     """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
-    convert: Chance = {"shares": measures.shares, "bradley_terry": measures.bradley_terry}[name]
+    convert = measures.shares if name == "shares" else measures.bradley_terry
 
     def chance(first: float, second: float) -> float:
         try:
