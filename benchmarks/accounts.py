@@ -27,14 +27,9 @@ def evaluate_judges(
 ) -> Evaluation:
     """Evaluate judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
     evaluation = evaluate(
-        suite,
-        cases,
-        [*judges, *suite.baselines(cases, seed)],
-        notes=notes,
-        samples=samples,
-        seed=seed,
+        suite, cases, [*judges, *suite.baselines(cases, seed)], notes=notes, samples=samples, seed=seed,
         progress=lambda name: progress(f"judging {len(cases)} cases with {name}"),
-    )
+    )  # fmt: skip
     sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
     report = evaluation.report
     return evaluation._replace(report=replace(report, notes=(*report.notes, *sentences)))

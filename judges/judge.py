@@ -17,8 +17,6 @@ from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
-LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
-"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
 ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
 """Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from ..rm.errors import UsageError, did_you_mean
 from ..rm.registry import load
 from ..rm.specs import build, named, parse_spec, typed_arguments
 from .backends.chat import Chat
-from .judge import ExampleSource, LevelsSource, RubricSource
+from .judge import ExampleSource, RubricSource
 from .kinds.checklist import Question
 from .kinds.reward_model import RewardScorer, load_scorer
 from .kinds.route.guideline import Guideline
 from .kinds.route.rule import RoutingRule, load_rule
 from .prompts import GREEDY, PROMPTS, Sampling
 from .rubrics import scoring
-from .rubrics.formats import Levels
+from .rubrics.formats import Levels, LevelsSource
 from .rubrics.rubric import Rubric
 from .types import BatchJudge
 

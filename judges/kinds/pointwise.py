@@ -7,21 +7,11 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import (
-    ExampleSource,
-    Judging,
-    LevelsSource,
-    ask_all,
-    described,
-    examples_for,
-    failure,
-    judgment,
-    with_examples,
-)
+from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
 from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
-from ..rubrics.formats import Levels
+from ..rubrics.formats import Levels, LevelsSource
 from ..types import Case, Criterion, Judgment, Reason
 
 

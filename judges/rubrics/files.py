@@ -12,9 +12,9 @@ from ...rm.io.checked_files import from_json
 from ...rm.io.checked_files import from_toml as toml_values
 from ...rm.types import content_hash, prompt_text
 from ..case_rows import stated_id
-from ..judge import ByCase, LevelsSource, RubricSource, described
+from ..judge import ByCase, RubricSource, described
 from ..types import Case
-from .formats import Levels, biggen, healthbench
+from .formats import Levels, LevelsSource, biggen, healthbench
 from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
 
 RUBRICS = "rubrics.jsonl"
