@@ -19,6 +19,8 @@ RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
 ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
 """Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
+POINTWISE_KINDS = ("pointwise", "rubric", "checklist")
+"""Kinds of judges that score each response by itself, so that the scores of two do not add up to one."""
 T = TypeVar("T")
 
 

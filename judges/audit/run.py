@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...rm.errors import DataError, UsageError
-from ..judge import Judging
+from ..judge import POINTWISE_KINDS, Judging
 from ..kinds.reward_model import RewardScorer
 from ..types import BatchJudge, Case, Judgment
 from . import measures
@@ -63,15 +63,11 @@ class Audit:
     """Names of authors with which self-preference was measured."""
 
 
-NO_SHARES = ("pointwise", "rubric", "checklist")
-"""Kinds whose scores of two responses do not add up to one."""
-
-
 def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
     """Raise a `UsageError` for judges whose scores cannot be shares, before any request."""
     for judge in judges if name == "shares" else ():
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
-        if kind in NO_SHARES or isinstance(judge, RewardScorer):
+        if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
             raise UsageError(
                 f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
             )
