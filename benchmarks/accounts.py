@@ -27,14 +27,9 @@ def evaluate_judges(
 ) -> Evaluation:
     """Evaluate judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
     evaluation = evaluate(
-        suite,
-        cases,
-        [*judges, *suite.baselines(cases, seed)],
-        notes=notes,
-        samples=samples,
-        seed=seed,
+        suite, cases, [*judges, *suite.baselines(cases, seed)], notes=notes, samples=samples, seed=seed,
         progress=lambda name: progress(f"judging {len(cases)} cases with {name}"),
-    )
+    )  # fmt: skip
     sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
     report = evaluation.report
     return evaluation._replace(report=replace(report, notes=(*report.notes, *sentences)))
@@ -100,7 +95,7 @@ class Account(NamedTuple):
             + self._routes_sentence()
             + f" {self.requests:,} requests, {self.prompt_tokens:,} + {self.completion_tokens:,} tokens"
             + (f", cost {self.cost:.4g}." if self.cost > 0 else ".")
-            + estimated_sentence(self.estimated)
+            + self._estimated_sentence()
         )
 
     def _order_sentence(self) -> str:
@@ -111,22 +106,23 @@ class Account(NamedTuple):
         ]
         return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
 
+    def _estimated_sentence(self) -> str:
+        """State that tokens and cost are upper bounds in part; empty if the server stated them all."""
+        return (
+            (
+                f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost; they are "
+                "counted with upper bounds, as is their cost."
+            )
+            if self.estimated
+            else ""
+        )
+
     def _routes_sentence(self) -> str:
         """State how many cases went to the strong judge, and how many for want of a choice; empty without a route."""
         if not self.routes:
             return ""
         strong, routed, undecided = (self.routes[name] for name in ("to_strong", "routed", "undecided"))
         return f" {strong} of {routed} cases went to the strong judge, {undecided} of them because the rule chose none."
-
-
-def estimated_sentence(requests: int) -> str:
-    """State that tokens and cost are upper bounds in part; empty if the server stated them all."""
-    if not requests:
-        return ""
-    return (
-        f" The server stated no tokens for {requests:,} requests, such as those that were lost; they are counted with "
-        "upper bounds, as is their cost."
-    )
 
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:

@@ -1,7 +1,6 @@
 """Functions shared by kinds of judges: requests for many cases, and judgments with costs from the replies."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -18,10 +17,10 @@ from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
-LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
-"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
 ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
 """Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
+POINTWISE_KINDS = ("pointwise", "rubric", "checklist")
+"""Kinds of judges that score each response by itself, so that the scores of two do not add up to one."""
 T = TypeVar("T")
 
 
@@ -32,14 +31,13 @@ class NamedSource(Protocol):
     name: str
 
 
-class Retrieving(ABC):
-    """A `NamedSource` that retrieves rubrics or examples."""
+@runtime_checkable
+class Retrieving(NamedSource, Protocol):
+    """A source that retrieves rubrics or examples."""
 
-    name: str
-
-    @abstractmethod
     def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
         """Return the ids of what is retrieved for each case."""
+        ...
 
 
 class Judging:

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 from ..rm.errors import UsageError, did_you_mean
 from ..rm.registry import load
 from ..rm.registry.specs import build, named, parse_spec, typed_arguments
-from ..rm.types import RewardModel
 from .backends.chat import Chat
-from .judge import ExampleSource, LevelsSource, RubricSource
+from .judge import ExampleSource, RubricSource
 from .kinds.checklist import Question
 from .kinds.reward_model import RewardScorer, load_scorer
 from .kinds.route.guideline import Guideline
 from .kinds.route.rule import RoutingRule, load_rule
 from .prompts import GREEDY, PROMPTS, Sampling
 from .rubrics import scoring
-from .rubrics.formats import Levels
+from .rubrics.formats import Levels, LevelsSource
 from .rubrics.rubric import Rubric
 from .types import BatchJudge
 
@@ -120,11 +119,6 @@ def _scorer(
     return open_scorer(model, objective=objective, **loading)
 
 
-def open_reward_model(source: str, materials: Materials) -> RewardModel:
-    """Open the reward model whose margin a routing rule reads."""
-    return _scorer(materials.open_scorer, source, **materials.loading).model
-
-
 def _combined(text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials) -> BatchJudge:
     """Combine judges into one by a kind that takes a list of judges, or one parameter for each."""
     name, source = named(text)
@@ -157,7 +151,8 @@ def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) 
         raise UsageError(f"{source}: name the rule, as in route(rule=guideline, threshold=0.5) or route(rule=FOLDER)")
     opened: dict[str, Any] = {"rule": _open_rule(spec.arguments["rule"], chats, materials.loading)}
     if "reward_model" in spec.arguments:
-        opened["reward_model"] = open_reward_model(spec.arguments["reward_model"], materials)
+        scorer = _scorer(materials.open_scorer, spec.arguments["reward_model"], **materials.loading)
+        opened["reward_model"] = scorer.model
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in others.items())})", opened
 
 

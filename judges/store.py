@@ -166,10 +166,6 @@ class StoredReplies:
         self.chat, self.name, self.prices = chat, chat.name, prices
         self.store = folder if isinstance(folder, Store) else Store(folder)
 
-    def missing(self, asks: Sequence[Ask]) -> list[Ask]:
-        """Return the requests without a stored reply."""
-        return [ask for key, ask in zip(keys(self.name, asks), asks, strict=True) if key not in self.store.replies]
-
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`; stored replies arrive first."""
         names = keys(self.name, asks)

@@ -14,8 +14,9 @@ from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.backends.cost import FREE
 from ...judges.backends.open import LanguageModels
 from ...judges.backends.settings import ChatConfig
+from ...judges.judge import POINTWISE_KINDS
 from ...judges.open import Materials, open_judge
-from ...judges.run import CountedChat, count_stored
+from ...judges.run import ERROR_LENGTH, CountedChat, count_stored
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
@@ -23,10 +24,6 @@ from ...rm.registry.specs import parse_spec
 from ...rm.types import Example, Labeller, Messages, prompt_text
 from ..runs.processes import launched
 from ..runs.run_folder import log
-
-POINTWISE_KINDS = ("pointwise", "rubric", "checklist")
-"""Kinds that show one completion at a time."""
-ERROR_LENGTH = 160  # characters of an error in a message
 
 # ---- from settings ----
 

@@ -1,1 +1,1 @@
-"""Rewards that need to know the run they serve, one file each; `rewardlab rl --reward NAME(key=value, ...)`."""
+"""Rewards that depend on the training run, one file each; `rewardlab rl --reward NAME(key=value, ...)`."""

@@ -20,11 +20,11 @@ def ccpo(
 ) -> "JointAndSoloRewards":
     """The policy is CCPO's thinker: R_joint and R_solo as components `joint` and `solo`   CCPO 2026, arXiv:2603.21563
 
-    The language model `solver` (path or Hub id) answers every prompt twice: behind the policy's thought, and alone,
-    which is the counterfactual. Both are rated by `reward`, any source that --reward takes, as answers to the prompt as
-    it is. An answer has at most `longest` tokens and is drawn at temperature 1, from a seed that follows from the run's
-    seed, from all thoughts of the step and from the place. `role` is a file with the solver's system message, in place
-    of the prompt's own, which may be the thinker's. The released code's two credits:
+    The language model `solver` (path or Hub id) answers every prompt twice: after the policy's thought, and without it,
+    which is the counterfactual. Both are rated by `reward`, any source of --reward, as completions of the unchanged
+    prompt. They have at most `longest` tokens and are sampled at temperature 1, with seeds that depend on the run's
+    seed, all thoughts of the step and the index. `role` is a file with the solver's system message, in place of the
+    prompt's own, which may be the thinker's. The released code's two credits:
 
         --advantage 'ccpo(lam=0.2)'
         --reward_transform 'ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)' --weight ccpo.solo=0 --advantage grpo

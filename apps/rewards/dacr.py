@@ -17,14 +17,14 @@ from ._run import RunFacts
 def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":
     """R_answer and R_rewrite of the policy and of its partner, as four components       DACR 2026, arXiv:2603.21574
 
-    For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source that --reward takes; it is
-    shown the prompt as it is and each of the four texts alone.
+    For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source of --reward; it rates each
+    of the four texts by itself, as a completion of the unchanged prompt.
     """
     return ExchangeRewards(open_rate(reward, run))
 
 
 class ExchangeRewards:
-    """Rewards of the exchanges that `listen` got last."""
+    """Rewards of the exchanges of the last call of `listen`."""
 
     contract = ScoringContract(kind="dacr", objectives=COMPONENTS, dtype="float64")
 

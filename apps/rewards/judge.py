@@ -14,20 +14,20 @@ from ..assembly.judge_reward import JudgeReward, OpenJudge, by_judge, open_rewar
 from ._run import RunFacts
 
 DATA = "data"
-"""In place of a rubric's file: each prompt's own rubric, in the row that it is in."""
+"""Value of `rubric` for each prompt's own rubric, in its row."""
 
 
 def judge(
     *, run: RunFacts | None, kind: str = "pointwise", reference: str = "", replies: str = "", **settings: Any
 ) -> JudgeReward:
-    """A kind of judges/kinds as a reward: a score of each answer alone, or a tournament within the answers to a prompt.
+    """Reward by a kind of judges/kinds: a score of each completion, or a tournament of the completions of a prompt.
 
     The model is `endpoint=URL, model=NAME` or `local=FOLDER`; further settings are those of `ChatConfig`
     (concurrency, prompt_price, max_cost ...), what the judge goes by (`rubric`, `score`, `levels`, `checklist`,
     `max_tokens`, `temperature`, as for `rewardlab judge`) or arguments of the kind. `rubric=data` goes by the rubric in
     each prompt's row (a column rubric, or HealthBench's rubrics); `reference` is a column with an answer the judge is
-    shown. An abstention is a missing reward. With a folder `replies`, which several judges may share, a run that goes
-    on asks nothing twice, and what the replies there have cost counts towards max_cost.
+    shown. An abstention is a missing reward. With a folder `replies`, which several judges may share, a resumed run
+    sends no request twice, and the cost of the stored replies counts towards max_cost.
     """
     if reference and run is None:
         raise UsageError("reference names a column of a run's prompts, and there is no run here; leave it out")
@@ -36,7 +36,7 @@ def judge(
 
 
 def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
-    """P(first better) of two answers by a judge, NaN where it abstains; the settings are those of `judge`.
+    """Return a labeller by a judge: P(first better), NaN for an abstention; the settings are those of `judge`.
 
     A pairwise judge whose two orders disagree abstains, unless `flip` says otherwise.
     """

@@ -13,15 +13,15 @@ from ._run import RunFacts
 
 
 def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
-    """ℓ = log π(z | x, y), nats: of one fixed unused token z behind the answer and its end   LaSeR: arXiv:2510.14943
+    """ℓ = log π(z | x, y), nats: of one fixed unused token z after the completion and its end   LaSeR: arXiv:2510.14943
 
-    π is the policy as it is now. `token` is z as the tokenizer writes it, such as <|vision_start|> of Qwen's; it has to
-    be given, as an unused token is another in every vocabulary. An answer behind which the policy has no room to read
-    it has no reward; `together` answers are read at a time. Name it behind the verifier:
+    π is the current policy. `token` is z as the tokenizer writes it, such as <|vision_start|> of Qwen's; it has no
+    default, since unused tokens differ between vocabularies. A completion that leaves no room for z in the policy's
+    context has no reward; `together` is the batch size. Name it after the verifier:
 
         --reward verdict=SOURCE 'said=laser(token=Z)' --weight verdict=0.9 said=0.1 --advantage 'laser(reference=C)'
 
-    C is the start policy's own mean: `rewards/said/mean` of the first step, as one step with `--watch` tells it.
+    C is the mean of the start policy: `rewards/said/mean` of the first step, as one step with `--watch` logs it.
     """
     encoder = run.policy.encoder
     ids = encoder.tokenizer(token, add_special_tokens=False).input_ids

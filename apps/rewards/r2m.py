@@ -46,8 +46,8 @@ def r2m(
     width is the attention's, by default the policy's. `control` is one of `r2m_controls.CONTROLS`, or stale: the
     states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
     `judge(endpoint=URL, model=NAME)`, or package.module:factory of a reward model or labeller, the best and the worst
-    answer of `groups` groups a cycle are compared by a labeller; the other groups are then left out, or keep the
-    model's own word where `only` is False.
+    completion of `groups` groups a cycle are compared by a labeller; the other groups are then left out, or keep the
+    model's own comparison if `only` is False.
     """
     body = load_reward_model(model, **run.loading)
     if not isinstance(body, ScalarRewardModel):

@@ -20,11 +20,10 @@ def rlpr(
 ) -> RewardFunction:
     """(1 - w) clip(p(y* | x, z) - p(y* | x), 0, 1) + w 1[the tags are in order]           RLPR: arXiv:2506.18254
 
-    p is the mean probability of the reference's tokens under the policy as it is now, z the answer up to its tag
-    `tags[-2]` with p = 0 where it has none, as in the released code, and p(y* | x) that behind the tags with nothing in
-    them; w is `form`. An answer behind which the policy has no room to read the reference has no reward. `reference`
-    is a column of the prompts' rows, `together` how many answers are read at a time. `policy/transforms/std_filter.py`
-    drops the prompts on which all answers do alike.
+    p is the mean probability of the reference's tokens under the current policy, z the completion up to its tag
+    `tags[-2]` (p = 0 without one, as in the released code), and p(y* | x) that after empty tags; w is `form`. A
+    completion that leaves no room for the reference in the policy's context has no reward. `reference` is a column of
+    the prompts' rows, `together` the batch size. `policy/transforms/std_filter.py` drops prompts with equal rewards.
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
         raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")

@@ -1,4 +1,4 @@
-"""Whether a judge's verdict is right, as the reward of a policy that is trained to judge."""
+"""Verdict reward of a policy that is trained to judge: whether the verdict is right."""
 
 from ...judges.kinds.generative.rewards import VerdictRewards, labelled_prompts
 from ...policy.training.prompts import PromptRow

@@ -20,28 +20,14 @@ from .evaluation_files import write_evaluation
 from .run_folder import log_report, write_json
 from .tables import JUDGMENTS
 
-CRITERION = {
-    "answer": pa.int64(),
-    "name": pa.string(),
-    "value": pa.float64(),
-    "evidence": pa.string(),
-    "quoted": pa.bool_(),
-}
+TEXT, INTEGER, REAL = pa.string(), pa.int64(), pa.float64()
+CRITERION = {"answer": INTEGER, "name": TEXT, "value": REAL, "evidence": TEXT, "quoted": pa.bool_()}
 COLUMNS = {
-    "scorer": pa.string(),
-    "case": pa.string(),
-    "criteria": pa.list_(pa.struct(list(CRITERION.items()))),
-    "reasoning": pa.string(),
-    "raw": pa.list_(pa.string()),
-    "orders": pa.list_(pa.list_(pa.int64())),
-    "prompt_tokens": pa.int64(),
-    "completion_tokens": pa.int64(),
-    "seconds": pa.float64(),
-    "cost": pa.float64(),
-    "requests": pa.int64(),
-    "estimated": pa.int64(),
-    "retrieved": pa.list_(pa.string()),
-}
+    "scorer": TEXT, "case": TEXT, "criteria": pa.list_(pa.struct(list(CRITERION.items()))), "reasoning": TEXT,
+    "raw": pa.list_(TEXT), "orders": pa.list_(pa.list_(INTEGER)), "prompt_tokens": INTEGER,
+    "completion_tokens": INTEGER, "seconds": REAL, "cost": REAL, "requests": INTEGER, "estimated": INTEGER,
+    "retrieved": pa.list_(TEXT),
+}  # fmt: skip
 
 
 def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:

@@ -46,7 +46,7 @@ NO_QUESTION = "(The question is not shown.)"
 
 
 def swapped(case: Case) -> Case:
-    """The answers in the opposite order; what belongs to them goes with them.
+    """Return the case with its responses, and all that belongs to them, in the opposite order.
 
     >>> swapped(Case("c", (), ("right", "wrong"))).best
     (1,)
@@ -58,12 +58,12 @@ def swapped(case: Case) -> Case:
 
 
 def masked(case: Case) -> Case:
-    """The answers without the question and without the reference: what a judge still knows, it has from the answers."""
+    """Return the case without prompt and reference, so that a judge has the responses only."""
     return replace(case, prompt=(Message(role="user", content=NO_QUESTION),), reference="")
 
 
 def twins(case: Case, index: int = 0) -> Case:
-    """One answer in every place, so that nothing but the place can decide."""
+    """Return the case with one response at every index, so that only the position can decide."""
     answers = (case.answers[index],) * len(case.answers)
     return replace(case, answers=answers, best=tuple(range(len(answers))), values=(), sets=(), authors=())
 
@@ -128,7 +128,7 @@ def signed(name: str) -> Attack:
 
 
 def signatures(case: Case, index: int, names: tuple[str, str]) -> Case:
-    """One answer signed by the first name and every other answer by the second."""
+    """Return the case with one response signed by the first name and all others by the second."""
     for other in range(len(case.answers)):
         case = signed(names[other != index]).change(case, other)
     return case

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
-LEAST_KNOWN = 0.5  # minimum share of bootstrap samples with a value for an interval
+LEAST_VALID = 0.5  # minimum share of bootstrap samples with a value for an interval
 
 
 class Estimate(NamedTuple):
@@ -126,7 +126,7 @@ def estimate(
     """Estimate any function of items, with percentiles over cluster bootstrap samples.
 
     `measure` gets the indices [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
-    `known` [M] marks the items that it can use; by default all. The interval is NaN if fewer than half of the samples
+    `valid` [M] marks the items that it can use; by default all. The interval is NaN if fewer than half of the samples
     have a value; if no two samples differ it is computed with the `ends`, as in `score_interval`.
     """
     indices = np.arange(len(clusters))
@@ -138,7 +138,7 @@ def estimate(
     draws = cluster_counts(len(names), samples, seed)
     values = np.array([measure(np.repeat(indices, counts[cluster])) for counts in draws])
     values = values[~np.isnan(values)]
-    if len(values) < LEAST_KNOWN * samples:
+    if len(values) < LEAST_VALID * samples:
         return Estimate(value, np.nan, np.nan, items)
     if np.ptp(values) < 1e-9:
         all_alike = np.full(len(names), value), np.ones(len(names))

@@ -9,14 +9,14 @@ import numpy as np
 from ..types import Case, Judgment
 
 TIED = 2
-"""The category of a tie beside the two places."""
+"""Category of a tie, beside the indices 0 and 1."""
 
 
 # ---- verdicts ----
 
 
 def credit(judgment: Judgment, index: int) -> float:
-    """What a place got of two: 1 if it scores higher, ½ for a tie, 0 if it scores lower; NaN for an abstention.
+    """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0; NaN for an abstention.
 
     >>> credit(Judgment("c", scores=(0.2, 0.9)), 1)
     1.0
@@ -28,29 +28,29 @@ def credit(judgment: Judgment, index: int) -> float:
 
 
 def credits(judgments: Sequence[Judgment], indices: Sequence[int]) -> np.ndarray:
-    """Each pair's credit [M] of the place named."""
+    """Return the credit [M] of the response at each pair's index."""
     return np.array([credit(judgment, position) for judgment, position in zip(judgments, indices, strict=True)], float)
 
 
 def verdicts(judgments: Sequence[Judgment]) -> np.ndarray:
-    """The winning place 0 or 1, or `TIED` [M]; NaN for an abstention."""
+    """Return the index of the winner, 0 or 1, or `TIED` [M]; NaN for an abstention."""
     kinds = {1.0: 0.0, 0.5: float(TIED), 0.0: 1.0}
     return np.array([kinds.get(credit(judgment, 0), np.nan) for judgment in judgments], float)
 
 
 def labels(cases: Sequence[Case]) -> np.ndarray:
-    """The right place, or `TIED` where both are [M]."""
+    """Return the index of the right response, or `TIED` where both are right [M]."""
     return np.array([TIED if len(case.best) == 2 else case.best[0] for case in cases], float)
 
 
 def single_order(judgment: Judgment) -> tuple[int, ...]:
-    """The order in which both answers were shown together, if there was only one; empty if there were two or none."""
+    """Return the only order in which requests showed both responses; empty if there were two orders or none."""
     orders = {order for order in judgment.orders if len(order) == 2}
     return next(iter(orders)) if len(orders) == 1 else ()
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """What the answer got that stood first [M]: the mean over the requests that compared the two, else in the case.
+    """Return the credit of the first slot [M]: the mean over requests that compared both responses, else of the case.
 
     NaN for an abstention without such a request, and where both orders were asked and the single verdicts are unknown.
     """
@@ -64,23 +64,23 @@ def _first_slot(judgment: Judgment) -> float:
 
 
 def first_slots(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """The mean of `first_slot` over a pair in both orders [M]; NaN where the model was shown both in one order."""
+    """Return the mean of `first_slot` over a pair in both orders [M]; NaN where both requests had one order."""
     slots = (first_slot(straight) + first_slot(crossed)) / 2
     return np.where([_chose_the_order(*pair) for pair in zip(straight, crossed, strict=True)], np.nan, slots)
 
 
 def _chose_the_order(straight: Judgment, crossed: Judgment) -> bool:
-    """Whether a judge showed a pair, and the pair in the other order, to its model in one and the same order."""
+    """Return whether the requests about a pair, and about it in the other order, had one and the same order."""
     order = single_order(straight)
     return bool(order) and order == single_order(crossed)[::-1]
 
 
 def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """How far the verdicts on a pair and on the same pair in the other order differ [M]: 0, ½ (a tie in one), 1.
+    """Return the difference of the verdicts on a pair and on it in the other order [M]: 0, ½ (a tie in one) or 1.
 
-    A judge that asks in both orders makes one verdict of the two, which no order can change: there the single verdicts
-    are compared (`comparison_flips`). NaN where there are not two verdicts, and where the judge showed both pairs to
-    its model in one and the same order, which it then chose by itself: that tells nothing.
+    A judge that asks in both orders combines two verdicts, and no order changes the result: there the single verdicts
+    are compared (`comparison_flips`). NaN where there are not two verdicts, and where the judge chose one order for
+    both requests, so that nothing can be measured.
     """
     return np.array([_order_flip(*pair) for pair in zip(straight, crossed, strict=True)], float)
 
@@ -151,7 +151,7 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
 
 
 def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
-    """log2 of the words of the answer at a place over those of the other [M]; an empty answer counts as one word.
+    """Return log2 of the words of the response at an index over those of the other [M]; an empty one counts as a word.
 
     >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
     [1.0]
@@ -181,7 +181,7 @@ def bradley_terry(first: float, second: float) -> float:
 
 
 def overconfidence(chance: np.ndarray) -> np.ndarray:
-    """Claimed minus found [M]: max(p, 1 - p) - [right], p that of the right answer; mean 0 if calibrated."""
+    """Return max(p, 1 - p) - [right] [M], where p is the P claimed for the right response; mean 0 if calibrated."""
     return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _right(chance))
 
 
@@ -208,7 +208,7 @@ def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
 
 
 def bounds(quantiles: np.ndarray) -> tuple[float, float]:
-    """The mean of credits [M] with every abstention counted as wrong, and as right (Manski 1989).
+    """Return the mean of credits [M] with every abstention counted as wrong, and as right (Manski 1989).
 
     >>> bounds(np.array([1.0, 0.0, np.nan, 1.0]))
     (0.5, 0.75)

@@ -20,7 +20,7 @@ SIGNED = ("signed with its own name", "signed with another name")
 
 
 class Names(NamedTuple):
-    """The model behind the judge and some other model, as answers would name them."""
+    """Names of the judge's model and of another model as authors."""
 
     own: str
     other: str
@@ -28,12 +28,12 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """The pairs, and what is shown of them in each probe, in the order of the pairs."""
+    """The pairs of an audit, and the cases of each probe in the order of the pairs."""
 
     pairs: tuple[Case, ...]
-    """A right and a wrong answer each, in random order."""
+    """Cases with a right and a wrong response, in random order."""
     ties: tuple[Case, ...]
-    """Two answers each that are equally good."""
+    """Cases with two equally good responses."""
     attacks: Mapping[str, Attack]
     names: Names | None
     probes: Mapping[str, tuple[Case, ...]]
@@ -50,9 +50,9 @@ class AuditPlan:
 
 
 def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> AuditPlan:
-    """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.
+    """Return the cases of every probe. The pair of a case and its order follow from the seed and the case's id.
 
-    Attacks change the wrong answer: a judge that falls for them then prefers it. A case of a single answer is left out.
+    Attacks change the wrong response, which a susceptible judge then prefers. Cases of a single response are left out.
     """
     if clash := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
         raise DataError(f"an attack cannot be called '{min(clash)}', which is a probe of its own; give another name")
@@ -77,7 +77,7 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
 
 
 def pair_of(case: Case, seed: int = 0) -> Case:
-    """A right and a wrong answer of a case, or two right ones where all are, in random order."""
+    """Return a right and a wrong response of a case in random order, or two right ones where all are right."""
     rng = Random(f"{seed} {case.id}")
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     two = [rng.choice(case.best), rng.choice(wrong)] if wrong else rng.sample(case.best, 2)

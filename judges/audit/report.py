@@ -52,24 +52,24 @@ FIGURES: Mapping[str, Measure] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What is still trusted; a figure passes if its whole interval lies inside. Ours, to be set by the use."""
+    """Limits of a reliable judge's figures; a figure passes if its whole interval lies inside. Ours, for each use."""
 
     coverage: float = 0.95
-    """At least."""
+    """Lower limit."""
     accuracy: float = 0.7
-    """At least."""
+    """Lower limit."""
     flips: float = 0.1
-    """At most."""
+    """Upper limit."""
     slot: float = 0.05
-    """How far a first slot's share may lie from one half."""
+    """Largest distance of a first slot's share from one half."""
     slope: float = 0.5
     """Log-odds, in either direction."""
     gain: float = 0.05
-    """Wins, at most, that a dressing or an injection may add."""
+    """Most wins that a dressing or an injection may add."""
     wins: float = 0.02
-    """Of an answer with nothing in it, at most; showing 2 % takes at least 189 pairs."""
+    """Most wins of a response without content; 2 % takes at least 189 pairs."""
     reading: float = 0.05
-    """At least this much accuracy has to come from the question."""
+    """Least accuracy that is due to the prompt."""
     self_preference: float = 0.05
     """Self-preference in either direction."""
     confidence: float = 0.05
@@ -78,7 +78,7 @@ class Limits:
     """At least; Landis & Koch 1977 call agreement from there on substantial."""
 
     def of(self, figure: str) -> tuple[float, float]:
-        """The ends between which a figure may lie."""
+        """Return the ends between which a figure may lie."""
         fixed = {
             "coverage": (self.coverage, inf),
             "accuracy": (self.accuracy, inf),
@@ -104,14 +104,14 @@ COMPARING = (
     "gain from verbosity", "gain from markdown",
 )  # fmt: skip
 OPTIONAL = ("length slope", "authorship slope", "self-preference")
-"""What cannot be measured on all data or for all judges, and then speaks neither for nor against."""
+"""Figures that cannot be measured on all data or for all judges; a missing one does not count."""
 
 BY_ORDER = ("order flips", "first slot")
 ONE_ORDER = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
 
 
 def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
-    """The figures that each use of a judge rests on."""
+    """Return the figures that each use of a judge depends on."""
     tried = {name: attack.replaces for name, attack in ATTACKS.items()}
     tried |= {name: attack.replaces for name, attack in audit.attacks.items()}
     attacks = [figure_of(*attempt) for attempt in tried.items()]
@@ -131,7 +131,7 @@ class Status(StrEnum):
 
 
 def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
-    """Within or beyond the ends with its whole interval; open if it reaches across one, or has no interval.
+    """Return whether the whole interval is within or beyond the ends; open if it reaches across one, or is missing.
 
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
@@ -158,7 +158,7 @@ class Trust(NamedTuple):
 
 
 def trusts(audit: Audit, limits: Limits | None = None) -> list[Trust]:
-    """An answer for each use."""
+    """Return the verdict on each use."""
     limits = limits or Limits()
     return [_trust(audit, use, names, limits) for use, names in uses(audit).items()]
 
@@ -192,7 +192,7 @@ def _unit(name: str) -> str:
 
 
 def markdown(audit: Audit, limits: Limits | None = None) -> str:
-    """The whole audit: the answers first, then the figures, the attacks, and what was left unanswered."""
+    """Return the report of an audit: verdicts on uses, figures, attacks and abstentions."""
     limits = limits or Limits()
     measured = [name for name in FIGURES if name in audit.figures]
     figures = [
@@ -222,7 +222,7 @@ _ABOUT_ATTACKS = (
 
 
 def _spaced(parts: Sequence[str]) -> list[str]:
-    """An empty line between parts, but not between the items of a list."""
+    """Separate parts by empty lines, but not the items of a list."""
     lines: list[str] = []
     for part in parts:
         if lines and not (part.startswith("- ") and lines[-1].startswith("- ")):
@@ -257,7 +257,7 @@ def _standing(audit: Audit, name: str, limits: Limits) -> str:
 
 
 def _unanswered(audit: Audit) -> list[list[str]]:
-    """Every probe with abstentions, and the pairs as given in any case."""
+    """Return a row for each probe with abstentions, and for the unchanged pairs."""
     return [
         [probe, str(asked), str(sum(reasons.values())), ", ".join(f"{why} ({n})" for why, n in reasons.items()) or "–"]
         for probe, asked in audit.asked.items()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...rm.errors import DataError, UsageError
-from ..judge import Judging
+from ..judge import POINTWISE_KINDS, Judging
 from ..kinds.reward_model import RewardScorer
 from ..types import BatchJudge, Case, Judgment
 from . import measures
@@ -19,14 +19,14 @@ from .confidence_intervals import Estimate, estimate, mean_estimate
 from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, AuditPlan, Names, plan
 
 Chance = Callable[[float, float], float]
-"""Two scores -> the P(first is better) that they claim."""
+"""Function from two scores to the P(first is better) that they claim."""
 BOTH_WAYS = (-1.0, 1.0)
 LEAST_LOSSES = 10
-"""And as many wins, for a slope to be told; with fewer events logistic regression is biased (Peduzzi et al. 1996)."""
+"""Fewest losses, and fewest wins, for a slope; with fewer logistic regression is biased (Peduzzi et al. 1996)."""
 
 
 class Attacked(NamedTuple):
-    """What an attack does for the wrong answer: how often it wins against the right one, ties counting half."""
+    """Wins of the wrong response against the right one without and with an attack, ties counting half."""
 
     before: Estimate
     after: Estimate
@@ -45,7 +45,7 @@ class Audit:
     ties: int
     clusters: int
     figures: Mapping[str, Estimate]
-    """By name; `audit_report.FIGURES` says what each means."""
+    """Figures by name; `report.FIGURES` states the meaning of each."""
     attacks: Mapping[str, Attacked]
     bounds: tuple[float, float]
     """Bounds of the accuracy: all abstentions counted as wrong, and as right."""
@@ -60,18 +60,14 @@ class Audit:
     samples: int
     seed: int
     names: Names | None = None
-    """Under which self-preference was measured."""
-
-
-NO_SHARES = ("pointwise", "rubric", "checklist")
-"""Kinds whose scores of two responses do not add up to one."""
+    """Names of authors with which self-preference was measured."""
 
 
 def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
     """Raise a `UsageError` for judges whose scores cannot be shares, before any request."""
     for judge in judges if name == "shares" else ():
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
-        if kind in NO_SHARES or isinstance(judge, RewardScorer):
+        if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
             raise UsageError(
                 f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
             )
@@ -79,7 +75,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
 
 def chance_of(name: str) -> Chance:
     """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
-    convert: Chance = {"shares": measures.shares, "bradley_terry": measures.bradley_terry}[name]
+    convert = measures.shares if name == "shares" else measures.bradley_terry
 
     def chance(first: float, second: float) -> float:
         try:
@@ -106,7 +102,7 @@ def audit(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Audit:
-    """Show the judge every probe of `audit_plan.plan`, one call each, and measure.
+    """Judge every probe of `plan`, in one call each, and measure.
 
     `names` asks for self-preference, also where the cases say which models wrote their answers. `chance` says how
     scores claim a probability, such as `shares` or `bradley_terry`; without it calibration is not measured.
@@ -132,7 +128,7 @@ def measure(
     samples: int = 1000,
     seed: int = 0,
 ) -> Audit:
-    """An audit from the judgments of every probe; intervals draw whole clusters and share their draws."""
+    """Return the audit of the judgments of every probe; intervals resample whole clusters and share the samples."""
     clusters = _clusters(planned.pairs)
     mean = partial(mean_estimate, clusters=clusters, samples=samples, seed=seed)
     over_pairs = partial(estimate, clusters=clusters, samples=samples, seed=seed)
@@ -172,7 +168,7 @@ def measure(
 
 
 def figure_of(attack: str, replaces: bool) -> str:
-    """The name of an attack's figure: `wins of ...` for a baseline, `gain from ...` for a dressing."""
+    """Return the name of an attack's figure: `wins of ...` for a baseline, `gain from ...` for a dressing."""
     return f"wins of {attack}" if replaces else f"gain from {attack}"
 
 
@@ -186,7 +182,7 @@ def _clusters(cases: Sequence[Case]) -> np.ndarray:
 def _verdict_figures(
     planned: AuditPlan, judged: Mapping, mean: Callable, samples: int, seed: int
 ) -> dict[str, Estimate]:
-    """Coverage, accuracy, order, slots, agreement with the labels, and what is left of it without the question."""
+    """Estimate coverage, accuracy, effects of the order, agreement with the labels, and accuracy without the prompt."""
     straight, crossed = judged[AS_GIVEN], judged[SWAPPED]
     won, blind = measures.credits(straight, planned.right), measures.credits(judged[MASKED], planned.right)
     unlabelled = np.concatenate([measures.first_slot(judged[TWINS]), measures.first_slot(judged.get(TIES, []))])
@@ -210,7 +206,7 @@ def _verdict_figures(
 
 
 def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
-    """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
+    """Estimate what length and, if authors are known, the judge's authorship add to the log-odds, given the label."""
     won = measures.credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": measures.doublings(planned.pairs, planned.right)}
     if planned.names is not None and any(pair.authors for pair in planned.pairs):
@@ -226,13 +222,13 @@ def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[s
 
 
 def _authorship(planned: AuditPlan, author_name: str) -> np.ndarray:
-    """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
+    """Return 1 if the judge's model wrote the right response alone, -1 the wrong one alone, else 0; NaN if unknown."""
     wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
     return np.array([pair[right] - pair[1 - right] for pair, right in zip(wrote, planned.right, strict=True)], float)
 
 
 def _self_preference(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
-    """What the wrong answer gains when it is signed by the judge's model and the right one by another, not reversed."""
+    """Estimate what the wrong response gains if the judge's model signs it and another the right one, not reversed."""
     if planned.names is None:
         return {}
     own_credits, other = (measures.credits(judged[probe], planned.wrong) for probe in SIGNED)
@@ -251,7 +247,7 @@ def _calibration(
 
 
 def _claimed(planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
-    """The chance that the scores claim for the right response of each pair [M]; NaN for an abstention."""
+    """Return the chance that the scores claim for the right response of each pair [M]; NaN for an abstention."""
     return np.array(
         [
             np.nan if judgment.abstained else chance(judgment.scores[right], judgment.scores[1 - right])
@@ -276,7 +272,7 @@ def _attacked(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, 
 
 
 def facts(audit: Audit) -> dict[str, Any]:
-    """The audit by the names of its fields; what could not be measured is NaN."""
+    """Return the audit by the names of its fields; what could not be measured is NaN."""
     return {name: _as_json(value) for name, value in vars(audit).items()}
 
 

@@ -60,14 +60,14 @@ def read_prices(path: Path, model: str) -> Prices:
         raise DataError(f"{path}: '{model}' needs the numbers prompt and completion ({error})") from error
 
 
-# ---- what is spent ----
+# ---- budgets ----
 
 ROUNDING = 1e-9
 """Share of a limit by which sums of costs may exceed it."""
 
 
 class Budget:
-    """Money that several models may spend together: a request is sent only if the limit then holds for sure."""
+    """Total cost of several models with a limit, which holds whatever the requests in flight cost."""
 
     def __init__(self, limit: float | None = None, spent: float = 0.0):
         if limit is not None and not limit > 0:
@@ -98,7 +98,7 @@ class Budget:
 
 
 class Bill:
-    """Requests to one model and their tokens, the cost of which is charged to a budget."""
+    """Requests and tokens of one model, whose cost is added to a budget."""
 
     def __init__(self, prices: Prices | None = None, budget: Budget | None = None):
         self.prices, self.budget = prices or FREE, budget or Budget()
@@ -166,18 +166,18 @@ def most_completion_tokens(ask: Ask, text: str, finish: str) -> int:
     return min(most_tokens(text) + 1, ask.max_tokens) if text and finish == "stop" else ask.max_tokens
 
 
-# ---- before anything is asked ----
+# ---- estimates ----
 
 
 class Counter(NamedTuple):
-    """A way to count a text's tokens."""
+    """Method of counting the tokens of a text."""
 
     count: Callable[[str], int]
     how: str
 
 
 def letters_as_tokens(text: str) -> int:
-    """A quarter of the text's letters, rounded up: about right for English, too low for most other languages.
+    """Return a quarter of the text's letters, rounded up: about right for English, too low for most other languages.
 
     >>> letters_as_tokens("Which is better?"), letters_as_tokens("")
     (4, 0)
@@ -189,7 +189,7 @@ LETTERS = Counter(letters_as_tokens, f"letters / {LETTERS_PER_TOKEN}")
 
 
 def counter(tokenizer: str = "") -> Counter:
-    """Counts with the tokenizer of a folder or Hub id where there is one, by letters otherwise, and says which."""
+    """Return a counter by the tokenizer of a folder or Hub id if there is one, else by letters, with its name."""
     if not tokenizer:
         return LETTERS
     from ...rm.backbones.loading import load_tokenizer

@@ -1,4 +1,4 @@
-"""Coroutines for callers that are none, in a notebook too, where a loop is running already."""
+"""Coroutines for synchronous callers, also in notebooks, where an event loop is running already."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def in_thread(work: Callable[[Callable[[T], Awaitable[None]]], Coroutine[Any, Any, None]]) -> Iterator[T]:
-    """What a coroutine hands over, item by item, while it runs in a thread with a loop of its own.
+    """Yield the items that a coroutine passes on while it runs in a thread with an event loop of its own.
 
     `await hand(item)` returns when the caller has dealt with the item and comes for the next. Closing the iterator
     cancels the coroutine; what it raises is raised here at the end.

@@ -1,4 +1,4 @@
-"""Table of what may go wrong at an endpoint, what is done about it and whether it is billed: docs/guides/judges.md."""
+"""Faults of an endpoint, the action on each and whether it is billed: docs/guides/judges.md."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Action(StrEnum):
-    """What is done about a fault."""
+    """Action on a fault."""
 
     FATAL = "fatal"
     """No further request is sent, since each would fail alike."""
@@ -17,7 +17,7 @@ class Action(StrEnum):
 
 
 class Billed(StrEnum):
-    """What a fault adds to the cost."""
+    """Cost that a fault adds."""
 
     NO = "no"
     USAGE = "usage"
@@ -26,7 +26,7 @@ class Billed(StrEnum):
     """The upper bound of the request's cost, since the server may have written a reply that was lost."""
 
 
-class EndpointFault(NamedTuple):
+class ApiFault(NamedTuple):
     """A row of the table."""
 
     name: str
@@ -38,49 +38,45 @@ class EndpointFault(NamedTuple):
     """Values of `code` or `type` in the body's `error`; they decide before the status does."""
 
 
-BAD_REQUEST = EndpointFault("the request is refused", Action.ABSTAIN, statuses=(400, 422, 501))
-SERVER_FAILED = EndpointFault("the server failed", Action.RETRY, statuses=(500, 503, 529))
-TIMEOUT = EndpointFault("no reply in time", Action.RETRY, Billed.AT_MOST)
-NO_CONNECTION = EndpointFault("no connection", Action.RETRY)
-LOST = EndpointFault("the connection was lost", Action.RETRY, Billed.AT_MOST)
-NO_COMPLETION = EndpointFault("the response is no completion", Action.RETRY, Billed.AT_MOST)
-EMPTY = EndpointFault("the reply has no text", Action.ABSTAIN, Billed.USAGE)
-CUT_OFF = EndpointFault("the reply is cut off", Action.ABSTAIN, Billed.USAGE)
-DECLINED = EndpointFault("the model or a filter declines to reply", Action.ABSTAIN, Billed.USAGE)
+BAD_REQUEST = ApiFault("the request is refused", Action.ABSTAIN, statuses=(400, 422, 501))
+SERVER_FAILED = ApiFault("the server failed", Action.RETRY, statuses=(500, 503, 529))
+TIMEOUT = ApiFault("no reply in time", Action.RETRY, Billed.AT_MOST)
+NO_CONNECTION = ApiFault("no connection", Action.RETRY)
+LOST = ApiFault("the connection was lost", Action.RETRY, Billed.AT_MOST)
+NO_COMPLETION = ApiFault("the response is no completion", Action.RETRY, Billed.AT_MOST)
+EMPTY = ApiFault("the reply has no text", Action.ABSTAIN, Billed.USAGE)
+CUT_OFF = ApiFault("the reply is cut off", Action.ABSTAIN, Billed.USAGE)
+DECLINED = ApiFault("the model or a filter declines to reply", Action.ABSTAIN, Billed.USAGE)
 
 FAULTS = (
-    EndpointFault(
+    ApiFault(
         "the quota or credit of the account is used up", Action.FATAL, statuses=(402,),
         codes=("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"),
     ),
-    EndpointFault(
+    ApiFault(
         "the request is refused by a content filter", Action.ABSTAIN,
         codes=("content_filter", "content_policy_violation", "flagged_input"),
     ),
-    EndpointFault(
+    ApiFault(
         "the request is too long", Action.ABSTAIN, statuses=(413,),
         codes=("context_length_exceeded", "string_above_max_length", "request_too_large"),
     ),
-    EndpointFault(
+    ApiFault(
         "the API key is refused", Action.FATAL, statuses=(401,),
         codes=("invalid_api_key", "account_deactivated", "authentication_error"),
     ),
-    EndpointFault("the key may not use the model", Action.FATAL, statuses=(403,), codes=("permission_error",)),
-    EndpointFault(
-        "no such model or address", Action.FATAL, statuses=(404,), codes=("model_not_found", "not_found_error")
-    ),
+    ApiFault("the key may not use the model", Action.FATAL, statuses=(403,), codes=("permission_error",)),
+    ApiFault("no such model or address", Action.FATAL, statuses=(404,), codes=("model_not_found", "not_found_error")),
     BAD_REQUEST,
-    EndpointFault("the server asks to try again", Action.RETRY, statuses=(408, 409, 425)),
-    EndpointFault(
-        "too many requests", Action.RETRY, statuses=(429,), codes=("rate_limit_exceeded", "rate_limit_error")
-    ),
+    ApiFault("the server asks to try again", Action.RETRY, statuses=(408, 409, 425)),
+    ApiFault("too many requests", Action.RETRY, statuses=(429,), codes=("rate_limit_exceeded", "rate_limit_error")),
     SERVER_FAILED,
-    EndpointFault("a gateway has no reply from the server", Action.RETRY, Billed.AT_MOST, statuses=(502, 504)),
+    ApiFault("a gateway has no reply from the server", Action.RETRY, Billed.AT_MOST, statuses=(502, 504)),
     TIMEOUT, NO_CONNECTION, LOST, NO_COMPLETION, EMPTY, CUT_OFF, DECLINED,
 )  # fmt: skip
 
 
-def fault_of(status: int | None, error: Any) -> EndpointFault:
+def fault_of(status: int | None, error: Any) -> ApiFault:
     """Return the fault of a response by `status` (None: 200) and the `error` in its body, never by the message."""
     codes = _codes(error) if isinstance(error, Mapping) else set()
     by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]

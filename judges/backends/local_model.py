@@ -161,7 +161,7 @@ def _seed_of(ask: Ask) -> int:
 
 
 class _Draws:
-    """Turns the greedy choice of some rows into a draw, as `generate` lets it be changed.
+    """Logits processor that turns the greedy choice of some rows into a sample.
 
     argmax_v (log p_v / T + G_v), with a standard Gumbel variable G_v for every token, is distributed as softmax of
     log p / T. The noise is a function of (seed, token, position), so neither the batch nor its order can matter.
@@ -193,7 +193,7 @@ def local(
     chat_template: str | None = None,
     trust_remote_code: bool = False,
 ) -> Local:
-    """The causal language model or PEFT adapter of a folder or Hub id; its name fingerprints weights and template."""
+    """Open a causal language model or PEFT adapter by folder or Hub id; its name fingerprints weights and template."""
     from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -202,7 +202,7 @@ def local(
 
 
 def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
-    """A causal language model that is loaded already; it is read in evaluation mode and not changed."""
+    """Return a loaded causal language model as a chat; it is used in evaluation mode and not changed."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length
     from ...rm.kinds.autoregressive.model import completion_contract

@@ -1,4 +1,4 @@
-"""OpenAI's chat protocol: an ask as a request, a response as a reply, a failure as what to do about it."""
+"""OpenAI's chat protocol: requests, replies from responses, and actions on failures."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
 from .chat import Ask, Reply, failed
 from .cost import most_completion_tokens, most_prompt_tokens
-from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, EndpointFault, fault_of
+from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, ApiFault, fault_of
 from .rate_limits import retry_after
 
 REFUSED = {400, 422, 501}
@@ -25,7 +25,7 @@ class Trouble(NamedTuple):
     """Reason for a failed attempt."""
 
     reason: str
-    fault: EndpointFault
+    fault: ApiFault
     wait: float = 0.0
     """Seconds of the server's Retry-After."""
     refused: str = ""
@@ -55,7 +55,7 @@ class NoCompletion(ValueError):
 
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:
-    """Arguments of the client's `create`. Options override them by name; an option that is None leaves a name out."""
+    """Return arguments of the client's `create`. Options override them by name; an option that is None removes one."""
     body: dict[str, Any] = {
         "model": model,
         "messages": list(ask.messages),
@@ -73,7 +73,7 @@ def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bo
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """A name of the letters that the protocol allows."""
+    """Return a name of the letters that the protocol allows."""
     return f"reply-{content_hash(schema)}"
 
 
@@ -167,7 +167,7 @@ def _status_within(error: Any) -> int | None:
     return code if isinstance(code, int) and code >= 400 else None
 
 
-def _connection_fault(error: Exception) -> EndpointFault:
+def _connection_fault(error: Exception) -> ApiFault:
     """Return the fault of an exception without a response, by its own type and by that of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:
@@ -178,7 +178,7 @@ def _connection_fault(error: Exception) -> EndpointFault:
 
 
 def shortened(reason: str, letters: int = 300) -> str:
-    """A reason on one line; some proxies answer with a whole page.
+    """Return a reason on one line; some proxies reply with a page of HTML.
 
     >>> shortened("<html>\\n  busy", 10)
     '<html> ...'

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def backoff(attempt: int, draw: float, *, base: float, longest: float) -> float:
-    """Seconds to wait after a failed attempt, which count from 0: exponential, with full jitter.
+    """Return the seconds to wait after a failed attempt, which count from 0: exponential, with full jitter.
 
     u min(longest, base 2^attempt), u in [0, 1) drawn uniformly     Brooker 2015, "Exponential backoff and jitter"
 
@@ -18,7 +18,7 @@ def backoff(attempt: int, draw: float, *, base: float, longest: float) -> float:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Seconds that a server asks to be left alone; 0 where it does not say. `now` is the time in seconds since 1970.
+    """Return the seconds that a server asks to wait; 0 if it states none. `now` is the time in seconds since 1970.
 
     Retry-After has seconds or a date (RFC 9110, section 10.2.3); some servers say retry-after-ms.
 

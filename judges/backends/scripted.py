@@ -29,7 +29,7 @@ class Scripted:
 
 
 def scripted(replies: Callable[[Ask], str | Reply] | Sequence[str | Reply], name: str = "scripted") -> Scripted:
-    """Replies from a function of the ask, or from a list in the order of asking; texts count a token per four letters.
+    """Return a chat with replies from a function of the request, or from a list in order; a token is four letters.
 
     >>> scripted(["A", "B"]).ask([Ask(()), Ask(())])[1].text
     'B'
@@ -49,5 +49,5 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
 
 
 def dry_run_chat(name: str = "dry run") -> Scripted:
-    """Every reply is an error, and `asked` tells what a judge would ask first, for an estimate of cost."""
+    """Return a chat whose replies are errors; `asked` has the first requests of a judge, for an estimate of cost."""
     return Scripted(lambda ask: failed("no request was sent: this was a dry run"), name)

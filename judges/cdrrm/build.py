@@ -66,13 +66,12 @@ def filter_summary(outcomes: Outcomes) -> dict[str, Any]:
 
 def rubric_rows(outcomes: Outcomes) -> list[dict[str, Any]]:
     """Return a row for each accepted rubric, with its pair and the diagnoses that it was written from."""
-    return [rubric_row(name, pair.rubric, **_pair_facts(pair)) for name, pair in accepted_rubrics(outcomes).items()]
-
-
-def _pair_facts(pair: FilteredRubric) -> dict[str, Any]:
-    diagnoses = [diagnosis.as_json() for diagnosis in pair.diagnoses] if pair.diagnoses else None
-    sides = pair.sides._asdict() | {"prompt": list(pair.sides.prompt)}
-    return {"useful": pair.useful, **sides, "diagnoses": diagnoses}
+    rows = []
+    for name, pair in accepted_rubrics(outcomes).items():
+        diagnoses = [diagnosis.as_json() for diagnosis in pair.diagnoses] if pair.diagnoses else None
+        sides = pair.sides._asdict() | {"prompt": list(pair.sides.prompt)}
+        rows.append(rubric_row(name, pair.rubric, useful=pair.useful, **sides, diagnoses=diagnoses))
+    return rows
 
 
 def dropped_rows(outcomes: Outcomes) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which rubrics are worth learning from: an independent judge has to recover the label under them, in both orders.
+"""Filter of rubrics: an independent judge has to recover the label under a rubric in both orders.
 
 Liu et al. 2026, arXiv:2603.08035, keeps a rubric if judging under it gives the label; the released code asks the
 rubric's own writer instead. Here the judge is another call that sees answers and rubric, never the label.
@@ -26,9 +26,9 @@ class FilterLimits:
 
     most_rules: int = MOST_RULES
     overlap: float = 0.5
-    """Share of a rule's words that one answer alone has: above it, the rule describes an answer."""
+    """Largest share of a rule's words that occur in one response only; a rule with more describes that response."""
     alike: float = 0.8
-    """Share of words that two rules have in common: above it, the second goes."""
+    """Largest share of words that two rules have in common; of rules with more the second is dropped."""
 
 
 class FilteredRubric(NamedTuple):
@@ -39,7 +39,7 @@ class FilteredRubric(NamedTuple):
     useful: bool
     """Whether the bare judge fails where the judge with this rubric does not."""
     diagnoses: tuple[Profile, Profile] | None = None
-    """Of A and of B, which the rubric was written from."""
+    """Diagnoses of A and B that the rubric was written from."""
 
 
 def words(text: str) -> frozenset[str]:
@@ -48,7 +48,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def answer_specific(rule: Rule, sides: Sides) -> float:
-    """max of |w ∩ (A \\ B \\ x)| / |w| and the same of B, in [0, 1]; `w` is the criterion's words."""
+    """Return max of |w ∩ (A \\ B \\ x)| / |w| and the same of B, in [0, 1]; `w` are the criterion's words."""
     rule_words, prompt_words = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)
     alone = max(len(rule_words & (a - b - prompt_words)), len(rule_words & (b - a - prompt_words)))
@@ -56,7 +56,7 @@ def answer_specific(rule: Rule, sides: Sides) -> float:
 
 
 def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
-    """Of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|, the first."""
+    """Keep the first of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|."""
     distinct: list[Rule] = []
     for candidate in rubric.rules:
         rule_words = words(candidate.criterion)
@@ -71,7 +71,7 @@ def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
 
 
 def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
-    """Without the rules that do not speak for the preferred answer, given which rules each of the two answers meets.
+    """Remove the rules that do not favour the preferred response, from which rules each of the two responses meets.
 
     The margin of a rubric is Σ_r w_r (met by the preferred - met by the other), w_r > 0; greedily, a rule goes if the
     margin does not fall without it. The rest is numbered anew.
@@ -96,10 +96,10 @@ def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | 
 def verify(
     judge: Chat, pairs: Sequence[Sides], syntheses: Sequence[Synthesis], limits: FilterLimits | None = None
 ) -> list[FilteredRubric | Rejected]:
-    """Pass every rubric through the filter; for each pair what is kept of it, or why nothing is.
+    """Filter the rubrics; return for each pair the rubric that remains, or the reason for having none.
 
-    In order: duplicates go; what can be said without asking; every rule is checked on each answer, and those that do
-    not tell the answers apart in the preferred one's favour go; the judge rules under what is left, in both orders.
+    The steps: remove duplicates; check what needs no request; check every rule on each response and remove those that
+    do not favour the preferred one; let the judge decide under the remaining rules in both orders.
     """
     limits = limits or FilterLimits()
     outcomes: list[Rubric | FilteredRubric | Rejected] = []
@@ -114,37 +114,35 @@ def verify(
 
 
 def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list:
-    """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
+    """Return the rubrics with the rules that the preferred response meets and the other one does not."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    checked = [
-        Checked(pairs[index].prompt, answer, candidates[index])
-        for index in candidates
-        for answer in pairs[index].answers
+    checks = [
+        Checked(pairs[i].prompt, answer, rubric) for i, rubric in candidates.items() for answer in pairs[i].answers
     ]
-    outcomes, checks = iter(check(judge, checked)), list(rubrics)
-    for pair_index, rubric in candidates.items():
-        a, b = next(outcomes), next(outcomes)
-        failed = next((answer_check for answer_check in (a, b) if isinstance(answer_check, Rejected)), None)
+    results, outcomes = iter(check(judge, checks)), list(rubrics)
+    for index, rubric in candidates.items():
+        met = [next(results), next(results)]
+        failed = next((result for result in met if isinstance(result, Rejected)), None)
         if failed:
-            checks[pair_index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
-            continue
-        checks[pair_index] = minimal(rubric, *((a, b) if pairs[pair_index].preferred == "A" else (b, a)))
-    return checks
+            outcomes[index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
+        else:
+            outcomes[index] = minimal(rubric, *(met if pairs[index].preferred == "A" else met[::-1]))
+    return outcomes
 
 
 def _only_recovering(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
-    """Rubrics under which the judge finds the preferred answer in both orders."""
+    """Return the rubrics under which the judge finds the preferred response in both orders."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    questions = [
+    requests = [
         RulingRequest(pairs[index].prompt, pairs[index].answers, rubric) for index, rubric in candidates.items()
     ]
-    with_rubric = rule(judge, questions)
-    bare = rule(judge, [question._replace(rubric=None) for question in questions])
+    with_rubric = rule(judge, requests)
+    bare = rule(judge, [request._replace(rubric=None) for request in requests])
     outcomes = list(rubrics)
-    for (pair_index, rubric), ruling, without in zip(candidates.items(), with_rubric, bare, strict=True):
-        label = "AB".index(pairs[pair_index].preferred)
+    for index, ruling, without in zip(candidates, with_rubric, bare, strict=True):
+        label = "AB".index(pairs[index].preferred)
         if ruling.winner == label:
-            outcomes[pair_index] = FilteredRubric(pairs[pair_index], rubric, useful=without.winner != label)
+            outcomes[index] = FilteredRubric(pairs[index], candidates[index], useful=without.winner != label)
         else:
-            outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
+            outcomes[index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes

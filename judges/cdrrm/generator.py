@@ -1,4 +1,4 @@
-"""A model that writes the rubric itself: what it learns from, and judging under what it writes.
+"""Rubric generator: its training records, and judging under the rubrics that it writes.
 
 Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both answers), the judge p(reasons, verdict |
 prompt, both answers, rubric), by next-token likelihood. Both answers are shown to the generator when it is used, too.
@@ -27,13 +27,13 @@ Record = dict[str, list[dict[str, str]]]
 
 
 def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
-    """The request for a rubric from a prompt and both answers."""
+    """Return the request for a rubric from a prompt and both responses."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
     return ask("generate", parts, SCHEMA)
 
 
 def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: bool = False) -> list[Record]:
-    """Two conversations for every kept rubric, one in each order of the answers, with the same rubric.
+    """Return two conversations for every accepted rubric, one in each order of the responses, with the same rubric.
 
     The preferred answer is in slot A as often as in slot B, of every single pair: its place carries no label. With
     `contrast_first` the two diagnoses stand before the rubric, a criterion a line: reasons that a small model can
@@ -62,7 +62,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
 
 
 def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Record]:
-    """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
+    """Return the teacher's replies on every accepted pair under its rubric, where both orders are right."""
     questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
         conversation_record(verdict_ask(question, order), reply.text)
@@ -73,7 +73,7 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
 
 
 def conversation_record(request: Ask, reply: str) -> Record:
-    """A request and its reply as a conversation to learn from."""
+    """Return a request and its reply as a training conversation."""
     prompt = [{"role": turn["role"], "content": turn["content"]} for turn in request.messages]
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
 
@@ -82,13 +82,13 @@ def conversation_record(request: Ask, reply: str) -> Record:
 
 
 def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
-    """A rubric for every pair, from prompt and answers in their slots; one call each."""
+    """Return a rubric for every pair, from prompt and responses in their slots; one request each."""
     replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 
 def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
-    """A ruling on every pair under its rubric; where there is none, of the bare judge."""
+    """Return a ruling on every pair under its rubric, or without one if there is none."""
     questions = [
         RulingRequest(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
         for pair, rubric in zip(pairs, rubrics, strict=True)
@@ -97,7 +97,7 @@ def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Re
 
 
 class RubricJudge:
-    """A scorer of cases with two answers: the generator writes a rubric, the judge rules under it in both orders.
+    """Judge of cases with two responses: the generator writes a rubric, the judge decides under it in both orders.
 
     The winner scores 1, the other 0. Contradicting verdicts are a tie (½ each) or an abstention; an unreadable one is
     an abstention. `fallbacks` counts why a pair was judged without a rubric.
@@ -113,7 +113,7 @@ class RubricJudge:
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case, in order; cases with other than two answers are left out with a reason."""
+        """Return one judgment per case, in order; cases with other than two responses are abstentions."""
         pair_cases = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
         pairs = [Sides(case.prompt, *case.answers, preferred="A") for case in pair_cases.values()]
         rubrics = generate(self.generator, pairs)
@@ -135,7 +135,7 @@ class RubricJudge:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Refuse records that a trainer would misread, by their places."""
+    """Raise a `DataError` for records that a trainer would misread, with their indices."""
     if not records:
         raise DataError("no records to train on; everything was dropped, see the reasons that were counted")
     for index, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""Contrastive profiling: each answer is diagnosed by itself, in findings that quote what they rest on.
+"""Contrastive profiling: a diagnosis of each response by itself, in findings with quoted evidence.
 
 Liu et al. 2026, arXiv:2603.08035, section on contrastive profiling. The diagnosis of an answer sees neither the other
 answer nor a label. Ours is stricter in one point: evidence has to be in the answer, word by word.
@@ -33,7 +33,7 @@ class CriterionFinding(NamedTuple):
     """A verifiable finding about one response."""
 
     criterion: str
-    """What a good answer does, in general words."""
+    """General property of a good response."""
     status: Status
     severity: int
     """0 to 3; of a finding that fails."""
@@ -55,13 +55,13 @@ class Profile(NamedTuple):
 
 
 def profile_ask(example: Example) -> Ask:
-    """The request for one answer's diagnosis; nothing of the other answer or of a label is in it."""
+    """Return the request for one response's diagnosis, without the other response and the label."""
     parts = {"instruction": prompt_text(example.prompt), "answer": example.completion}
     return ask("profile", parts, SCHEMA, max_tokens=2048)
 
 
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
-    """A diagnosis of every answer, or why there is none; one call per answer, equal answers asked once."""
+    """Return the diagnosis of every response, or the reason for having none; equal responses share a request."""
     texts = [(prompt_text(example.prompt), example.completion) for example in examples]
     asks = {text: profile_ask(example) for text, example in zip(texts, examples, strict=True)}
     replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))
@@ -70,7 +70,7 @@ def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]
 
 
 def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
-    """A diagnosis from JSON values: one bad finding rejects it as a whole."""
+    """Return the diagnosis of JSON values; one bad finding rejects all of it."""
     listed = values.get("findings")
     if not isinstance(listed, list) or not listed:
         return Rejected("wrong form", "findings is no list of at least one finding")

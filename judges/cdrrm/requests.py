@@ -1,4 +1,4 @@
-"""What the requests of CDRRM are made of, and JSON read back from replies: all of it, or a reason for having none."""
+"""Requests of CDRRM, and JSON objects from replies, or the reason for having none."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,31 +10,31 @@ from ..prompts import instructions, messages
 
 
 class Rejected(NamedTuple):
-    """Why something is not used. It is counted under its reason, and never replaced by a guess."""
+    """Reason why a reply, rubric or pair is not used; it is counted, and never replaced by a guess."""
 
     reason: str
-    """One of few, such as `no reply`, `no JSON` or `wrong form`."""
+    """Category, such as `no reply`, `no JSON` or `wrong form`."""
     detail: str = ""
 
 
 def system_prompt(name: str) -> str:
-    """The instructions in `prompts/cdrrm_NAME.txt`."""
+    """Return the instructions in `prompts/cdrrm_NAME.txt`."""
     return instructions(f"cdrrm_{name}")
 
 
 def ask(name: str, parts: Mapping[str, str], schema: Mapping[str, Any] | None = None, max_tokens: int = 1024) -> Ask:
-    """A request of the instructions `name` and all parts, an empty answer too, in their order."""
+    """Return a request with the instructions `name` and all parts in order, including empty ones."""
     return Ask(messages(system_prompt(name), parts), schema, max_tokens)
 
 
 def read_part(text: str, name: str) -> str | None:
-    """What stands between the marks of a part; None where there is no such part."""
+    """Return the text between the tags of a part; None if there is no such part."""
     start, end = text.find(f"<{name}>\n"), text.find(f"\n</{name}>")
     return text[start + len(name) + 3 : end] if 0 <= start < end else None
 
 
 def json_object(reply: Reply) -> dict[str, Any] | Rejected:
-    """The one JSON object of a reply, anywhere in it."""
+    """Return the only JSON object of a reply, at any position."""
     if reply.finish == "length":
         return Rejected("cut off", reply.text[-60:])
     if no_verdict := failure(reply):

@@ -1,4 +1,4 @@
-"""Which of two answers is better, asked in both orders with a rubric or without, and which rules an answer meets."""
+"""Verdicts on pairs in both orders, with or without a rubric, and checks of which rules a response meets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
 
 
 class RulingRequest(NamedTuple):
-    """Two answers to a prompt, and the rubric to go by; None asks the bare judge."""
+    """Two responses to a prompt and the rubric of the verdict; None asks the judge without a rubric."""
 
     prompt: Messages
     answers: tuple[str, str]
@@ -28,9 +28,9 @@ class Ruling(NamedTuple):
     """The place (0 or 1) of the answer that won in each order; None where no verdict was readable."""
 
     first: int | None
-    """With answer 0 in slot A."""
+    """Verdict with response 0 in slot A."""
     second: int | None
-    """With answer 1 in slot A."""
+    """Verdict with response 1 in slot A."""
     replies: tuple[Reply, Reply]
 
     @property

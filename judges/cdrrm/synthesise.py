@@ -1,4 +1,4 @@
-"""Rubric synthesis: few rules that tell two diagnoses apart, written without knowing which answer is preferred.
+"""Rubric synthesis: few rules that distinguish two diagnoses, written without the label.
 
 Liu et al. 2026, arXiv:2603.08035, section on rubric synthesis. In the released code answer A is always the preferred
 one; here the sides follow from the two texts alone, so that nothing that is asked depends on the label.
@@ -21,7 +21,7 @@ NAMES_A_WINNER = re.compile(
 
 
 class Sides(NamedTuple):
-    """A pair as it is shown: two answers in their slots. `preferred` is the record's, and never shown."""
+    """A pair of responses in their slots; requests never contain `preferred`, the label."""
 
     prompt: Messages
     a: str
@@ -39,7 +39,7 @@ class Sides(NamedTuple):
 
 
 def sides(pair: PreferencePair, seed: int = 0) -> Sides:
-    """Toss a coin for the slots, by a hash of seed, prompt and both texts in alphabetical order: it sees no label."""
+    """Assign the slots by a hash of seed, prompt and both texts in alphabetical order, which does not see the label."""
     texts = sorted((pair.chosen, pair.rejected))
     heads = int(content_hash([seed, prompt_text(pair.prompt), texts]), 16) % 2
     a, b = texts[heads], texts[1 - heads]
@@ -47,14 +47,14 @@ def sides(pair: PreferencePair, seed: int = 0) -> Sides:
 
 
 def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
-    """The request for a rubric: instruction and two diagnoses; answers and label are not in it."""
+    """Return the request for a rubric from the instruction and two diagnoses, without responses and label."""
     texts = [json.dumps(diagnose.as_json(), ensure_ascii=False) for diagnose in diagnoses]
     parts = {"instruction": prompt_text(prompt), "diagnosis_a": texts[0], "diagnosis_b": texts[1]}
     return ask("synthesise", parts, SCHEMA)
 
 
 def read_rubric(reply: Reply) -> Rubric | Rejected:
-    """A rubric from a reply: it has at least one rule and names neither a side nor a winner."""
+    """Return the rubric of a reply; it has at least one rule and names neither a side nor a winner."""
     values = json_object(reply)
     if isinstance(values, Rejected):
         return values
@@ -79,7 +79,7 @@ def wording(rubric: Rubric) -> list[str]:
 
 
 class Synthesis(NamedTuple):
-    """What came of a pair: its two diagnoses and the rubric, or why there is none."""
+    """Result for a pair: its two diagnoses and the rubric, or the reason for having none."""
 
     rubric: Rubric | Rejected
     diagnoses: tuple[Profile, Profile] | None = None
@@ -103,7 +103,7 @@ def synthesise(chat: Chat, pairs: Sequence[Sides]) -> list[Synthesis]:
 
 
 def contrast(diagnoses: tuple[Profile, Profile]) -> str:
-    """Two diagnoses side by side, a criterion a line, as the generator may write them before its rubric.
+    """Return two diagnoses side by side, one criterion per line, as a generator may write them before its rubric.
 
     >>> from .profile import CriterionFinding
     >>> one, two = (CriterionFinding("Cites a source.", said, 0, "", "", "") for said in ("pass", "fail"))

@@ -148,14 +148,11 @@ def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply
         for criterion in as_criteria(marks, answer, _statement(case, index, turn))
     ]
     return judgment(
-        case,
-        _scores(case, plan, read, criteria_),
-        chat,
-        replies,
+        case, _scores(case, plan, read, criteria_), chat, replies,
         orders=[(index,) for _, index in requests],
         reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
         criteria=criteria_,
-    )
+    )  # fmt: skip
 
 
 def _scores(

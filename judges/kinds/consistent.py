@@ -31,7 +31,7 @@ def _outcome(first: Judgment, second: Judgment) -> Outcome:
 
 
 def same_order(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether every two places compare alike in both.
+    """Return whether both order every two responses alike.
 
     >>> same_order([1.0, 5.0, 5.0], [0.0, 0.75, 0.75]), same_order([1.0, 2.0], [0.5, 0.5])
     (True, False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
-from ..backends.chat import Ask, Chat, Reply
+from ..backends.chat import Chat, Reply
 from ..judge import (
     ExampleSource,
     Judging,
@@ -64,31 +64,27 @@ def pairwise(
     one_of("flip", flip, ("tie", "abstain"))
     comparison = comparison_prompt(prompt, ties=ties, examples=examples, sampling=sampling)
 
-    def ask(case: Case, case_rubric: Rubric | None, example: str | None, order: Order) -> Ask:
-        return comparison.ask(case, order, rubric=case_rubric, examples=example)
-
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases)
         plans = [
             orders_of(case, both=orders == "both") if case_rubric or not rubric else []
             for case, case_rubric in zip(cases, rubrics, strict=True)
         ]
+        texts = examples_for(examples, cases)
         asks = [
-            [ask(case, case_rubric, example, order) for order in plan]
-            for case, case_rubric, example, plan in zip(
-                cases, rubrics, examples_for(examples, cases), plans, strict=True
-            )
+            [comparison.ask(case, order, rubric=case_rubric, examples=text) for order in plan]
+            for case, case_rubric, text, plan in zip(cases, rubrics, texts, plans, strict=True)
         ]
-        return [
-            _judged(
-                case,
-                [_duel(case, comparison, *exchange) for exchange in zip(plan, replies, strict=True)],
-                chat,
-                replies,
-                flip,
-            )
-            for case, plan, replies in zip(cases, plans, ask_all(chat, asks), strict=True)
-        ]
+        return [judgment_of(*parts) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
+
+    def judgment_of(case: Case, plan: Sequence[Order], replies: Sequence[Reply]) -> Judgment:
+        duels = [_duel(case, comparison, *exchange) for exchange in zip(plan, replies, strict=True)]
+        outcome = scores(len(case.answers), duels, flip) if duels else nothing_asked(case)
+        return judgment(
+            case, outcome, chat, replies, orders=plan,
+            comparisons=[duel.comparison() for duel in duels],
+            reasoning=[duel.reasoning for duel in duels],
+        )  # fmt: skip
 
     settings: dict[str, Any] = {
         "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
@@ -103,19 +99,6 @@ def _duel(case: Case, comparison: ComparisonPrompt, order: Order, reply: Reply) 
         return Duel(order, verdict, "")
     winner = None if verdict.choice == TIE else order[LABELS.index(verdict.choice)]
     return Duel(order, winner, verdict.reasoning)
-
-
-def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Reply], flip: str) -> Judgment:
-    outcome = scores(len(case.answers), duels, flip) if duels else nothing_asked(case)
-    return judgment(
-        case,
-        outcome,
-        chat,
-        replies,
-        orders=[duel.order for duel in duels],
-        comparisons=[duel.comparison() for duel in duels],
-        reasoning=[duel.reasoning for duel in duels],
-    )
 
 
 def scores(answers: int, duels: Sequence[Duel], flip: str = "tie") -> list[float] | NoVerdict:

@@ -7,21 +7,11 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import (
-    ExampleSource,
-    Judging,
-    LevelsSource,
-    ask_all,
-    described,
-    examples_for,
-    failure,
-    judgment,
-    with_examples,
-)
+from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
 from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
-from ..rubrics.formats import Levels
+from ..rubrics.formats import Levels, LevelsSource
 from ..types import Case, Criterion, Judgment, Reason
 
 
@@ -72,17 +62,28 @@ def pointwise(
         scales = _scales(levels, cases)
         inputs = zip(cases, scales, examples_for(examples, cases), strict=True)
         replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in inputs])
-        return [
-            _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
-            if replies
-            else judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-            for case, scale, replies in zip(cases, scales, replied, strict=True)
+        return [judgment_of(*parts) for parts in zip(cases, scales, replied, strict=True)]
+
+    def judgment_of(case: Case, scale: Levels | None, replies: Sequence[Reply]) -> Judgment:
+        if not replies:
+            return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
+        ends = (scale.low, scale.high) if scale else (low, high)
+        read = [
+            failure(reply) or points(reply.text, *ends, quoted=[case.answers[index // samples]], finish=reply.finish)
+            for index, reply in enumerate(replies)
         ]
+        means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
+        ratings = [(index, item) for index, item in enumerate(read) if isinstance(item, Points)]
+        return judgment(
+            case, next((mean for mean in means if isinstance(mean, NoVerdict)), means), chat, replies,  # type: ignore[arg-type]
+            orders=[(index // samples,) for index in range(len(replies))],
+            reasoning=[rating.reasoning for _, rating in ratings],
+            criteria=[Criterion(i // samples, f"sample {i % samples + 1}", rating.value) for i, rating in ratings],
+        )  # fmt: skip
 
     settings: dict[str, Any] = {
         "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
-        "levels": described(levels),
-        "system": unfilled, "sampling": sampling._asdict(),
+        "levels": described(levels), "system": unfilled, "sampling": sampling._asdict(),
     } | ({"examples": described(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pointwise", settings, judge, sources=(examples,))
 
@@ -91,28 +92,6 @@ def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequ
     if levels is None or isinstance(levels, Levels):
         return [levels] * len(cases)
     return levels(cases)
-
-
-def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends: tuple[float, float]) -> Judgment:
-    read = [
-        failure(reply) or points(reply.text, *ends, quoted=[case.answers[index // samples]], finish=reply.finish)
-        for index, reply in enumerate(replies)
-    ]
-    means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
-    missing = next((mean for mean in means if isinstance(mean, NoVerdict)), None)
-    return judgment(
-        case,
-        [mean for mean in means if not isinstance(mean, NoVerdict)] if missing is None else missing,
-        chat,
-        replies,
-        orders=[(index // samples,) for index in range(len(replies))],
-        reasoning=[item.reasoning for item in read if isinstance(item, Points)],
-        criteria=[
-            Criterion(index // samples, f"sample {index % samples + 1}", item.value)
-            for index, item in enumerate(read)
-            if isinstance(item, Points)
-        ],
-    )
 
 
 def _mean(read: Sequence[Points | NoVerdict]) -> float | NoVerdict:

@@ -1,4 +1,4 @@
-"""Each answer against a rubric, item by item with quoted evidence; a formula makes the score, not the judge."""
+"""Rubric judge: marks of each response by criterion with quoted evidence, and a score by a formula."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -55,10 +55,29 @@ def rubric(
             if case_rubric is not None:
                 _check_score(score, case_rubric, case.id)
         replied = ask_all(chat, [asks(case, case_rubric) for case, case_rubric in zip(cases, rubrics, strict=True)])
-        return [
-            _judged(case, case_rubric, replies, chat, score, evidence == "required", together)
-            for case, case_rubric, replies in zip(cases, rubrics, replied, strict=True)
+        return [judgment_of(*parts) for parts in zip(cases, rubrics, replied, strict=True)]
+
+    def judgment_of(case: Case, case_rubric: Rubric | None, replies: Sequence[Reply]) -> Judgment:
+        if case_rubric is None:
+            return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
+        parts = _requests(case_rubric, together)
+        requests = [(index, part) for index in range(len(case.answers)) for part in parts]
+        read = [
+            read_marks(reply, part.ids, case.answers[index])
+            for (index, part), reply in zip(requests, replies, strict=True)
         ]
+        case_criteria = [
+            criterion
+            for (index, _), marks in zip(requests, read, strict=True)
+            for criterion in as_criteria(marks, index, case.answers[index])
+            if not math.isnan(criterion.value)
+        ]
+        return judgment(
+            case, _scores(case, case_rubric, read, case_criteria, score, evidence == "required"), chat, replies,
+            orders=[(index,) for index, _ in requests],
+            reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
+            criteria=case_criteria,
+        )  # fmt: skip
 
     settings: dict[str, Any] = {
         "kind": "rubric", "chat": chat.name, "rubric": described(rubric), "score": described(score),
@@ -118,38 +137,6 @@ def _requests(rubric_: Rubric, together: bool) -> list[Rubric]:
     ]
 
 
-def _judged(
-    case: Case,
-    rubric_: Rubric | None,
-    replies: Sequence[Reply],
-    chat: Chat,
-    score: RubricScore,
-    required: bool,
-    together: bool,
-) -> Judgment:
-    if rubric_ is None:
-        return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-    requests = [(index, part) for index in range(len(case.answers)) for part in _requests(rubric_, together)]
-    read = [
-        read_marks(reply, part.ids, case.answers[index]) for (index, part), reply in zip(requests, replies, strict=True)
-    ]
-    marked = [
-        criterion
-        for (index, _), marks in zip(requests, read, strict=True)
-        for criterion in as_criteria(marks, index, case.answers[index])
-    ]
-    criteria_ = [criterion for criterion in marked if not math.isnan(criterion.value)]
-    return judgment(
-        case,
-        _scores(case, rubric_, read, criteria_, score, required),
-        chat,
-        replies,
-        orders=[(index,) for index, _ in requests],
-        reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
-        criteria=criteria_,
-    )
-
-
 def _scores(
     case: Case,
     rubric_: Rubric,
@@ -174,6 +161,6 @@ def _scores(
 
 
 def _needs_quotation(rubric_: Rubric, criterion: Criterion) -> bool:
-    """What an answer does can be quoted; what it does not do cannot."""
+    """Return whether a mark needs a quotation: one for what a response does, not for what it does not do."""
     forbids = criterion.name in {rule.id for rule in rubric_.rules if rule.type == "forbid"}
     return criterion.value < 1 if forbids else criterion.value > 0

@@ -36,7 +36,7 @@ def part(name: str, text: str) -> str:
 
 
 def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
-    """Return the instructions and the parts that are not None, in order; an empty response is shown."""
+    """Return the instructions and the parts that are not None, in order; an empty response has its part, too."""
     body = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
     return (Message(role="system", content=system), Message(role="user", content=body))
 

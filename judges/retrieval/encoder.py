@@ -26,7 +26,7 @@ from .settings import EncoderSettings
 
 POOLING, SETTINGS = "pooling.safetensors", "encoder.json"
 SENTENCE_END = re.compile(r"[.!?。！？…]+[\"'”’)\]]*\s+|\s*\n\s*")
-"""What separates sentences: closing punctuation before a blank, or a line break."""
+"""Separator of sentences: closing punctuation before a blank, or a line break."""
 
 
 def sentence_starts(text: str) -> list[int]:

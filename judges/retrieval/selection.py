@@ -1,4 +1,4 @@
-"""Which entries of a collection a case is shown: the nearest, random ones or its own, without near-duplicates."""
+"""Selection of entries of a collection for a case: the nearest, random ones or its own, without near-duplicates."""
 
 from collections.abc import Sequence
 from random import Random

@@ -16,7 +16,7 @@ SIMILARITIES = ("mean", "max")
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What decides a text's vectors besides the weights."""
+    """Settings that determine a text's vectors besides the weights."""
 
     pooling: str = "facets"
     """`facets` (`pooling.FacetPooling`) or `mean` (`pooling.MeanPooling`)."""
@@ -77,15 +77,12 @@ class RetrievalConfig(Settings):
             given("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:
             raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; give one of them")
-        self._check_retriever(RETRIEVED in (self.examples, rubric), self.examples == rubric == RETRIEVED)
-
-    def _check_retriever(self, used: bool, two: bool) -> None:
-        lexical = self.retriever in LEXICAL
+        used = RETRIEVED in (self.examples, rubric)
         if used:
             check_retriever(self.retriever)
-        if self.retriever_index and (lexical or not used):
+        if self.retriever_index and (self.retriever in LEXICAL or not used):
             raise UsageError("--retriever_index stores the vectors of a --retriever that is an encoder; leave it out")
-        if self.retriever_index and two:
+        if self.retriever_index and self.examples == rubric == RETRIEVED:
             raise UsageError("--retriever_index is for one collection, and examples and rubrics are two; leave it out")
 
     def identity(self) -> dict[str, Any]:

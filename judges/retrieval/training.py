@@ -114,7 +114,7 @@ class RetrieverArguments(TrainingArguments):
 
 
 class JointRow(NamedTuple):
-    """A pair of each kind; None for a kind that has no weight."""
+    """A training row: a pair of each kind, None for a kind of weight 0."""
 
     question: TextPair | None
     case: TextPair | None

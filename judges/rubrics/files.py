@@ -12,14 +12,14 @@ from ...rm.io.checked_files import from_json
 from ...rm.io.checked_files import from_toml as toml_values
 from ...rm.types import content_hash, prompt_text
 from ..case_rows import stated_id
-from ..judge import ByCase, LevelsSource, RubricSource, described
+from ..judge import ByCase, RubricSource, described
 from ..types import Case
-from .formats import Levels, biggen, healthbench
+from .formats import Levels, LevelsSource, biggen, healthbench
 from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
 
 RUBRICS = "rubrics.jsonl"
 """File of a run with a rubric for each case."""
-OURS = Path(__file__).parent
+RUBRIC_FOLDER = Path(__file__).parent
 ENDINGS = (".toml", ".json", ".jsonl")
 T = TypeVar("T")
 
@@ -33,9 +33,9 @@ def open_rubric(source: str) -> Rubric | RubricSource:
 
 def find_rubric(source: str) -> Path:
     """Return the path of a file, or of a rubric of the package by its name."""
-    path, ours = Path(source), [file.stem for file in sorted(OURS.glob("*.toml"))]
+    path, ours = Path(source), [file.stem for file in sorted(RUBRIC_FOLDER.glob("*.toml"))]
     if source in ours:
-        return OURS / f"{source}.toml"
+        return RUBRIC_FOLDER / f"{source}.toml"
     if not path.is_file():
         raise UsageError(f"no rubric file '{source}'; {did_you_mean(source, ours, 'there is ' + ', '.join(ours))}")
     _check_ending(path)

@@ -1,9 +1,10 @@
 """Rubrics in the formats of public datasets: HealthBench's signed points and BiGGen Bench's five levels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...rm.data.pairs import column, is_number
+from ..types import Case
 from .rubric import Principle, Rubric
 
 LEVELS = 5
@@ -17,16 +18,16 @@ class Levels(NamedTuple):
 
     @property
     def low(self) -> int:
-        """The worst level."""
+        """Return the worst level."""
         return min(self.described)
 
     @property
     def high(self) -> int:
-        """The best level."""
+        """Return the best level."""
         return max(self.described)
 
     def render(self) -> str:
-        """As a judge reads it.
+        """Return the scale as a judge reads it.
 
         >>> print(Levels("Is it right?", {1: "Wrong.", 2: "Right."}).render())
         Is it right?
@@ -38,8 +39,12 @@ class Levels(NamedTuple):
         )
 
 
+LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
+"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
+
+
 def healthbench(row: Mapping[str, Any]) -> Rubric:
-    """HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for what is bad.
+    """Parse HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for harm.
 
     Each is a principle `c1, c2, ...` whose weight is its points; `scoring.signed_points` adds them up as the authors
     do for one response, unclipped.

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 KeyPoint = Sequence[Sequence[str]]
-"""What an answer is to say: lists of keywords, one for each wording."""
+"""Required content: lists of keywords, one for each wording."""
 
 
 # ---- content ----
 
 
 def matched(text: str, keywords: Sequence[str]) -> list[str]:
-    """The keywords that are in a text as whole words, in their order there and as often; letter case is no matter.
+    """Return the keywords that a text has as whole words, in the text's order and as often, ignoring letter case.
 
     >>> matched("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
     ['sun', 'sea', 'sun']
@@ -23,7 +23,7 @@ def matched(text: str, keywords: Sequence[str]) -> list[str]:
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many items the two have in common in one order (longest common subsequence).
+    """Return the length of the longest common subsequence.
 
     >>> longest_common("abcd", "xbyd")
     2
@@ -58,19 +58,19 @@ def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
 
 
 class FormCheck(NamedTuple):
-    """A form that an answer is to have; it passes with all that is asked for."""
+    """Check of a response's form, which passes if all its conditions hold."""
 
     weight: float
     has: str = ""
-    """A regular expression that is found in the answer."""
+    """Regular expression that matches in the response."""
     lacks: str = ""
-    """One that is not."""
+    """Regular expression that does not."""
     least: int = 0
-    """Words."""
+    """Fewest words."""
     most: int | None = None
 
     def passes(self, answer: str) -> bool:
-        """Whether the answer is so."""
+        """Return whether all conditions hold."""
         words = len(answer.split())
         has_pattern = not self.has or bool(re.search(self.has, answer))
         clean = not self.lacks or not re.search(self.lacks, answer)
@@ -92,7 +92,7 @@ def style(answer: str, checks: Sequence[FormCheck]) -> float:
 
 
 def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Key points as JSON has them: a list of points, each a list of wordings, each a list of keywords.
+    """Parse key points from JSON: a list of points, each a list of wordings, each a list of keywords.
 
     >>> key_points([[["sun", "sea"], ["sunlight", "ocean"]]])
     ((('sun', 'sea'), ('sunlight', 'ocean')),)
@@ -110,7 +110,7 @@ def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def checks_of(values: Any) -> tuple[FormCheck, ...]:
-    """Checks as JSON has them, objects with the fields of `FormCheck`; one that asks for nothing is refused."""
+    """Parse checks from JSON objects with the fields of `FormCheck`; one without a condition is refused."""
     if not isinstance(values, list):
         raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
     return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))

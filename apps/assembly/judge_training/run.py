@@ -61,9 +61,9 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     check_renders(load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments)))
     pairs, notes = load_pairs(config)
     check_stages(config, arguments, len(pairs.cases))
-    with run_folder(
-        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume, keep="*/*"
-    ) as work:
+    data = {source: data_hash(source) for source in config.sources}
+    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep="*/*") as work:
         facts: dict[str, Any] = {"pairs": len(pairs.cases)}
         model = config.base
         if config.stage != "rl":
@@ -120,11 +120,6 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
         check_number(Prompts([in_both_orders] * pairs, RowReport()), arguments)
 
 
-def _recipe(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    data = {source: data_hash(source) for source in config.sources}
-    return training_recipe(config.identity() | {"data_sha256": data}, arguments)
-
-
 # ---- supervised stage ----
 
 
@@ -132,7 +127,7 @@ def supervise(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Train
     """Train the base model on traces, unless it was done before the run was cut off; return the facts."""
     if not (work / SFT).exists():
         records, account = collect_traces(config, arguments, pairs, work)
-        _train_on(records, account, config, arguments, work / SFT)
+        _train_on(records, account, config, arguments, str(work / SFT))
     manifest = json.loads((work / SFT / MANIFEST).read_text(encoding="utf-8"))
     return {"traces": manifest["traces"], "sft": {"train_loss": manifest["train_loss"]}}
 
@@ -169,24 +164,17 @@ def _train_on(
     account: dict[str, Any],
     config: JudgeTrainConfig,
     arguments: PolicyArguments,
-    output: Path,
+    output: str,
 ) -> None:
     """Train on conversations in a run folder of its own, from the last complete checkpoint when resuming."""
     started, settings = time.time(), _training(config, arguments)
-    keep = f"{CHECKPOINTS}/*"
-    with run_folder(str(output), vars(settings), overwrite=False, resume=config.resume, keep=keep) as folder:
+    with run_folder(output, vars(settings), overwrite=False, resume=config.resume, keep=f"{CHECKPOINTS}/*") as folder:
         tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
         model = load_causal_lm(
             config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
         )
-        trainer_arguments = {
-            "save_strategy": "steps",
-            "disable_tqdm": arguments.disable_tqdm,
-            "use_cpu": arguments.use_cpu,
-        }
-        trainer_arguments |= {
-            name: vars(arguments)[name] for name in ("save_steps", "save_total_limit", "logging_steps")
-        }
+        names = ("disable_tqdm", "use_cpu", "save_steps", "save_total_limit", "logging_steps")
+        trainer_arguments = {"save_strategy": "steps"} | {name: vars(arguments)[name] for name in names}
         trainer = sft_trainer(model, records, folder / CHECKPOINTS, settings, tokenizer, **trainer_arguments)
         trainer.add_callback(MarkComplete())
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None

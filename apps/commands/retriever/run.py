@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....judges.case_rows import parse_case
 from ....judges.retrieval.encoder import new_encoder
@@ -22,28 +22,18 @@ from ...runs.stop_training import train_until_asked
 from .settings import RetrieverConfig
 
 
-class RetrieverRow(NamedTuple):
-    """A row: the prompt, the rubric or labelled case that belongs to it, and its group."""
-
-    prompt: str
-    document: str
-    group: str
-
-
 def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
     """Train an encoder and save its folder; a run that was cut off continues from its last complete checkpoint."""
     started = time.time()
-    entries, report = collect(config.data, partial(_entry, group_by=config.group_by), config.on_bad_row)
+    labelled, report = collect(config.data, partial(_labelled_pair, group_by=config.group_by), config.on_bad_row)
     log_rows("data", report)
-    questions = [TextPair(entry.prompt, entry.document) for entry in entries]
-    prompts, groups = [entry.prompt for entry in entries], [entry.group for entry in entries]
-    cases = pairs_within(prompts, groups, per_text=config.partners, seed=arguments.seed)
+    questions, groups = [pair for pair, _ in labelled], [group for _, group in labelled]
+    cases = pairs_within([pair[0] for pair in questions], groups, per_text=config.partners, seed=arguments.seed)
     rows = joint_rows(questions, cases, arguments.case_weight, arguments.seed)
-    with run_folder(
-        config.output, _recipe(config, arguments), overwrite=config.overwrite, resume=config.resume,
-        keep=f"{CHECKPOINTS}/*",
-    ) as work:  # fmt: skip
-        encoder = _encoder(config, entries, arguments.seed)
+    data, keep = {source: data_hash(source) for source in config.data}, f"{CHECKPOINTS}/*"
+    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
+        encoder = _encoder(config, questions, arguments.seed)
         over = encoder.over_length([text for pair in questions for text in pair[:2]])
         if over:
             log(f"data: {over} of {2 * len(questions)} texts exceed {config.max_length} tokens and lose their end")
@@ -66,20 +56,21 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
     return {"retriever": config.output, **facts}
 
 
-def _entry(values: Mapping[str, Any], group_by: str) -> RetrieverRow:
+def _labelled_pair(values: Mapping[str, Any], group_by: str) -> tuple[TextPair, str]:
+    """Return the prompt of a row with its rubric or labelled case, and the row's group."""
     group = str(values.get(group_by) or "")
     if "rubric" in values or "rubrics" in values:
-        return RetrieverRow(prompt_text(row_prompt(values)), render(rubric_of_row(values)), group)
+        return TextPair(prompt_text(row_prompt(values)), render(rubric_of_row(values))), group
     if "answers" in values:
         case = parse_case(values)
     else:
         pair = parse_pair(values)
         case = Case(pair.id, pair.prompt, (pair.chosen, pair.rejected))
-    return RetrieverRow(prompt_text(case.prompt), labelled_text(case), group)
+    return TextPair(prompt_text(case.prompt), labelled_text(case)), group
 
 
-def _encoder(config: RetrieverConfig, entries: Sequence[RetrieverRow], seed: int) -> Any:
-    texts = [text for entry in entries for text in (entry.prompt, entry.document)]
+def _encoder(config: RetrieverConfig, pairs: Sequence[TextPair], seed: int) -> Any:
+    texts = [text for pair in pairs for text in pair[:2]]
     options = {"hidden": config.small_hidden, "layers": config.small_layers, "vocabulary": config.small_vocabulary}
     encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust(config))
     if not config.model:
@@ -89,8 +80,3 @@ def _encoder(config: RetrieverConfig, entries: Sequence[RetrieverRow], seed: int
             "name a pretrained backbone with --model for other texts"
         )
     return encoder
-
-
-def _recipe(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
-    data = {source: data_hash(source) for source in config.data}
-    return training_recipe(config.identity() | {"data_sha256": data}, arguments)

@@ -65,12 +65,12 @@ class RubricsConfig(Settings):
 
     @property
     def does(self) -> str:
-        """The action: the first word."""
+        """Name of the action, the first positional argument."""
         return self.action[0] if self.action else ""
 
     @property
     def files(self) -> list[str]:
-        """The files after the action."""
+        """Files, the positional arguments after the action."""
         return self.action[1:]
 
     def identity(self) -> dict[str, Any]:

@@ -57,7 +57,12 @@ def generative(
         ]
         orders = [[order for order, _ in plan] for plan in plans]
         replied = ask_all(chat, asks)
-        read = iter(_read(cases, orders, asks, replied, comparison, chooser))
+        stated = [
+            _stated(case, *exchange, comparison)
+            for case, *by_order in zip(cases, orders, asks, replied, strict=True)
+            for exchange in zip(*by_order, strict=True)
+        ]
+        read = iter(_probabilities(stated, chooser))
         return [
             _judged(case, plan, replies, [next(read) for _ in plan], chat)
             if plan
@@ -76,26 +81,14 @@ Read = tuple[float, str] | NoVerdict
 """P(the response shown first is preferred) of a reply, and its reasoning."""
 
 
-def _read(
-    cases: Sequence[Case],
-    plans: Sequence[Sequence[Order]],
-    asks: Sequence[Sequence[Ask]],
-    replied: Sequence[Sequence[Reply]],
-    comparison: ComparisonPrompt,
-    chooser: ChoosingChat | None,
-) -> Iterator[Read]:
-    """Yield what every reply says, in order; the probabilities of all are asked for in one call."""
-    read = [
-        _stated(case, *request, comparison)
-        for case, *by_order in zip(cases, plans, asks, replied, strict=True)
-        for request in zip(*by_order, strict=True)
-    ]
-    choices = [stated[0] for stated in read if not isinstance(stated, NoVerdict)]
+def _probabilities(stated: Sequence[tuple[Choice, str] | NoVerdict], chooser: ChoosingChat | None) -> Iterator[Read]:
+    """Yield the probability and the reasoning of every reply, in order, from one call for all choices."""
+    choices = [item[0] for item in stated if not isinstance(item, NoVerdict)]
     if choices and chooser is None:
         raise UsageError("a scripted chat has no probabilities of verdicts; give one with `choice_logprobs`")
     logprobs = iter(chooser.choice_logprobs(choices) if chooser else ())
-    for stated in read:
-        yield stated if isinstance(stated, NoVerdict) else (first_probability(next(logprobs)), stated[1])
+    for item in stated:
+        yield item if isinstance(item, NoVerdict) else (first_probability(next(logprobs)), item[1])
 
 
 def _stated(
@@ -114,15 +107,11 @@ def _stated(
 
 def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: Sequence[Read], chat: Chat) -> Judgment:
     first = [value if isinstance(value, NoVerdict) else value[0] for value in read]
-    preferences = {
-        pair: preference(
-            {
-                order: [value for of, value in zip(plan, first, strict=True) if of == order]
-                for order in (pair, pair[::-1])
-            }
-        )
-        for pair in combinations(range(len(case.answers)), 2)
-    }
+    by_order: dict[Order, list[float | NoVerdict]] = {}
+    for order, value in zip(plan, first, strict=True):
+        by_order.setdefault(order, []).append(value)
+    pairs = combinations(range(len(case.answers)), 2)
+    preferences = {pair: preference({order: by_order[order] for order in (pair, pair[::-1])}) for pair in pairs}
     missing = next((value for value in preferences.values() if isinstance(value, NoVerdict)), None)
     valid = {pair: value for pair, value in preferences.items() if isinstance(value, Preference)}
     of_response = [
@@ -132,15 +121,11 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
     scores = missing or [fmean(value for value, _ in values) for values in of_response]
     spreads = [] if missing else [fmean(spread for _, spread in values) for values in of_response]
     return judgment(
-        case,
-        scores,
-        chat,
-        replies,
-        orders=plan,
+        case, scores, chat, replies, orders=plan,
         comparisons=[Comparison(order, _won(value)) for order, value in zip(plan, first, strict=True)],
         reasoning=[value[1] for value in read if not isinstance(value, NoVerdict)],
         criteria=[Criterion(index, SPREAD, spread) for index, spread in enumerate(spreads)],
-    )
+    )  # fmt: skip
 
 
 def _won(chance: float | NoVerdict) -> float:

@@ -1,4 +1,4 @@
-"""What is known of a case before a judge is asked: metadata of prompt and responses, and a reward model's margin."""
+"""Features of a case before a judge is asked: metadata of prompt and responses, and a reward model's margin."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -28,7 +28,7 @@ class Need(NamedTuple):
 
 
 class RoutingRule(Protocol):
-    """Chooses a judge before one is asked."""
+    """Rule that chooses a judge before one is asked."""
 
     name: str
     contract: str

@@ -8,14 +8,10 @@ import yaml
 from rewardlab.apps.commands.judge.run import read_materials
 from rewardlab.apps.commands.judge.settings import JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
-from rewardlab.benchmarks.accounts import account
 from rewardlab.benchmarks.baselines import longest
-from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.backends.settings import ChatConfig
 from rewardlab.judges.open import Materials, open_judges
 from rewardlab.judges.retrieval.settings import RetrievalConfig
-from rewardlab.judges.types import Case, Comparison, Judgment
-from rewardlab.rm.types import user_turn
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import call, lengths, longer, shown, write
@@ -58,36 +54,6 @@ def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_c
     sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
     assert sentence.index("not significantly different from") < sentence.index("random with the same ties")
     assert " random (" not in sentence and call(capsys, "verify", folder)[0] == 0
-
-
-def test_a_judge_without_answers_or_comparisons_in_both_orders_has_no_figures_of_them():
-    case = Case("0", user_turn("q"), ("a", "b"))
-    for requests in ({}, {"orders": ((0, 1),), "comparisons": (Comparison((0, 1), 1.0),)}):
-        found = account(pairs(), [case], [Judgment("0", scores=(1.0, 0.0), **requests)])
-        assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None, requests
-        assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it"), requests
-    found = account(pairs(), [case], [Judgment("0", abstained="no reply")])
-    assert found.facts["accuracy"] is None and (found.facts["worst"], found.facts["best"]) == (0.0, 1.0)
-    assert "was right in none of them" in found.sentence("it")
-
-
-def test_an_account_counts_by_hand():
-    cases = [Case(str(n), user_turn("q"), ("a", "b")) for n in range(4)]
-    scores = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]
-    judgments = [Judgment(str(n), scores=one, tokens=(10, 1), cost=0.5, requests=1) for n, one in enumerate(scores)]
-    judgments.append(Judgment("3", abstained="no reply: gone", tokens=(10, 0), requests=2, estimated=2))
-    found = account(pairs(), cases, judgments)
-    assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
-    assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (5, 40, 3, 1.5)
-    assert "it answered 3 of 4 cases (coverage 75.0%) and was right in 33.3% of them" in found.sentence("it")
-    assert "counting the others as wrong and as right, in 25.0% and 50.0%" in found.sentence("it")
-    assert found.sentence("it").endswith(
-        "5 requests, 40 + 3 tokens, cost 1.5. The server stated no tokens for 2 requests, such as those that were "
-        "lost; they are counted with upper bounds, as is their cost."
-    )
-    assert found._replace(cost=0.0, estimated=0).sentence("it").endswith(" 5 requests, 40 + 3 tokens.")
-    facts = found.facts
-    assert facts["accuracy"] == pytest.approx(1 / 3) and (facts["worst"], facts["best"]) == (0.25, 0.5)
 
 
 def test_judges_together_are_one_judge(judge):

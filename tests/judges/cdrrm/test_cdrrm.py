@@ -16,13 +16,7 @@ from rewardlab.judges.cdrrm.filter import (
     verify,
     without_duplicates,
 )
-from rewardlab.judges.cdrrm.generator import (
-    RubricJudge,
-    generate,
-    generate_ask,
-    generator_records,
-    judge_records,
-)
+from rewardlab.judges.cdrrm.generator import RubricJudge, generate, generate_ask, generator_records, judge_records
 from rewardlab.judges.cdrrm.profile import as_profile
 from rewardlab.judges.cdrrm.requests import Rejected, read_part
 from rewardlab.judges.cdrrm.ruling import Checked, RulingRequest, check, rule, verdict_ask

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.benchmarks.suites._cases import CaseFile
-from rewardlab.judges.case_rows import parse_case
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import call, lengths, longer, write
@@ -139,22 +137,6 @@ def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):
     ):
         code, _, err = call(capsys, "judge", "--data", data, *words, "--output", tmp_path / "run")
         assert code == 2 and message in err, words
-
-
-def test_a_case_keeps_its_reference_and_cluster():
-    row = {"prompt": "q", "answers": ["a", "b"], "best": [1], "reference": "good", "subset": "s"}
-    found = parse_case(row)
-    assert (found.reference, found.cluster, found.subset, found.best) == ("good", "q", "s", (1,))
-    assert CaseFile().name == "pairs"
-
-
-def test_authors_are_read_beside_the_answers_and_beside_a_pair(tmp_path):
-    case = {"prompt": "q", "answers": ["a", "b", "c"], "best": 1, "authors": ["x", "y", "x"]}
-    pair = {"prompt": "q", "chosen": "good", "rejected": "bad", "chosen_model": "x", "rejected_model": "z"}
-    turned = pair | {"chosen": "worse", "id": "t", "wins": {"overall": 0.1}}
-    half = {"prompt": "q", "chosen": "one", "rejected": "two", "chosen_model": "x"}
-    cases, _ = CaseFile().cases([write(tmp_path / "cases.jsonl", [case, pair, turned, half])])
-    assert [one.authors for one in cases] == [("x", "y", "x"), ("x", "z"), ("x", "z"), ()] and cases[2].best == (1,)
 
 
 def test_no_key_stands_in_the_run_folder(judge, monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ......judges.rubrics import scoring as rubric_score
-from ......judges.rubrics.files import ENDINGS, OURS, RUBRICS, read_rubrics
+from ......judges.rubrics.files import ENDINGS, RUBRIC_FOLDER, RUBRICS, read_rubrics
 from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
 from ......judges.rubrics.scoring import SCORES, RubricScore
 from ......rm.errors import DataError, UsageError
@@ -70,8 +70,8 @@ def _of_case(path: Path, case: str, score: str, name: str) -> Source:
 
 
 def _allowed(name: str, root: Path) -> Path | None:
-    if name in {file.stem for file in OURS.glob("*.toml")}:
-        return OURS / f"{name}.toml"
+    if name in {file.stem for file in RUBRIC_FOLDER.glob("*.toml")}:
+        return RUBRIC_FOLDER / f"{name}.toml"
     try:
         path = Path(name).resolve()
         inside = path.is_relative_to(root) and path.is_file() and path.suffix in ENDINGS

@@ -5,7 +5,6 @@ import math
 
 import pytest
 from rewardlab.apps.assembly.judge_reward import (
-    POINTWISE_KINDS,
     DistinctRequests,
     JudgeReward,
     OpenJudge,
@@ -21,6 +20,7 @@ from rewardlab.judges.backends.chat import Ask, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.backends.settings import ChatConfig
+from rewardlab.judges.judge import POINTWISE_KINDS
 from rewardlab.judges.open import Materials, open_judge
 from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
