@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrai
 
 from ....benchmarks.garden.models import SPECIALS, TEMPLATE
 from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
-from ....policy.decoding.guided import POLL, Piece, decode, stream
+from ....policy.decoding.guided import POLL, TextPiece, decode, stream
 from ....policy.decoding.language_models import DecodingModel, decoding_model, language_model, prompts_of
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
@@ -168,7 +168,7 @@ def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str
     Other load of the machine affects all engines alike, and 16 tokens are enough to warm the caches.
     """
 
-    def advance(pieces: Iterator[Piece], number: int) -> None:
+    def advance(pieces: Iterator[TextPiece], number: int) -> None:
         for _ in range(number):
             next(pieces)
 
