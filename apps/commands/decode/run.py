@@ -25,7 +25,7 @@ from ...runs.run_folder import RESULTS, log, seconds_since, trust
 from .settings import DecodeConfig
 
 
-class Item(NamedTuple):
+class DecodingItem(NamedTuple):
     """A completion to decode: the prompt's id, the request, and a key of both for files that are resumed."""
 
     id: str
@@ -75,7 +75,7 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
 
 def _items(
     config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
-) -> list[Item]:
+) -> list[DecodingItem]:
     """Return a request for every prompt at every preference; its seed depends on the prompt's index alone."""
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
@@ -88,7 +88,7 @@ def _items(
         for preference in _preferences(config, objectives)
         for index, (name, prompt) in enumerate(prompts)
     ]
-    return [Item(name, request, content_hash([name, asdict(request), models])) for name, request in requests]
+    return [DecodingItem(name, request, content_hash([name, asdict(request), models])) for name, request in requests]
 
 
 def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Preference | None]:
@@ -107,8 +107,8 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
 
 
 def _completions(
-    engine: Engine, items: Sequence[Item], config: DecodeConfig, *, to_stdout: bool
-) -> Iterator[tuple[Item, DecodedCompletion]]:
+    engine: Engine, items: Sequence[DecodingItem], config: DecodeConfig, *, to_stdout: bool
+) -> Iterator[tuple[DecodingItem, DecodedCompletion]]:
     out = RESULTS.get(sys.stdout)
     is_single = len(items) == 1
     with tqdm(total=len(items), desc="decoding", disable=True if to_stdout and is_single else None) as bar:
@@ -126,7 +126,7 @@ def _completions(
                     yield item, completion
 
 
-def _print(piece: TextPiece, item: Item, out: Any, is_single: bool) -> None:
+def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> None:
     """Print a single completion piece by piece, or each of several as a line of JSON when it is finished."""
     if is_single:
         text = terminal(piece.text) if out.isatty() else piece.text
@@ -135,7 +135,7 @@ def _print(piece: TextPiece, item: Item, out: Any, is_single: bool) -> None:
         print(terminal_json(json.dumps(_row(item, piece.completion), ensure_ascii=False)), file=out, flush=True)
 
 
-def _row(item: Item, completion: DecodedCompletion) -> dict[str, Any]:
+def _row(item: DecodingItem, completion: DecodedCompletion) -> dict[str, Any]:
     return {
         "id": item.id,
         "preference": item.request.preference,
