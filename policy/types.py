@@ -281,15 +281,6 @@ class ComparesCompletions(Protocol):
 
 
 @runtime_checkable
-class HasMembers(Protocol):
-    """An ensemble."""
-
-    def spread(self, examples: Sequence[Example]) -> Any:
-        """Return the scores of its members [M, N, K]."""
-        ...
-
-
-@runtime_checkable
 class RewardsSteps(Protocol):
     """A source with rewards of the steps of completions; a run may have one."""
 

@@ -333,8 +333,6 @@ class HasMembers(Protocol):
 class ReportsSpread(Protocol):
     """A reward model of several members or heads that reports the rewards of each."""
 
-    contract: "ScoringContract"
-
     def spread(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return the rewards [M, N, K] of M members."""
         ...

@@ -109,7 +109,7 @@ def test_links_make_targets_and_source_files_in_pages_exist():
 
 
 def test_the_readme_is_short_own_code_is_not_long_and_every_page_is_in_a_table_of_contents():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
     for block in blocks(OWN_CODE, "{code-block} python"):
         assert len(block.splitlines()) <= 12
     listed = set()

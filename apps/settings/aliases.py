@@ -40,11 +40,11 @@ def translate_words(words: Sequence[str], settings: Collection[str]) -> list[str
     for own, name, values in flags:
         if name in (*IMPLIED, *SPLITS) and name not in settings:
             continue
-        translated += [f"--{own}" if name else own, *_values(name, values, stated)]
+        translated += [*([f"--{own}"] if name else []), *_values(name, values, stated)]
     if "dataset_name" in stated and "eval_data" in settings and "eval_data" not in stated and _evaluates(stated):
         held_out = [split for name in stated["dataset_name"] if (split := _split(name, stated, TEST_SPLIT)) != name]
         translated += ["--eval_data", *held_out] if held_out else []
-    return [word for word in translated if word]
+    return translated
 
 
 def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> dict[str, Any]:

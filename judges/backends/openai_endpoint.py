@@ -295,7 +295,7 @@ class _Call:
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure; a server that rejects every request counts as down while another accepts them."""
         if failure.passing or failure.everywhere:
-            self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=start_time)
+            self.endpoint.rotation.failed(index, time.monotonic(), pause=failure.wait, since=start_time)
         if not failure.everywhere:
             return failure
         self.closed.add(index)

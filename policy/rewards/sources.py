@@ -17,10 +17,9 @@ from torch import Tensor
 from ...rm.contract.readings import UNREAD, Rated, rated, readings, unread_shares
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gathered
-from ...rm.types import Example
+from ...rm.types import Example, ReportsSpread
 from ..types import (
     ComparesCompletions,
-    HasMembers,
     HasMetrics,
     HasVersion,
     LearnsOnline,
@@ -116,7 +115,7 @@ class RewardSources:
         returned = self._call_all(inputs)
         for name, source in self.sources.items():
             values, member_values = self._read(name, returned[name], examples)
-            if isinstance(source, HasMembers):
+            if isinstance(source, ReportsSpread):
                 members[name], values, member_values = self._member_scores(
                     name, source, examples, values, member_values
                 )
@@ -239,7 +238,7 @@ class RewardSources:
     @property
     def ensembles(self) -> list[str]:
         """Components of sources with several members."""
-        ensembles = [name for name, source in self.sources.items() if isinstance(source, HasMembers)]
+        ensembles = [name for name, source in self.sources.items() if isinstance(source, ReportsSpread)]
         return [component for name in ensembles for component in self._components(name)]
 
     def _member_scores(

@@ -111,10 +111,10 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
     """Return the standard deviation of the members' rewards for each completion; empty without members."""
+    names = model.contract.objectives
     if not isinstance(model, ReportsSpread):
         return {}
     spread = deviation(model.spread(examples))
-    names = model.contract.objectives
     return {"spread" if len(names) == 1 else f"spread_{name}": spread[:, k].tolist() for k, name in enumerate(names)}
 
 
