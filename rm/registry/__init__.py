@@ -8,8 +8,9 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import SourceFileLoader
+from importlib.metadata import EntryPoint, entry_points
 from itertools import count
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -18,13 +19,21 @@ from typing import Any
 from ..errors import UsageError, did_you_mean
 
 ROOT = str(__package__).removesuffix(".rm.registry")  # `rewardlab`, derived from this file's package
+PLUGINS = {
+    "rm.kinds": "rewardlab.kinds",
+    "rm.losses": "rewardlab.losses",
+    "judges.kinds": "rewardlab.judges",
+    "policy.advantages": "rewardlab.advantages",
+    "benchmarks.suites": "rewardlab.suites",
+}
+"""Registry folder -> group of entry points by which installed packages add names to it."""
 _OBJECTS: dict[str, Callable[..., Any]] = {}
 """Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
 IMPORTABLE = re.compile(r"[\w.]+:\w+")
 
 
 def names(folder: str) -> list[str]:
-    """Return the choices in a registry folder, such as `"rm.kinds"`, in alphabetical order.
+    """Return the choices in a registry folder, such as `"rm.kinds"`, in alphabetical order, with those of plug-ins.
 
     Modules whose names begin with an underscore are helpers and not choices.
 
@@ -32,7 +41,15 @@ def names(folder: str) -> list[str]:
     True
     """
     package = importlib.import_module(f"{ROOT}.{folder}")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+    own = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+    return sorted({*own, *plugins(folder)})
+
+
+@cache
+def plugins(folder: str) -> dict[str, EntryPoint]:
+    """Return the entry points of installed packages for a registry folder, by name; the folder's own names win."""
+    group = PLUGINS.get(folder)
+    return {entry.name: entry for entry in entry_points(group=group)} if group else {}
 
 
 def load(folder: str, name: str) -> Callable[..., Any]:
@@ -47,7 +64,10 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     if ":" in name:
         return _from_anywhere(name)
     check_name(folder, name)
-    return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
+    module = f"{ROOT}.{folder}.{name}"
+    if name in plugins(folder) and not importlib.util.find_spec(module):
+        return _from_plugin(plugins(folder)[name])
+    return getattr(importlib.import_module(module), name)
 
 
 def check_name(folder: str, name: str) -> None:
@@ -80,6 +100,16 @@ def module_file(name: str) -> Path | None:
     source = name.rpartition(":")[0]
     file = source if source.endswith(".py") else getattr(sys.modules.get(source), "__file__", None)
     return Path(file).expanduser() if file else None
+
+
+def _from_plugin(entry: EntryPoint) -> Callable[..., Any]:
+    try:
+        return entry.load()
+    except Exception as error:  # whatever the package raises when it is imported
+        raise UsageError(
+            f"'{entry.name}' of the installed package that names {entry.value} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _from_anywhere(name: str) -> Callable[..., Any]:

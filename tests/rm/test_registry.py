@@ -1,7 +1,11 @@
+import json
 import sys
 from functools import partial
 
-from rewardlab.rm.registry import load, reference
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.registry import load, names, plugins, reference
 
 
 def make(factor):
@@ -44,3 +48,41 @@ def test_an_edited_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, monk
         file.write_text(f"def score(x):\n    return {factor} * x\n")
         score = load("rm.losses", f"{file}:score")
         assert score(1) == factor and load("rm.losses", f"{file}:score") is score
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """An installed package that adds a loss, an estimator that cannot be imported, and a name that exists."""
+    (tmp_path / "plugged.py").write_text(
+        "from rewardlab.rm.losses.bradley_terry import bradley_terry\n\n\n"
+        "def centred(center=0.0):\n    return bradley_terry(center)\n"
+    )
+    info = tmp_path / "plugged-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[rewardlab.losses]\ncentred = plugged:centred\nbradley_terry = plugged:centred\n"
+        "[rewardlab.advantages]\nbroken = plugged:absent\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.cache_clear()
+    yield
+    plugins.cache_clear()
+
+
+def test_an_installed_package_adds_names_and_replaces_none(plugin):
+    assert "centred" in names("rm.losses") and "centred" not in names("rm.kinds")
+    assert load("rm.losses", "centred").__module__ == "plugged"
+    assert load("rm.losses", "bradley_terry").__module__ == "rewardlab.rm.losses.bradley_terry"
+    with pytest.raises(
+        UsageError, match="'broken' of the installed package that names plugged:absent cannot be loaded"
+    ):
+        load("policy.advantages", "broken")
+
+
+def test_a_plug_ins_loss_trains_a_model(plugin, tmp_path):
+    pairs = [{"prompt": f"Name {index}.", "chosen": "A fern.", "rejected": "No."} for index in range(8)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    small = ["--small_hidden", "8", "--small_layers", "1", "--small_vocabulary", "300", "--max_steps", "1"]
+    data, output = str(tmp_path / "pairs.jsonl"), str(tmp_path / "model")
+    assert main(["train", "--data", data, "--loss", "centred", *small, "--use_cpu", "True", "--output", output]) == 0
