@@ -20,6 +20,7 @@ from tests.pretrained.conftest import fetched_folder
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESEARCH = ROOT / "research"  # a copy of the product alone lacks it
+NOTEBOOKS = ROOT / "docs" / "notebooks"
 OWN_CODE = ROOT / "docs" / "guides" / "own_code.md"
 
 
@@ -124,13 +125,25 @@ def test_the_readme_is_short_own_code_is_not_long_and_every_page_is_in_a_table_o
 @pytest.mark.slow
 def test_the_notebook_runs_and_shows_tables_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    notebook = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))
-    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells = code_cells(NOTEBOOKS / "quickstart.ipynb")
     assert sum(len([line for line in cell.splitlines() if line]) for cell in cells) <= 15
     names: dict[str, object] = {"__name__": "__main__"}
     shown = [shown_by(cell, names) for cell in cells]
     assert all("<table" in page for page in shown)
     assert "data:image/png;base64," in shown[2] and "95 % intervals" in shown[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["guided_decoding", "own_reward"])
+def test_every_cell_of_a_notebook_runs_and_shows_a_table(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    assert all("<table" in shown_by(cell, names) for cell in code_cells(NOTEBOOKS / f"{name}.ipynb"))
+
+
+def code_cells(notebook: Path) -> list[str]:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 def shown_by(cell: str, names: dict[str, object]) -> str:
