@@ -59,7 +59,7 @@ def open_scorer(
     if preference is not None:
         read_at: Any = getattr(model, "at", None)
         if read_at is None:
-            raise UsageError(f"{source} follows no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"{source} takes no preference, got {dict(preference)}; leave it out")
         model = read_at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)

@@ -38,7 +38,7 @@ class Case:
             if entries and len(entries) != len(self.answers):
                 raise ValueError(f"case '{self.id}': {len(entries)} {name} for {len(self.answers)} answers")
         if self.sets and sum(self.sets) != len(self.answers):
-            raise ValueError(f"case '{self.id}': sets {self.sets} do not cover {len(self.answers)} answers")
+            raise ValueError(f"case '{self.id}': `sets` must sum to {len(self.answers)} responses, got {self.sets}")
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
 

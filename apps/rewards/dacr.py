@@ -40,7 +40,7 @@ class ExchangeRewards:
         """Return the four rewards of every exchange; raise a `DataError` for other prompts."""
         exchange = self.exchange
         if exchange is None or exchange.prompts != tuple(example.prompt for example in examples):
-            raise DataError("dacr has no exchange about these prompts; give --rollouts 'dacr(partner=PATH)'")
+            raise DataError("dacr found no partner responses for these prompts; give --rollouts 'dacr(partner=PATH)'")
         policy, partner = zip(exchange.completions, exchange.rewrites, strict=True)
         texts = [*policy, *partner]
         requests = [

@@ -67,7 +67,9 @@ class ScoringClient:
         except httpx.HTTPError as error:
             raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{self.url}/health: not what rewardlab serve answers ({error}); check it") from error
+            raise UsageError(
+                f"{self.url}/health: unexpected response of a rewardlab server ({error}); check the address"
+            ) from error
         self._check_contract(health["contract"])
 
     def __enter__(self) -> "ScoringClient":

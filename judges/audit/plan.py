@@ -136,7 +136,7 @@ def _other_author(text: str, author: str, authors: Counter[str]) -> str:
     others = [other for other, _ in authors.most_common() if other != author]
     if not others:
         raise UsageError(
-            f"--names {text}: there is no other author that '{author}' could be preferred to; name one with "
-            "--other_author, or give the cases a column authors"
+            f"--names {text}: the cases name no author besides '{author}' to compare with; name one with "
+            "--other_author, or add a column `authors` to the cases"
         )
     return others[0]

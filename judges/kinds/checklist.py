@@ -114,7 +114,7 @@ def _by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
     last, ids = turns(case) - 1, {question.id for question in items}
     if len(ids) < len(items) or not items:
         raise UsageError(
-            f"case '{case.id}': a checklist has questions with an id each, got {[question.id for question in items]}"
+            f"case '{case.id}': a checklist needs questions with unique ids, got {[question.id for question in items]}"
         )
     questions_by_turn: dict[int, list[Question]] = {}
     for checked in items:

@@ -120,7 +120,7 @@ def from_values(values: Any, location: str = "rubric") -> Rubric:
 def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], location: str) -> list[dict[str, Any]]:
     rows = values.get(name, [])
     if not isinstance(rows, list):
-        raise ValueError(f"{location}: '{name}' is a list, got {type(rows).__name__}")
+        raise ValueError(f"{location}: '{name}' must be a list, got {type(rows).__name__}")
     return [_row(row, fields, f"{location}: {name}[{number}]") for number, row in enumerate(rows)]
 
 
@@ -133,7 +133,7 @@ def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
             raise ValueError(f"{location}: '{name}' is missing")
         number = kind is float and isinstance(row.get(name), int) and not isinstance(row.get(name), bool)
         if name in row and not isinstance(row[name], kind) and not number:
-            raise ValueError(f"{location}: '{name}' is a {kind.__name__}, got {row[name]!r}")
+            raise ValueError(f"{location}: '{name}' must be a {kind.__name__}, got {row[name]!r}")
     try:
         return {name: fields[name](value) for name, value in row.items()}
     except OverflowError as error:

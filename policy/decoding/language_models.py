@@ -85,7 +85,7 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
         return torch.tensor(preference_matrix(preferences, adapter.objectives), dtype=torch.float32)
     for preference in preferences:
         if preference is not None and (adapter is None or {*preference} != {*adapter.objectives}):
-            raise UsageError(f"the guide follows no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"the guide takes no preference, got {dict(preference)}; leave it out")
     return torch.ones(len(preferences), 1)
 
 

@@ -65,6 +65,6 @@ def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_
     before, after = estimator(raw, rollout), estimator(corrected, rollout)
     if torch.allclose(before, after, rtol=1e-2, atol=0.0):
         raise ValueError(
-            "noise_backward: this estimator divides by the standard deviation, which undoes the correction of verdicts "
-            "of 0 or 1 exactly; take advantage fixed_baseline or noise_forward, or give every completion its own rates"
+            "noise_backward: this advantage estimator divides by the standard deviation, which cancels the correction "
+            "of rewards of 0 and 1; use the estimator fixed_baseline or noise_forward, or noise rates per completion"
         )

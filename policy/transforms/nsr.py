@@ -14,7 +14,7 @@ def nsr(*, positive: float = 0.1) -> Transform:
     rewards of ±1 without a baseline (`advantages.fixed_baseline`).
     """
     if positive < 0:
-        raise ValueError(f"nsr: positive is 0 or more, got {positive}")
+        raise ValueError(f"nsr: `positive` must be at least 0, got {positive}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         return state, torch.where(advantages > 0, positive * advantages, advantages)

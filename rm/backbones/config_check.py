@@ -35,7 +35,9 @@ def check_layers(source: str) -> None:
         return  # loading the config raises the proper error
     for name, value in ((name, value) for part in parts for name, value in part.items()):
         if name.endswith(("layers", "n_layer")) and isinstance(value, int | float) and abs(value) > LAYERS:
-            raise DataError(f"{path}: {name} = {value}, more than the {LAYERS:,} that any model has; restore the file")
+            raise DataError(
+                f"{path}: {name} = {value} exceeds the limit of {LAYERS:,}; the file may be damaged, restore it"
+            )
 
 
 def stored_numbers(folder: Path) -> int:

@@ -75,7 +75,7 @@ def _template(name: str) -> str:
     if name == "plain":
         return PLAIN_TEMPLATE
     if not Path(name).is_file():
-        raise UsageError(f"no chat template file {name}; give a Jinja file, or plain")
+        raise UsageError(f"no chat template file {name}; give a Jinja file, or 'plain'")
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

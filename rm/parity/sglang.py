@@ -51,7 +51,9 @@ def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     The second is for conversations that the contract does not truncate: SGLang refuses or cuts longer ones by itself.
     """
     if not isinstance(model, ReadsTokens):
-        raise UsageError(f"--against sglang sends token ids, which a model of kind '{model.contract.kind}' has none of")
+        raise UsageError(
+            f"--against sglang sends token ids, and a model of kind '{model.contract.kind}' has no tokenizer"
+        )
     server = Sglang(url)
 
     def by_ids(endpoint: Any) -> Way:

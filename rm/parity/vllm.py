@@ -67,7 +67,9 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     The second is for conversations that its truncation cuts as the contract does.
     """
     if not isinstance(model, ReadsTokens):
-        raise UsageError(f"--against vllm sends token ids, which a model of kind '{model.contract.kind}' has none of")
+        raise UsageError(
+            f"--against vllm sends token ids, and a model of kind '{model.contract.kind}' has no tokenizer"
+        )
     server = Vllm(url)
 
     def by_ids(examples: Sequence[Example], **options: Any) -> BackendScores:

@@ -68,4 +68,4 @@ class DecodeConfig(Settings):
     dtype: str | None = setting(None, "Precision of the base model; by default the reward model's.", choices=DTYPES)
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     resume: bool = setting(False, "Continue an output file that was cut off.")
-    overwrite: bool = setting(False, "Replace the output file, and what is left of one that was cut off.")
+    overwrite: bool = setting(False, "Replace the output file, or the partial file of an interrupted run.")

@@ -43,7 +43,7 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
 
 def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     if config.preference:
-        raise UsageError(f"{config.model} follows no preference, got {config.preference}; leave --preference out")
+        raise UsageError(f"{config.model} takes no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
     adapted = isinstance(getattr(classifier, "model", None), PeftModel)
     if not adapted and (has_contract(config.model) or not (stored_head(config.model) or reading(config))):
@@ -72,7 +72,9 @@ def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Pa
         raise UsageError(f"{config.model}: its rewards need the base model beside the guide, which a merge loses")
     preference = parse_preference(config.preference) if config.preference else None
     if adapter.settings.follows_preference and preference is None:
-        raise UsageError(f"{config.model} follows {', '.join(adapter.objectives)}; give one point with --preference")
+        raise UsageError(
+            f"{config.model} depends on a preference over {', '.join(adapter.objectives)}; choose one with --preference"
+        )
     shifts = adapter.settings.kind == "moslora" and adapter.settings.shift
     if shifts and any(layer.get_base_layer().bias is None for layer in adapter.layers.values()):
         raise UsageError(

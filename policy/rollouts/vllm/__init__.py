@@ -44,7 +44,7 @@ def vllm(
     removed at the end.
     """
     if every < 1:
-        raise ValueError(f"vllm: the server is restarted every 1 step or more, got every={every}")
+        raise ValueError(f"vllm: `every`, the steps between restarts of the server, must be at least 1, got {every}")
     interpreter, words = _interpreter(python), shlex.split(options)
     return _Rollouts(every, interpreter, words, seconds=seconds, folder=folder, seed=seed)
 

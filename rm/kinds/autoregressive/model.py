@@ -86,7 +86,7 @@ class AutoregressiveRewardModel:
     def at(self, preference: Preference) -> "AutoregressiveRewardModel":
         """Return the model with a fixed preference: it has one reward, named after the preference."""
         if self.adapter is None or not self.adapter.settings.follows_preference:
-            raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"this reward model takes no preference, got {dict(preference)}; leave it out")
         preference_vector(preference, self.adapter.objectives)
         return self._changed(preference=preference)
 

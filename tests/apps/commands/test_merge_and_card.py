@@ -110,10 +110,15 @@ def test_scores_that_changed_leave_no_folder_and_without_golden_scores_some_are_
 def test_what_has_nothing_to_merge_is_refused(lora, base, guide, tmp_path, capsys):
     assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
     out, shifted = ["--output", tmp_path / "again"], guide(kind="moslora")
-    refused(["merge", shifted, *out], 2, "follows helpful, harmless; give one point with --preference", capsys)
+    refused(
+        ["merge", shifted, *out],
+        2,
+        "depends on a preference over helpful, harmless; choose one with --preference",
+        capsys,
+    )
     refused(["merge", shifted, *out, "--preference", "helpful=1"], 2, "its shift needs biases", capsys)
     refused(["merge", tmp_path / "plain", *out], 2, "no adapter in it .kind 'scalar'., so there is nothing", capsys)
-    refused(["merge", lora, *out, "--preference", "a=1"], 2, "follows no preference", capsys)
+    refused(["merge", lora, *out, "--preference", "a=1"], 2, "takes no preference", capsys)
     refused(["merge", base, *out], 3, "lack score.weight", capsys)
     assert not (tmp_path / "again").exists()
 

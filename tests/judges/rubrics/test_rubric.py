@@ -41,13 +41,16 @@ def test_a_rubric_comes_back_from_toml_and_json_and_what_is_wrong_is_named_with_
         ("[]", "an object with rules and principles is expected, got list"),
         ('{"rules": [], "principles": []}', "at least one rule or principle"),
         ('{"rule": []}', "unknown field 'rule'; there is rules, principles, source"),
-        ('{"rules": {"id": "r1"}}', "'rules' is a list, got dict"),
+        ('{"rules": {"id": "r1"}}', "'rules' must be a list, got dict"),
         ('{"rules": [{"id": "r1", "type": "must", "criterion": "c"}]}', r"rules\[0\]: 'test' is missing"),
-        ('{"rules": [{"id": 1, "type": "must", "criterion": "c", "test": "t"}]}', r"rules\[0\]: 'id' is a str, got 1"),
+        (
+            '{"rules": [{"id": 1, "type": "must", "criterion": "c", "test": "t"}]}',
+            r"rules\[0\]: 'id' must be a str, got 1",
+        ),
         ('{"rules": [{"id": "r", "type": "may", "criterion": "c", "test": "t"}]}', "must or forbid, got 'may'"),
         ('{"rules": [{"id": "r", "type": "must", "criterion": " ", "test": "t"}]}', "criterion is empty"),
         ('{"principles": [{"id": "p", "description": "d", "weight": 0}]}', "a number other than 0"),
-        ('{"principles": [{"id": "p", "description": "d", "weight": true}]}', "'weight' is a float, got True"),
+        ('{"principles": [{"id": "p", "description": "d", "weight": true}]}', "'weight' must be a float, got True"),
         ('{"principles": [{"id": "p", "description": "d"}, {"id": "p", "description": "e"}]}', "'p' occurs twice"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -39,7 +39,7 @@ def test_good_completions_count_a_tenth_and_bad_ones_in_full():
     # what all got wrong is pushed down under a fixed baseline, as published
     all_wrong = fixed_baseline()(torch.tensor([-1.0, -1.0, 1.0]), batch)
     assert changed(nsr(), all_wrong, batch).tolist() == pytest.approx([-1.0, -1.0, 0.1])
-    with pytest.raises(ValueError, match="positive is 0 or more, got -1"):
+    with pytest.raises(ValueError, match="must be at least 0, got -1"):
         nsr(positive=-1.0)
 
 

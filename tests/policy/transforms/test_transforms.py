@@ -259,7 +259,7 @@ def test_forward_by_hand_and_rates_of_0_change_nothing():
 
 def test_units_of_a_deviation_undo_the_correction_and_that_is_refused():
     for name in ("grpo", "lite_ppo", "reinforce_pp"):
-        with pytest.raises(ValueError, match="undoes the correction of verdicts of 0 or 1 exactly; take advantage fix"):
+        with pytest.raises(ValueError, match="cancels the correction of rewards of 0 and 1; use the estimator fix"):
             check_estimator(load("policy.advantages", name)(), 0.1, 0.3)
     for name in ("fixed_baseline", "dr_grpo", "rloo"):
         check_estimator(load("policy.advantages", name)(), 0.1, 0.3)

@@ -118,7 +118,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--names", "qwen=gpt"], "--names belongs to --audit; add --audit"),
         (["--audit", "--other_author", "gpt"], "--other_author belongs to --names; add --names"),
         (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
-        (["--audit", "--names", "qwen=gpt"], "no other author that 'gpt' could be preferred to; name one with"),
+        (["--audit", "--names", "qwen=gpt"], "no author besides 'gpt' to compare with; name one with"),
         (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
         (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
     ):

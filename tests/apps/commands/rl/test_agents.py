@@ -172,7 +172,7 @@ def test_what_cannot_work_together_is_refused(rl, rl_world):
         (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
-        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr has no exchange about"),
+        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr found no partner responses for"),
         (["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY], "give it --weight ccpo"),
     ):
         flags = [
