@@ -69,7 +69,7 @@ def test_an_adapter_is_served_merged_and_stays_one(tmp_path, stand_in, train_wri
 def test_what_cannot_be_started_is_told_before_anything_is_loaded(monkeypatch):
     monkeypatch.delenv("REWARDLAB_VLLM_PYTHON", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="must be at least 1, got, got every=0"):
+    with pytest.raises(ValueError, match="must be at least 1, got 0"):
         vllm(every=0)
     with pytest.raises(UsageError, match="there is no interpreter /nowhere/python"):
         vllm(every=1, python="/nowhere/python")
