@@ -1,4 +1,4 @@
-"""`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
+"""`rewardlab compare`: differences between two runs, and a check of the rules of `--gate`."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ from .settings import CompareConfig
 
 
 def checked_comparison(config: CompareConfig) -> Comparison:
-    """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
+    """Compare two runs and write the comparison. Raise `CheckFailed` for a drop beyond the rules of `--gate`."""
     gate = read_gate(config.gate) if config.gate else []
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")

@@ -8,7 +8,7 @@ from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Setting
 from ....rm.types import OVERALL
 
 READ_LATER = ("score", "chance", "bootstrap_samples")
-"""Settings of a judge run that no reply depends on: a run that is resumed may change them."""
+"""Settings that do not affect a judge's replies. A resumed run may change them."""
 
 
 @dataclass

@@ -23,7 +23,7 @@ from .settings import RetrieverConfig
 
 
 def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
-    """Train an encoder and save its folder; a run that was cut off continues from its last complete checkpoint."""
+    """Train an encoder and save its folder. An interrupted run resumes from the last complete checkpoint."""
     started = time.time()
     labelled, report = collect(config.data, partial(_labelled_pair, group_by=config.group_by), config.on_bad_row)
     log_rows("data", report)
