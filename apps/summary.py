@@ -1,4 +1,4 @@
-"""What a verb prints at its end on a terminal: its results in a few lines, and the next command."""
+"""Summary that a verb prints on a terminal at its end: results in a few lines, and the next command."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def _following(verb: str, result: Any) -> list[str]:
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Return names and values; an interval (value, low, high) is one value."""
+    """Flatten nested mappings to names and values. An interval (value, low, high) is one value."""
     flat: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():

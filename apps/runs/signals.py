@@ -1,4 +1,4 @@
-"""Handling of SIGTERM and Ctrl-C: the first signal ends the process cleanly, the second immediately."""
+"""Handling of SIGTERM and Ctrl-C: the first signal ends the process cleanly, the second signal immediately."""
 
 import signal
 import threading
@@ -29,7 +29,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Record of whether a signal to end has arrived, and which."""
+    """Record of the first SIGTERM or Ctrl-C that has arrived, if any."""
 
     def __init__(self):
         self.arrived = False
@@ -53,7 +53,7 @@ def _restore_handlers() -> None:
 
 @contextmanager
 def handled(handler: Any) -> Iterator[None]:
-    """Install a handler for both signals within the block; only the main thread may do so, others do nothing."""
+    """Install a handler for SIGTERM and Ctrl-C within the block. Do nothing outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -66,5 +66,5 @@ def handled(handler: Any) -> Iterator[None]:
 
 
 def ended_by_signal() -> Any:
-    """Raise `Terminated` on a signal within the block, so that resources are closed; a second one ends immediately."""
+    """Raise `Terminated` on a signal within the block, so that resources are closed. A second signal exits at once."""
     return handled(_raise)

@@ -22,7 +22,7 @@ def rewarded(url: str | None = None, objective: str | None = None):
 
 def _score(reward: BatchedReward, absent: str):
     async def score(state: TaskState, target: Target) -> Score:
-        """Return the score of the last message; a missing one is left out of the metrics."""
+        """Return the score of the last message. Metrics ignore a missing score."""
         prompt = [{"role": message.role, "content": message.text} for message in state.messages]
         while prompt and prompt[-1]["role"] == "assistant":
             prompt.pop()

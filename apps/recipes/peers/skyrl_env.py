@@ -15,7 +15,7 @@ ID = "rewardlab"
 
 
 class RewardServerEnv(BaseTextEnv):
-    """The reward of the policy's completion; `missing` and `objective` may be in a row's `reward_spec`."""
+    """Single-turn environment that rewards the completion. A row's `reward_spec` may set `missing` and `objective`."""
 
     def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None):
         super().__init__()
