@@ -68,7 +68,7 @@ def tab(site: Site) -> None:
 
 
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
-    """Return updates of the four lists, and their values: the requested ones if they exist."""
+    """Return updates of the lists of runs and scorers, and their values. Requested values are used if they exist."""
     run = site.pick(asked[0], JUDGED)
     names, scorer = site.scorers(run, asked[1])
     with_ = site.pick(asked[2] or _partner(site, run), JUDGED)
@@ -107,7 +107,7 @@ def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
 
 
 def _empty() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
 
 

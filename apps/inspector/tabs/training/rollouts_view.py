@@ -1,4 +1,4 @@
-"""The answers of a training's step on the page: a table, one answer in full, and how its advantage came about."""
+"""Display of the completions of a training step: a table, one completion in full, and a waterfall of its advantage."""
 
 from collections.abc import Callable, Sequence
 from math import gcd
@@ -43,7 +43,7 @@ class Section(NamedTuple):
 
 
 def section(site: Site, run: gr.Dropdown) -> Section:
-    """Build the section; each event moves to a step and to the index of a completion."""
+    """Build the section. Each event selects a step and the index of a completion."""
     made, turns = _components()
     asked = [run, made.step, made.position, made.colour]
 
@@ -96,14 +96,14 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 
 
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
-    """Return the values of the section; empty without a run, which is reported above."""
+    """Return the values of the section. All are empty without a run; the tab reports this in its note."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
     return noted(_present, _nothing)(site, run, step, index, colour)
 
 
 def _nothing() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     table, figure = gr.Dataframe([], visible=False), gr.Plot(visible=False)
     return [gr.Slider(visible=False), 0, table, "", "", figure, "", gr.Dropdown(visible=False), ""]
 
@@ -134,7 +134,7 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
 
 
 def _widths(columns: int) -> list[str]:
-    """Return the widths of the columns: numbers take at most half; prompts a third of the rest."""
+    """Return the column widths. Columns of numbers take at most half, prompts a third of the rest."""
     numbers = columns - TEXT_COLUMNS
     each = min(NUMBER_WIDTH, 50 // max(1, numbers))
     rest = 100 - each * numbers
