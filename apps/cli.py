@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unexpected(name: str, error: Exception) -> str:
-    """Return one sentence about an unexpected error, and write its traceback to a file."""
+    """Return a sentence about an unexpected error, and write the traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
     sentence = f"{type(error).__name__}: {text[:MESSAGE_LENGTH]}{'...' if len(text) > MESSAGE_LENGTH else ''}"
     details = redacted(["".join(traceback.format_exception(error))])[0]

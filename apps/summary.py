@@ -20,7 +20,7 @@ NEXT = {
 
 
 def summary_lines(verb: str, result: Any) -> list[str]:
-    """Return at most ten lines: names and values of the result, nested ones as `name.part`, and the next command."""
+    """Return at most ten lines: names and values of the result (nested names as `name.part`), and the next command."""
     values = dict(_flat(result)) if isinstance(result, Mapping) else {}
     following = _following(verb, result)
     most = MOST_LINES - len(following)

@@ -1,4 +1,4 @@
-"""Verbs as function calls: keyword arguments become a verb's settings, with the same checks and errors."""
+"""Verbs of the command line as function calls: keyword arguments become settings, with the same checks and errors."""
 
 import contextlib
 import os

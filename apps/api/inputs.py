@@ -20,13 +20,13 @@ _LOADED: list[tuple[weakref.ref[Any], str]] = []
 
 
 def note_loaded(model: Any, path: str) -> None:
-    """Record where a reward model was loaded from, so that it can be named in other calls."""
+    """Record the path of a loaded reward model, so that the model can replace the path in other calls."""
     _LOADED[:] = [entry for entry in _LOADED if entry[0]() is not None]
     _LOADED.append((weakref.ref(model), path))
 
 
 def path_of(model: Any) -> str | None:
-    """Return the path that a reward model was loaded from; None for any other value."""
+    """Return the path from which a reward model was loaded. None for any other value."""
     return next((path for loaded, path in _LOADED if loaded() is model), None)
 
 

@@ -56,7 +56,7 @@ class LoadedModel:
     def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
         """Return rewards [N, K] in float64: N completions, K objectives. Without `completions`, `prompts` are examples.
 
-        A prompt is a string, a list of messages or a row with a column `prompt`; a completion a string or messages.
+        A prompt is a string, a list of messages or a row with a column `prompt`; a completion is a string or messages.
         """
         if completions is None:
             if not all(isinstance(example, Example) for example in prompts):
@@ -228,11 +228,11 @@ class Decoded(Table):
 
 
 class LintReport(Table):
-    """Findings of preference data by row: columns row, reason, detail ...; empty if nothing was found."""
+    """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.rows
 
 

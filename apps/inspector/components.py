@@ -92,7 +92,7 @@ class Site(NamedTuple):
     def chooser(self, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
         """Return a dropdown list of the runs of a kind. The list is updated as runs are written.
 
-        The initial value is the readable run at `index`, or the last one.
+        The initial value is the run at `index` among the readable runs, or the last run.
         """
         entries = self.root.entries(kind)
         value = _known(None, entries, index)

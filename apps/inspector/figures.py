@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from .html import HIDDEN
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
-"""Okabe and Ito's colours, which colour-blind readers distinguish; the first two are the ends of diverging scales."""
+"""Colour-blind-safe palette of Okabe and Ito. The first two colours are the ends of diverging scales."""
 
 
 FONT = '"Source Sans Pro", system-ui, sans-serif'

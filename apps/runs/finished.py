@@ -24,7 +24,7 @@ MOST_SUBSETS = 500
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run of eval: summary, suite, cases, and judgments by scorer and case id."""
+    """A finished run of `rewardlab eval` or `judge`: summary, suite, cases, and judgments by scorer and case id."""
 
     folder: Path
     summary: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Finished:
 
 
 def open_finished(folder: str) -> Finished:
-    """Load a run; raise a `DataError` if it was made with another version of its suite."""
+    """Load a finished run. Raise `DataError` if the run used another version of its suite."""
     path = Path(folder)
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
@@ -127,7 +127,7 @@ def case_hash(case: Case) -> str:
 
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
-    """Return the cases of both runs in the order of the first; raise a `DataError` if a case differs."""
+    """Return the common cases of two runs in the order of the first. Raise `DataError` if a case differs."""
     check_suites(first.folder, first.suite.name, second.folder, second.suite.name)
     other = {case.id: case for case in second.cases}
     shared = [case for case in first.cases if case.id in other]

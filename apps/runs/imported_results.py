@@ -100,7 +100,7 @@ def read_results(path: Path) -> Results:
 
 
 def _judged_row(row: Row, number: int) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
-    """Return the case of a row and its scores by scorer; a scorer without a name is called ''."""
+    """Return the case of a row, and scorer -> scores. A scorer without a name is called ''."""
     try:
         if row.error:
             raise ValueError(row.error)

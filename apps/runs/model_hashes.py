@@ -49,7 +49,7 @@ def _is_not_loaded(path: Path) -> bool:
 
 
 def _named_in(folder: Path) -> list[str]:
-    """Return the folders of other models that the settings in a model's folder name."""
+    """Return the folders of other models to which the settings in a model's folder refer."""
     sources: list[str] = []
     for path in folder.glob("*.json"):
         try:

@@ -38,7 +38,7 @@ def launched() -> tuple[int, int]:
 
 
 def assign_device() -> None:
-    """Assign a GPU to each process started by torchrun; without GPUs, make accelerate train on CPUs."""
+    """Assign a GPU to each process started by torchrun. Without GPUs, configure accelerate to train on CPUs."""
     if launched()[1] > 1:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
@@ -123,7 +123,7 @@ def wait_for(path: Path, seconds: float = WAIT) -> None:
 
 
 def gathered_columns(columns: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:
-    """Gather columns of all rows from all processes; a collective operation.
+    """Gather columns of all rows from all processes. This is a collective operation.
 
     Rank r of w processes holds the rows r, r + w, r + 2 w, ...
     """

@@ -51,7 +51,7 @@ def log(message: str) -> None:
 
 
 def log_report(text: str) -> None:
-    """Log a verb's final report in Markdown, unless the caller shows the result itself, as notebooks do."""
+    """Log a verb's final report in Markdown, unless `SHOWS_REPORTS` is False, as in the Python API."""
     if SHOWS_REPORTS.get():
         log(unescaped(text))
 
@@ -142,7 +142,7 @@ def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -
 
 
 def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` if the settings differ from those that the run was started with."""
+    """Raise `UsageError` if the settings differ from the stored settings of the run."""
     try:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
@@ -205,7 +205,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def save_figure(drawing: Any, path: Path) -> None:
-    """Save a figure of Matplotlib without software metadata, so that equal figures give equal bytes."""
+    """Save a Matplotlib figure without software metadata, so that equal figures give equal bytes."""
     drawing.savefig(path, dpi=150, metadata={"Software": None})
 
 
@@ -215,7 +215,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON lines atomically; values are converted by `plain`."""
+    """Write rows as JSON lines atomically. Values are converted by `plain`."""
     replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
 
 
@@ -265,7 +265,7 @@ def versions() -> dict[str, str]:
 
 
 def installed_version(package: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
+    """Return the version of a package. None if the package is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -273,7 +273,7 @@ def installed_version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout, with `+` if it has uncommitted changes; None outside of a checkout."""
+    """Return the commit of the checkout, with `+` if there are uncommitted changes. None outside of a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

@@ -12,7 +12,7 @@ SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C (SIGINT)"}
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM or Ctrl-C; a `KeyboardInterrupt`, so that `except Exception` does not catch it."""
+    """Exception for SIGTERM or Ctrl-C. It is a `KeyboardInterrupt`, so that `except Exception` does not catch it."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class StopRequest:
         self.sign: int = signal.SIGTERM
 
     def record(self, sign: int, *_: Any) -> None:
-        """Record the first signal; the next one ends the process immediately."""
+        """Record the first signal. A second signal ends the process immediately."""
         self.arrived, self.sign = True, sign
         _restore_handlers()
 

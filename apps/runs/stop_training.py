@@ -1,4 +1,4 @@
-"""Stopping of a training on SIGTERM or Ctrl-C, with a checkpoint at the end of the current step."""
+"""Graceful stop of a training on SIGTERM or Ctrl-C, with a checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class StopWhenAsked(TrainerCallback):
 
 
 def _anywhere(arrived: bool, device: Any) -> bool:
-    """Return whether a signal has arrived in any process; a collective operation."""
+    """Return whether a signal has arrived in any process. This is a collective operation."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return arrived
     flag = torch.tensor([float(arrived)], device=device)

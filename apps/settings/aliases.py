@@ -64,7 +64,7 @@ def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> di
 
 
 def _flags(words: Sequence[str]) -> Iterator[Flag]:
-    """Yield each flag with its values; words before the first flag have the name ""."""
+    """Yield each flag with its values. Words before the first flag have the name ""."""
     name, values = "", []
     for word in words:
         if word.startswith("--"):
@@ -97,7 +97,7 @@ def _split(source: str, stated: Mapping[str, Sequence[str]], which: str) -> str:
 
 
 def _reward(function: str) -> str:
-    """Return a reward function of TRL's scripts, a name or a dotted path, as `package.module:function`."""
+    """Convert a reward function of TRL's scripts (a name or dotted path) to `package.module:function`."""
     if function in TRL_REWARDS:
         return f"trl.rewards:{function}"
     module, _, name = function.rpartition(".")

@@ -42,7 +42,7 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
 
 
 def is_trainers(group: type) -> bool:
-    """Return whether a dataclass inherits the arguments of Transformers' or TRL's trainers."""
+    """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
     return any(map(is_dataclass, group.__mro__[1:]))
 
 

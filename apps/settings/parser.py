@@ -16,7 +16,7 @@ ONCE = ("data",)
 
 
 class Extend(argparse.Action):
-    """Argparse action that reads `--data a --data b` as `--data a b`; flags replace the default or YAML list."""
+    """Argparse action that reads `--data a --data b` as `--data a b`. Flags replace a default or YAML list."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Append the values to those of earlier flags."""

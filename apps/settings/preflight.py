@@ -49,7 +49,7 @@ OPTIMIZERS = {
     **{"grokadamw": "grokadamw", "stable_adamw": "optimi", "schedule_free": "schedulefree"},
     **dict.fromkeys(("8bit", "bnb", "paged", "ademamix"), "bitsandbytes"),
 }
-"""Substring of --optim -> required package; the first match counts."""
+"""Substring of --optim -> required package. The first match is used."""
 
 
 def check_settings(settings: Iterable[Any]) -> None:
@@ -164,7 +164,7 @@ TRAINER_RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES
 
 
 def check_ranges(group: type, values: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` for the first number outside the range of its setting in a dataclass of settings."""
+    """Raise `UsageError` for the first value outside the range of its setting. `group` is a settings dataclass."""
     ranges = TRAINER_RANGES if is_trainers(group) else {}
     for name, declared in declarations(group).items():
         check_number(declared, values.get(name), ranges.get(name, A_NUMBER))

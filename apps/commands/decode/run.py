@@ -147,7 +147,7 @@ def _row(item: DecodingItem, completion: DecodedCompletion) -> dict[str, Any]:
 
 
 def _tokens(completion: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
-    """Return the text of each token, and its log-probability under base, guides and mixture, in nats."""
+    """Return the text of each token, and its log-probabilities under base model, guides and mixture, in nats."""
     curves = {"base": completion.base, "mixed": completion.mixed, "kl": completion.kl, "entropy": completion.entropy}
     curves |= dict(completion.guides)
     return {"tokens": list(completion.tokens), "pieces": token_texts(tokenizer, completion.tokens)} | {

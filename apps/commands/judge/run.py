@@ -1,4 +1,4 @@
-"""`rewardlab judge`: evaluate or audit judges on cases; every reply is stored in the run folder."""
+"""`rewardlab judge`: evaluate or audit judges on cases, and store every reply in the run folder."""
 
 import time
 from collections.abc import Mapping

@@ -120,6 +120,6 @@ class JudgeConfig(Settings):
     overwrite: bool = setting(False, "Replace the run folder.")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the replies; a resumed run must have the same."""
+        """Return the settings that determine the replies. A resumed run must have the same settings."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer", *READ_LATER)
         return {name: value for name, value in vars(self).items() if name not in free}

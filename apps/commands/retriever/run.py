@@ -1,4 +1,4 @@
-"""`rewardlab retriever`: a retrieval encoder from prompts with rubrics or labelled cases."""
+"""`rewardlab retriever`: train a retrieval encoder on prompts with rubrics or labelled cases."""
 
 import time
 from collections.abc import Mapping, Sequence

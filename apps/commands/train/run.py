@@ -1,4 +1,4 @@
-"""`rewardlab train`: every kind of reward model from preference data to a checked folder."""
+"""`rewardlab train`: train any kind of reward model on preference data."""
 
 import time
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The settings of `rewardlab train`: those of a run, and those that the kinds of reward models declare."""
+"""The settings of `rewardlab train`: common settings, and the settings that each kind of reward model declares."""
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, make_dataclass

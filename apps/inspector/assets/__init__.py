@@ -25,4 +25,4 @@ HISTORY = asset("history.js")
 `rewardlabHistory.go(query)` writes an address. A change of tab, run or case adds an entry to the browser's history.
 """
 COPYING = asset("copying.js")
-"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it; `rewardlabCopy` any text."""
+"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it, `rewardlabCopy` any text."""

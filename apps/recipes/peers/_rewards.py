@@ -77,7 +77,7 @@ def served_rewards(url: str | None = None, objective: str | None = None, truncat
 
 
 def judged_rewards(**settings: Any) -> Rewards:
-    """Return rewards from a judge; `settings` are those of the reward `judge(...)`: endpoint, model, kind and so on."""
+    """Return rewards from a judge. `settings` are those of the reward `judge(...)`: endpoint, model, kind and so on."""
     return judge(run=None, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Scorers for inspect_ai: one of our judges, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
+"""Scorers for inspect_ai: a judge of rewardlab, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ._rewards import BatchedReward, judged_rewards, served_rewards
 
 @scorer(metrics=[mean(), stderr()])
 def judged(**settings: Any):
-    """Score by a judge; `settings` are those of the reward `judge(...)`: endpoint, model, kind, rubric and so on."""
+    """Score by a judge. `settings` are those of the reward `judge(...)`: endpoint, model, kind, rubric and so on."""
     return _score(BatchedReward(judged_rewards(**settings)), "the judge abstained")
 
 

@@ -1,4 +1,4 @@
-"""Environment of SkyRL: one turn, whose reward comes from `rewardlab serve` (see `skyrl.sh` beside it).
+"""SkyRL environment with one turn and the reward of `rewardlab serve` (see `skyrl.sh` beside it).
 
 Needs skyrl-gym. Importing this module registers the environment as `rewardlab`.
 """
@@ -28,7 +28,7 @@ class RewardServerEnv(BaseTextEnv):
         return prompt, {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Return the reward of the completion; the episode ends."""
+        """Return the reward of the completion, and end the episode."""
         reward = BatchedReward(served_rewards(self.reward_spec.get("url"), self.reward_spec.get("objective"), True))
         score = required(asyncio.run(reward(self.prompt, action)), self.reward_spec.get("missing"))
         return BaseTextEnvStepOutput(observations=[], reward=score, done=True, metadata={})

@@ -1,4 +1,4 @@
-"""A judge for verifiers (v1): one of our judges as the reward of a task's last reply. Needs verifiers.
+"""A judge for verifiers (v1): a judge of rewardlab as the reward of a task's last reply. Needs verifiers.
 
 A task's `judges` name a judge by a top-level module. Put a file `rewardlab_judge.py` on the path, with the line
 `from rewardlab.apps.recipes.peers.verifiers_judge import RewardlabJudge, __all__`, and `id = "rewardlab_judge"` in the

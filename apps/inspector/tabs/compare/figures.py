@@ -79,7 +79,7 @@ def _link(side: Side, case: str, outcome: str) -> str:
 
 
 def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
-    """Draw both margins of every case; a click opens the case, and the dashed lines are margins of 0."""
+    """Draw the margins of both scorers for every case. A click opens the case. Dashed lines mark margins of 0."""
     groups = {
         "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
         "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
@@ -134,7 +134,7 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
 
 
 def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:
-    """Return a row of the statistics; a significant difference is bold."""
+    """Return a row of the statistics table. A significant difference is bold."""
     *shares, gap, p = change_texts(change)
     gap = f"<b>{gap}</b>" if change.significant else gap
     mine = ' class="mine"' if name == OVERALL else ""

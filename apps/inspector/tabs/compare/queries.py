@@ -92,7 +92,7 @@ def _files(first: Path, second: Path) -> dict[str, Path]:
 
 
 def _stamps(first: Side, second: Side) -> list[tuple]:
-    """Return a stamp of the files of both runs, which is part of the key of cached results."""
+    """Return a stamp of the files of both runs, used in the cache key of results."""
     return [stamp(side.folder, (ITEMS, SCORES, SUMMARY)) for side in (first, second)]
 
 
@@ -111,7 +111,7 @@ def check(first: Side, second: Side) -> int:
 
 @lru_cache(maxsize=16)
 def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
-    """Return the number of common cases, and the first one that differs between the runs."""
+    """Return the number of common cases, and the first case that differs between the runs, if any."""
     files = _files(first, second)
     ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)
     changed = query(_CHANGED, files) if first != second else []
@@ -154,7 +154,7 @@ def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> t
 
 
 def statistics(first: Side, second: Side) -> Comparison:
-    """Return the paired comparison of `rewardlab compare`; it is cached until a file changes."""
+    """Return the paired comparison of `rewardlab compare`. The result is cached until a file changes."""
     cases = check(first, second)
     if cases > MOST:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""One case as HTML: the prompt, the responses side by side, every scorer's scores beneath."""
+"""HTML of a case: prompt, responses side by side, and the scores of every scorer."""
 
 from collections.abc import Sequence
 

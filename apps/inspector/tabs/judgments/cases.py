@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """A case with the judgments of all scorers; `best` holds the indices of the right responses."""
+    """A case with the judgments of all scorers. `best` contains the indices of the right responses."""
 
     scorer: str
     case: str

@@ -60,7 +60,7 @@ def toolbar(site: Site) -> Controls:
 
 
 def case_list(site: Site) -> gr.HTML:
-    """Return the list of cases, whose script also fills the case beside it."""
+    """Return the list of cases. Its script also displays the selected case."""
     return gr.HTML(
         {},
         html_template=LIST,

@@ -27,7 +27,7 @@ class Diff(NamedTuple):
 
 
 def word_diff(first: str, second: str) -> Diff:
-    """Compare two texts word by word; white space is ignored.
+    """Compare two texts word by word, ignoring white space.
 
     >>> word_diff("an old oak", "an oak").first
     [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]

@@ -61,7 +61,7 @@ def asked_from(values: Mapping[str, Any]) -> Asked:
 
 
 def filter_of(run: Run, asked: Asked, marked: Sequence[str]) -> Filter:
-    """Return the filter over a run's cases; `marked` are the cases with a bookmark."""
+    """Return the filter over a run's cases. `marked` contains the bookmarked cases."""
     subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
     if isinstance(subset, str) and subset.startswith(SECTION):
         subset = sections(run).get(subset.removeprefix(SECTION)) or subset

@@ -223,7 +223,7 @@ def _beginning(prompt: str) -> str:
 
 
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
-    """Return the position of a case among the matching ones, from 0; None if it does not match."""
+    """Return the position (from 0) of a case among the matching cases. None if the case does not match."""
     tables = index(run.folder)
     matching, by = _matching(tables, filter, order), ORDERS[order]
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"

@@ -1,4 +1,4 @@
-"""Every judgment of a run: a filtered list of cases, one case in full, and annotations."""
+"""The judgments tab: a filtered list of a run's cases, one case in full, and annotations."""
 
 import json
 import tempfile

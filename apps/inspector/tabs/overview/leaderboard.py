@@ -1,4 +1,4 @@
-"""The leaderboard: a table for every benchmark, with a row for every model of every run."""
+"""HTML of the leaderboard: a table for every benchmark, with a row for every model of every run."""
 
 import json
 from html import escape

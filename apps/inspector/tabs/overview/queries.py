@@ -142,7 +142,7 @@ def _date(folder: Path) -> str:
 
 
 def cautions(report: Report, row: Row, stored: int) -> tuple[str, ...]:
-    """Return phrases on why a result does not count as one of the full benchmark.
+    """Return phrases on why a result is not comparable with results on the full benchmark.
 
     `stored` is the number of stored judgments of all scorers.
     """

@@ -1,4 +1,4 @@
-"""Cards of policy trainings with curves, of runs in progress, and of runs that cannot be read."""
+"""HTML cards of policy trainings with curves, of runs in progress, and of unreadable runs."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Every run at a glance: the leaderboard, policy trainings, runs in progress, and damaged runs."""
+"""The overview tab: leaderboard, policy trainings, runs in progress, and damaged runs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Diagnostics of the guides among the evaluated models, as `rewardlab eval` copied them from the models' manifests."""
+"""Diagnostics of the guides in an evaluation. `rewardlab eval` copies them from the manifests of the models."""
 
 from collections.abc import Mapping
 from pathlib import Path

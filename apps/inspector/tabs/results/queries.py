@@ -1,4 +1,4 @@
-"""A run on its benchmark: style matrix, margins and scores against length of one of its scorers."""
+"""Results of a scorer on the benchmark of a run: style matrix, margins, and scores by length."""
 
 from pathlib import Path
 from typing import NamedTuple

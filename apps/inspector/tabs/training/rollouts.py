@@ -182,7 +182,7 @@ def headers(rollouts: Sequence[Rollout]) -> list[str]:
 
 
 def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
-    """Return the rows of the table: rewards after the last transform, and the mean advantage over tokens."""
+    """Return the table rows with rewards after the last transform and the mean advantage over tokens."""
     columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
     texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
     return [

@@ -66,7 +66,7 @@ def section(site: Site, run: gr.Dropdown) -> Section:
 
 
 def _components() -> tuple[Section, list[gr.Button]]:
-    """Build the components in their order on the page, and the buttons for pages and completions."""
+    """Build the components in page order. Return them, and the buttons that change page or completion."""
     note = gr.HTML(elem_id="rollouts-note", apply_default_css=False, visible=False)
     step = gr.Slider(0, 1, value=0, step=1, label="Completions of step (0: before the first update)", visible=False)
     table = gr.Dataframe([], type="array", interactive=False, buttons=[], elem_id="rollouts", wrap=False)
@@ -96,7 +96,7 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 
 
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
-    """Return the values of the section. All are empty without a run; the tab reports this in its note."""
+    """Return the values of the section. All are empty without a run."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
     return noted(_present, _nothing)(site, run, step, index, colour)

@@ -155,7 +155,7 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
 
 
 def _verdict(criterion: Criterion | None, marks: bool) -> str:
-    """Return the cell of a criterion: a mark with its evidence, or a number for scores on other scales."""
+    """Return the table cell of a criterion: met, partly or not met with its evidence, or a number for other scales."""
     if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
     if criterion.name == ROUTED:

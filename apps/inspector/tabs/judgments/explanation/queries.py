@@ -31,7 +31,7 @@ class TokenRewards(NamedTuple):
 
     pieces: tuple[str, ...]
     values: np.ndarray
-    """[K, T]; each row adds up to the objective's reward."""
+    """[K objectives, T tokens]. The sum of a row is the reward of its objective."""
     cut: int
     """Number of tokens of prompt and response that were truncated."""
 
@@ -68,7 +68,7 @@ class Explanation(NamedTuple):
 
 
 def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[str]) -> Explanation:
-    """Explain rewards by token if they are sums over tokens, else by leaving out one sentence at a time."""
+    """Explain rewards by token if the reward is a sum over tokens, else by removing one sentence at a time."""
     examples = [Example(prompt, answer) for answer in answers]
     rewards = model.rate(examples)
     if isinstance(model, SumsTokens):
