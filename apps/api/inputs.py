@@ -70,7 +70,7 @@ def _json_line(row: Mapping[str, Any]) -> str:
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
-    """Return prompts or completions as a list. Raise `UsageError` for a string or any other value."""
+    """Return prompts or completions as a list. Raise `UsageError` for a string or a non-iterable value."""
     if isinstance(values, str):
         raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a single one")
     if not isinstance(values, Iterable):

@@ -101,7 +101,7 @@ def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **o
 
 
 def _join(folder: Path, process: Process) -> None:
-    """Wait until rank 0 of the same launch has announced the folder."""
+    """Wait until rank 0 of the same launch has created the folder. Raise `UsageError` after `WAIT` seconds."""
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         try:
@@ -114,7 +114,7 @@ def _join(folder: Path, process: Process) -> None:
 
 
 def wait_for(path: Path, seconds: float = WAIT) -> None:
-    """Wait until another process has written a file."""
+    """Wait until another process has written a file. Raise `UsageError` after `seconds`."""
     end = time.monotonic() + seconds
     while not path.exists():
         if time.monotonic() > end:

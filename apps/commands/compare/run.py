@@ -31,7 +31,7 @@ def checked_comparison(config: CompareConfig) -> Comparison:
 
 
 def run_compare(config: CompareConfig) -> dict[str, Any]:
-    """Return the summary of a checked comparison."""
+    """Compare two runs and return a summary: the overall difference, its p-value, and numbers of cases."""
     comparison = checked_comparison(config)
     overall = comparison.areas[OVERALL]
     names = ("first", "second", "cases", "left_out", "only_first", "only_second")

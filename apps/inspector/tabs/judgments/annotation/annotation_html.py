@@ -16,9 +16,9 @@ LABELS = {"agree": "Yes", "disagree": "No", "tie": "Tie"}
 
 
 def order_of(item: Item, *, blind: bool) -> list[int]:
-    """Return the display order of the responses. In blind mode it is a shuffle that depends only on the case's name.
+    """Return the display order of the responses. In blind mode it depends only on the case's name.
 
-    Without a shuffle the order could reveal the label, since datasets often have the best response first.
+    The order of the data could reveal the label, since datasets often have the best response first.
     """
     order = list(range(len(item.answers)))
     if blind:
@@ -27,7 +27,7 @@ def order_of(item: Item, *, blind: bool) -> list[int]:
 
 
 def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
-    """Return the question, and for each choice its value, label and key. In blind mode choices are response letters."""
+    """Return the question, and value, label and key of each choice. In blind mode: the responses and a tie."""
     if not blind:
         return QUESTION, [[name, LABELS[name], {"agree": "y", "disagree": "n", "tie": "t"}[name]] for name in VERDICTS]
     responses = [
